@@ -1,0 +1,40 @@
+# make demo and make test each set up what they need: a virtual environment in .venv, with GSplit built in it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORK := work/demo
+SOURCES := $(shell find gsplit -name '*.cpp' -o -name '*.hpp') CMakeLists.txt pyproject.toml constraints.txt
+
+.PHONY: demo test test-all check bench clean
+.DELETE_ON_ERROR:
+
+# PyTorch first and pinned: a looser request would take gigabytes of CUDA packages on a machine without a GPU.
+$(VENV)/.installed: $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,pyg,dgl]'
+	touch $@
+
+demo: $(VENV)/.installed
+	rm -rf $(WORK)
+	$(BIN)/python -m gsplit.data import synthetic:small --out $(WORK)/graph
+	$(BIN)/python -m gsplit.partition partition/demo.toml
+	$(BIN)/python -m gsplit.train $(WORK)/layout --device cpu --fan-out 10,10 --batch-size 2048 --hidden 32 --lr 0.01 --epochs 8 --out $(WORK)/run
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: check
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf $(VENV) build work

@@ -1,0 +1,36 @@
+"""GSplit: split-parallel training of graph neural networks on all the GPUs of one host.
+
+    import gsplit
+    summary = gsplit.train("layout", gsplit.TrainConfig(out=Path("run"), epochs=5))
+    model = gsplit.load("run")
+
+The names are resolved when first used: importing a subpackage such as gsplit.sampling does not import torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gsplit.errors import InputError
+    from gsplit.train.api import load, train
+    from gsplit.train.config import TrainConfig
+
+__all__ = ["InputError", "TrainConfig", "load", "train"]
+__version__ = "0.1.0"
+
+_HOMES = {
+    "InputError": "gsplit.errors",
+    "TrainConfig": "gsplit.train.config",
+    "load": "gsplit.train.api",
+    "train": "gsplit.train.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gsplit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,115 @@
+"""What all commands share: one-line errors, exit codes, flags with commas.
+
+Parsing is tyro's. Flags may be written with ``-`` or ``_``; lists take commas or spaces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, TypeVar
+
+import tyro
+
+from gsplit.errors import InputError
+
+T = TypeVar("T")
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+def _ints_from_words(words: list[str]) -> tuple[int, ...]:
+    return tuple(int(number) for word in words for number in word.split(",") if number)
+
+
+IntList = Annotated[
+    tuple[int, ...],
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="N,N,...",
+        instance_from_str=_ints_from_words,
+        is_instance=lambda x: isinstance(x, tuple) and all(isinstance(i, int) for i in x),
+        str_from_instance=lambda x: [",".join(map(str, x))],
+    ),
+]
+"""A flag that takes ``20,20,20`` as well as ``20 20 20``."""
+
+
+def main(command: Callable[[list[str]], None]) -> None:
+    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
+    logging.addLevelName(logging.WARNING, "warning")
+    logging.addLevelName(logging.INFO, "info")
+    try:
+        command(sys.argv[1:])
+    except InputError as error:
+        sys.exit(_say_error(str(error)))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does.
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:
+    """``tyro.cli`` whose complaints become one line.
+
+    Raises:
+        InputError: for flags or values that do not parse.
+    """
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            if default is not None:
+                return tyro.cli(spec, args=arguments, prog=prog, default=default)
+            return tyro.cli(spec, args=arguments, prog=prog)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise InputError(f"{_first_paragraph(complaint.getvalue())} (see {prog} --help)") from None
+
+
+def subcommand(
+    commands: dict[str, Callable[..., object]], arguments: Sequence[str], *, prog: str, about: str
+) -> None:
+    """Parse ``NAME ARGUMENTS`` and call the function of that name."""
+    names = ", ".join(commands)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: {prog} {{{names}}} ...\n\n{about}\n")
+        for name, function in commands.items():
+            print(f"  {name:<8} {(function.__doc__ or '').strip().splitlines()[0]}")
+        if not arguments:
+            raise InputError(f"no command given; choose one of {names}")
+        return
+    if arguments[0] not in commands:
+        raise InputError(f"unknown command {arguments[0]!r}; choose one of {names}")
+    parse(commands[arguments[0]], arguments[1:], prog=f"{prog} {arguments[0]}")
+
+
+def _say_error(message: str) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _first_paragraph(box: str) -> str:
+    """The first paragraph of a framed message, and its first suggestion, without the frame."""
+    paragraphs: list[list[str]] = [[]]
+    for line in box.splitlines():
+        text = line.strip().strip("│").strip()
+        if not text or text[0] in "╭╰":
+            continue
+        if set(text) == {"─"}:
+            paragraphs.append([])
+        else:
+            paragraphs[-1].append(text)
+    words = " ".join(paragraphs[0]) or "the arguments do not parse"
+    for paragraph in paragraphs[1:]:
+        if paragraph and paragraph[0].startswith("Perhaps you meant") and len(paragraph) > 1:
+            words += f"; did you mean {paragraph[1].split()[0].rstrip(',')}?"
+    return words

@@ -1,0 +1,136 @@
+// Python's view of the core. Nothing is computed here: arrays become spans, the GIL is released, C++ does the
+// work, and vectors that C++ made become NumPy arrays that own them.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <utility>
+
+#include "gather.hpp"
+#include "graph.hpp"
+#include "sampler.hpp"
+
+namespace nb = nanobind;
+
+namespace {
+
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> span_of(const Array<T>& array) {
+  return {array.data(), array.size()};
+}
+
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
+  auto* owned = new std::vector<T>(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner);
+}
+
+template <class Index>
+nb::tuple csc_to_numpy(gsplit::Csc<Index>&& csc) {
+  return nb::make_tuple(to_numpy(std::move(csc.indptr)), to_numpy(std::move(csc.indices)));
+}
+
+/// Keeps the arrays alive that the sampler looks into.
+template <class Index>
+struct BoundSampler {
+  Array<int64_t> indptr;
+  Array<Index> indices;
+  Array<int64_t> global_ids;
+  gsplit::Sampler<Index> sampler;
+  gsplit::MiniBatchId id;
+  bool edge_ids = false;
+
+  BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
+               std::vector<int64_t> offsets)
+      : indptr(std::move(indptr_)), indices(std::move(indices_)), global_ids(std::move(global_ids_)),
+        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, std::move(offsets)) {}
+
+  bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
+              int64_t micro, bool with_edge_ids, int64_t max_edges) {
+    nb::gil_scoped_release unlocked;
+    id = {epoch, batch, static_cast<int64_t>(targets.size())};
+    edge_ids = with_edge_ids;
+    const gsplit::DrawKey key{seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(batch),
+                              static_cast<uint64_t>(micro)};
+    return sampler.sample(span_of(targets), span_of(fan_outs), key, with_edge_ids, max_edges);
+  }
+
+  int checked_rank(int64_t rank) const {
+    if (rank < 0 || rank >= static_cast<int64_t>(sampler.splits().size()))
+      throw nb::value_error("no such split in the last mini-batch");
+    return static_cast<int>(rank);
+  }
+
+  int64_t segment_bytes(int64_t rank) const {
+    return gsplit::segment_bytes(sampler.splits(), checked_rank(rank), edge_ids);
+  }
+
+  void write_segment(int64_t rank, Bytes out) const {
+    if (static_cast<int64_t>(out.size()) < segment_bytes(rank))
+      throw nb::value_error("the buffer is smaller than the segment");
+    nb::gil_scoped_release unlocked;
+    gsplit::write_segment(sampler.splits(), static_cast<int>(rank), edge_ids, id, out.data());
+  }
+};
+
+template <class Index>
+void bind_sampler(nb::module_& m, const char* name) {
+  using Self = BoundSampler<Index>;
+  nb::class_<Self>(m, name, "Samples mini-batches and splits them; see gsplit.sampling.sampler.")
+      .def(nb::init<Array<int64_t>, Array<Index>, Array<int64_t>, std::vector<int64_t>>(), nb::arg("indptr"),
+           nb::arg("indices"), nb::arg("global_ids"), nb::arg("offsets"))
+      .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
+           nb::arg("batch"), nb::arg("micro"), nb::arg("edge_ids"), nb::arg("max_edges"))
+      .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
+      .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
+}
+
+template <class Index>
+void bind_graph(nb::module_& m) {
+  m.def("csc_from_edges",
+        [](Array<Index> sources, Array<Index> destinations, int64_t n, bool symmetric) {
+          gsplit::Csc<Index> csc;
+          {
+            nb::gil_scoped_release unlocked;
+            csc = gsplit::csc_from_edges(span_of(sources), span_of(destinations), n, symmetric);
+          }
+          return csc_to_numpy(std::move(csc));
+        },
+        nb::arg("sources"), nb::arg("destinations"), nb::arg("n"), nb::arg("symmetric"));
+  m.def("symmetrize",
+        [](Array<int64_t> indptr, Array<Index> indices) {
+          gsplit::Csc<int64_t> csc;
+          {
+            nb::gil_scoped_release unlocked;
+            csc = gsplit::symmetrize(span_of(indptr), span_of(indices));
+          }
+          return csc_to_numpy(std::move(csc));
+        },
+        nb::arg("indptr"), nb::arg("indices"));
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "The C++ core of GSplit: sampling, splitting, gathering. Knows no torch.";
+  bind_sampler<int32_t>(m, "Sampler32");
+  bind_sampler<int64_t>(m, "Sampler64");
+  bind_graph<int32_t>(m);
+  bind_graph<int64_t>(m);
+  m.def("gather_rows",
+        [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
+           nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads) {
+          if (out.shape(0) != ids.size() || out.shape(1) != rows.shape(1))
+            throw nb::value_error("out must have one row an id, as wide as the rows");
+          nb::gil_scoped_release unlocked;
+          gsplit::gather_rows(rows.data(), static_cast<int64_t>(rows.shape(0)),
+                              static_cast<int64_t>(rows.shape(1)), span_of(ids), out.data(), threads);
+        },
+        nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"));
+}

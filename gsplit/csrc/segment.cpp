@@ -1,0 +1,81 @@
+#include "segment.hpp"
+
+#include <cstring>
+
+namespace gsplit {
+namespace {
+
+/// Walks the arrays of a segment in order; with a null buffer it only counts the bytes.
+class Cursor {
+ public:
+  Cursor(uint8_t* out, int64_t start) : out_(out), offset_(start) {}
+
+  /// Returns the offset at which an array was begun.
+  template <class T>
+  int64_t put(const std::vector<T>& values) {
+    begin();
+    const int64_t at = offset_;
+    append(values);
+    return at;
+  }
+
+  int64_t begin() { return offset_ = (offset_ + 15) & ~int64_t{15}; }
+
+  template <class T>
+  void append(const std::vector<T>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    if (out_ != nullptr && bytes > 0) std::memcpy(out_ + offset_, values.data(), bytes);
+    offset_ += bytes;
+  }
+
+  int64_t offset() const { return offset_; }
+
+ private:
+  uint8_t* out_;
+  int64_t offset_;
+};
+
+int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
+  const Split& split = splits[rank];
+  const auto parts = static_cast<int64_t>(splits.size());
+  const auto layers = static_cast<int64_t>(split.layers.size()) - 1;
+  const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * (LAYER_FIXED_WORDS + 2 * parts);
+
+  std::vector<int64_t> header;
+  header.reserve(words);
+  Cursor cursor(out, words * 8);
+  const int64_t vertices_at = cursor.put(split.vertices);
+  header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts, rank, layers, id.epoch, id.batch,
+            id.num_targets, edge_ids ? SEGMENT_HAS_EDGE_IDS : 0, vertices_at, /*reserved*/ 0};
+  header.insert(header.end(), split.level_sizes.begin(), split.level_sizes.end());
+
+  for (int64_t l = 1; l <= layers; ++l) {
+    const LayerSplit& layer = split.layers[l];
+    header.push_back(static_cast<int64_t>(layer.indices.size()));
+    header.push_back(cursor.put(layer.indptr));
+    header.push_back(cursor.put(layer.indices));
+    header.push_back(cursor.begin());
+    for (const auto& rows : layer.send_rows) cursor.append(rows);
+    header.push_back(edge_ids ? cursor.put(layer.edge_ids) : 0);
+    header.push_back(0);  // reserved
+    for (const auto& rows : layer.send_rows) header.push_back(static_cast<int64_t>(rows.size()));
+    for (const Split& peer : splits)
+      header.push_back(static_cast<int64_t>(peer.layers[l].send_rows[rank].size()));
+  }
+  const int64_t total = cursor.begin();
+  header[2] = total;
+  if (out != nullptr) std::memcpy(out, header.data(), header.size() * 8);
+  return total;
+}
+
+}  // namespace
+
+int64_t segment_bytes(const std::vector<Split>& splits, int rank, bool edge_ids) {
+  return lay_out(splits, rank, edge_ids, {}, nullptr);
+}
+
+void write_segment(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
+  lay_out(splits, rank, edge_ids, id, out);
+}
+
+}  // namespace gsplit

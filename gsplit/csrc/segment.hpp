@@ -1,0 +1,47 @@
+// One split of one mini-batch, and how it lies in memory (docs/formats.md, "Segment").
+//
+// A Split grows while the mini-batch is sampled. A segment is the same thing at rest: a header of int64 words
+// and then the arrays, each on a 16-byte boundary, in one piece of memory that holds no pointer. A trainer
+// copies it to its device in one go and slices views from it; the header says where, so no size has to be
+// asked from the device.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gsplit {
+
+/// What one split holds of one layer: the block and the rows that others need of it.
+struct LayerSplit {
+  std::vector<int32_t> indptr;                  // [destinations + 1]
+  std::vector<int32_t> indices;                 // [edges] source rows: own rows, then rows received from 0, 1, ...
+  std::vector<int64_t> edge_ids;                // [edges] positions in the graph's indices, or empty
+  std::vector<std::vector<int32_t>> send_rows;  // [P][rows that trainer q needs], own level-(l-1) rows
+};
+
+struct Split {
+  std::vector<int64_t> vertices;     // layout ids, targets first
+  std::vector<int64_t> level_sizes;  // [L + 1]: level l is vertices[0 .. level_sizes[l])
+  std::vector<LayerSplit> layers;    // [L + 1], entry 0 unused
+};
+
+/// The words of a segment's header that belong to the whole mini-batch.
+struct MiniBatchId {
+  int64_t epoch = 0;
+  int64_t batch = 0;
+  int64_t num_targets = 0;  // over all splits
+};
+
+inline constexpr int64_t SEGMENT_MAGIC = 0x474553544c505347;  // "GSPLTSEG", little-endian
+inline constexpr int64_t SEGMENT_VERSION = 1;
+inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
+inline constexpr int64_t HEADER_FIXED_WORDS = 12;
+inline constexpr int64_t LAYER_FIXED_WORDS = 6;
+
+/// Bytes that write_segment() will fill for split `rank`.
+int64_t segment_bytes(const std::vector<Split>& splits, int rank, bool edge_ids);
+
+/// Writes split `rank` to `out`, which has segment_bytes() bytes and starts on an 8-byte boundary.
+void write_segment(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out);
+
+}  // namespace gsplit

@@ -1,0 +1,113 @@
+"""``python -m gsplit.data import SOURCE --out DIR`` and ``python -m gsplit.data info DIR``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import tyro
+
+from gsplit import cli
+from gsplit.data import layout, store
+from gsplit.data.graph import GraphArrays
+from gsplit.data.importers import load_source
+from gsplit.errors import InputError
+
+PROG = "python -m gsplit.data"
+
+
+def import_(
+    source: Annotated[str, tyro.conf.Positional],
+    out: Path,
+    name: str | None = None,
+    seed: int = 0,
+    feature_dtype: Literal["float32", "float16"] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Make a graph store.
+
+    Args:
+        source: a path.npz, or synthetic:PRESET (tiny, small, medium, large, products).
+        out: the folder to write.
+        name: what to call the graph; by default the name of the source.
+        seed: of a synthetic graph.
+        feature_dtype: store features in this type; by default that of the source.
+        overwrite: replace the folder if it is there.
+    """
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    source_name, graph = load_source(source, seed=seed, feature_dtype=feature_dtype)
+    store.write_store(out, graph, name=name or source_name, source=source, overwrite=overwrite)
+    print(f"{out}: {_counts(graph)}")
+
+
+def info(
+    path: Annotated[Path, tyro.conf.Positional], verify: bool = False, store_dir: Path | None = None
+) -> None:
+    """Check a graph store or a layout and print what is in it.
+
+    Args:
+        path: the folder.
+        verify: also compare the checksum of every array.
+        store_dir: for a layout, the graph store it should have been made from.
+    """
+    if (path / layout.FILE).is_file():
+        _layout_info(path, verify, store_dir)
+        return
+    if store_dir is not None:
+        raise InputError(f"--store-dir is for layouts, and {path} is none")
+    opened = store.open_store(path, verify=verify)
+    print(
+        f"graph store {opened.name} ({path}), checksum {opened.checksum[:16]}"
+        + (", verified" if verify else "")
+    )
+    _print_graph(opened.graph)
+
+
+def _layout_info(path: Path, verify: bool, store_dir: Path | None) -> None:
+    opened = layout.open_layout(path, verify=verify)
+    if store_dir is not None and store.open_store(store_dir).checksum != opened.store_checksum:
+        raise InputError(
+            f"{path} was made from another store than {store_dir}; run python -m gsplit.partition again"
+        )
+    about = opened.description
+    print(
+        f"layout {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else "")
+    )
+    print(f"  made from store {opened.store_checksum[:16]}: {opened.parts} parts, method {about['method']}, "
+          f"weights {about['weights']}, seed {about['seed']}, hottest by {about['hotness']}")  # fmt: skip
+    _print_graph(opened.graph)
+    for key, value in about["quality"].items():
+        print(f"  {key:<22} {value:.4g}" if isinstance(value, float) else f"  {key:<22} {value}")
+
+
+def _counts(graph: GraphArrays) -> str:
+    return (
+        f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features} features, "
+        f"{graph.num_classes} classes, train/valid/test {len(graph.train_idx):,}/{len(graph.valid_idx):,}/"
+        f"{len(graph.test_idx):,}"
+    )
+
+
+def _print_graph(graph: GraphArrays) -> None:
+    degrees = np.diff(graph.indptr)
+    kind = "multi-label" if graph.multi_label else "multi-class"
+    print(f"  {_counts(graph)}")
+    print(f"  in-degree: mean {degrees.mean():.1f}, median {int(np.median(degrees))}, largest {degrees.max():,}, "
+          f"without neighbours {int((degrees == 0).sum()):,}")  # fmt: skip
+    features = (
+        "none"
+        if graph.features is None
+        else f"{graph.features.dtype}, {graph.features.nbytes / 2**20:,.1f} MiB"
+    )
+    print(f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
+          + ("" if graph.edge_weight is None else "; edge weights"))  # fmt: skip
+
+
+def command(arguments: list[str]) -> None:
+    cli.subcommand({"import": import_, "info": info}, arguments, prog=PROG, about=__doc__ or "")
+
+
+if __name__ == "__main__":
+    cli.main(command)

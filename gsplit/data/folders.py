@@ -1,0 +1,202 @@
+"""Folders of ``.npy`` arrays with a JSON description: written whole or not at all, checked when opened.
+
+Graph stores and layouts are both such folders. The description lists every array with dtype, shape, size in
+bytes and the SHA-256 of its file, so ``sha256sum`` can check a folder as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.errors import InputError
+
+SMALL_BYTES = 1 << 16
+"""Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
+
+
+def sha256_of_file(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class FolderWriter:
+    """Collects arrays in a temporary folder beside the final one; see :func:`writing_folder`."""
+
+    def __init__(self, temporary: Path) -> None:
+        self.path = temporary
+        self._arrays: list[str] = []
+
+    def save(self, name: str, array: NDArray[Any]) -> None:
+        """Write a whole array as ``name``.npy."""
+        np.save(self.path / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+        self._arrays.append(name)
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """A writable map of ``name``.npy, for arrays that are filled piece by piece."""
+        self._arrays.append(name)
+        if 0 in shape:
+            np.save(self.path / f"{name}.npy", np.zeros(shape, dtype), allow_pickle=False)
+            return np.zeros(shape, dtype)
+        return np.lib.format.open_memmap(self.path / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+
+    def describe(self, file_name: str, description: dict[str, Any]) -> None:
+        """Write the JSON description, with the arrays' checksums and one over all of them. Comes last."""
+        arrays: dict[str, Any] = {}
+        for name in sorted(self._arrays):
+            path = self.path / f"{name}.npy"
+            array = np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None)
+            arrays[name] = {
+                "dtype": str(array.dtype),
+                "shape": list(array.shape),
+                "bytes": path.stat().st_size,
+                "sha256": sha256_of_file(path),
+            }
+        over_all = "".join(f"{name} {entry['sha256']}\n" for name, entry in arrays.items())
+        checksum = hashlib.sha256(over_all.encode()).hexdigest()
+        (self.path / file_name).write_text(
+            json.dumps({**description, "checksum": checksum, "arrays": arrays}, indent=2) + "\n"
+        )
+
+
+@contextmanager
+def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWriter]:
+    """A folder that appears under its name only when the block ends without an exception.
+
+    Raises:
+        InputError: where ``out`` exists and ``overwrite`` is false, or its parent cannot be written.
+    """
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+    try:
+        yield FolderWriter(temporary)
+        for file in temporary.iterdir():
+            _flush(file)
+        temporary.chmod(0o755)
+        if out.exists():
+            retired = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+            out.rename(retired / "old")
+            temporary.rename(out)
+            shutil.rmtree(retired)
+        else:
+            temporary.rename(out)
+        _flush(out.parent)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_description(folder: Path, file_name: str, format_name: str, version: int) -> dict[str, Any]:
+    """The JSON description of a folder.
+
+    Raises:
+        InputError: where it is missing, damaged, of another format or version.
+    """
+    path = folder / file_name
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} is not a folder" + (", it is a file" if folder.exists() else ": no such path")
+        )
+    if not path.is_file():
+        raise InputError(f"{folder} is no {format_name}: it has no {file_name}{_hint(folder)}")
+    try:
+        description = json.loads(path.read_text())
+        found, found_version = description["format"], description["version"]
+        arrays = description["arrays"]
+        if not isinstance(arrays, dict) or not isinstance(description["checksum"], str):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{path} is damaged: no valid description of a {format_name}") from None
+    if found != format_name or found_version != version:
+        raise InputError(
+            f"{path} says {found!r} version {found_version!r}; this release reads {format_name!r} version {version}"
+        )
+    return description
+
+
+def _hint(folder: Path) -> str:
+    if (folder / "graph.json").is_file():
+        return "; it is a graph store: make a layout of it with python -m gsplit.partition"
+    if (folder / "layout.json").is_file():
+        return "; it is a layout"
+    return ""
+
+
+def open_array(
+    folder: Path,
+    name: str,
+    description: dict[str, Any],
+    dtypes: tuple[str, ...],
+    shape: tuple[int | None, ...],
+) -> NDArray[Any]:
+    """A read-only map of ``name``.npy, checked against its description, the dtypes allowed and the shape.
+
+    ``None`` in ``shape`` admits any size.
+
+    Raises:
+        InputError: where the file is missing, truncated or of another dtype or shape.
+    """
+    path = folder / f"{name}.npy"
+    entry = description["arrays"].get(name)
+    if entry is None:
+        raise InputError(f"{folder}: the description lists no array {name!r}")
+    try:
+        size_bytes = path.stat().st_size
+        if size_bytes != entry["bytes"]:
+            raise InputError(f"{path} is truncated or changed: {size_bytes} bytes, {entry['bytes']} expected")
+        array = np.load(path, mmap_mode="r" if size_bytes > SMALL_BYTES else None, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing") from None
+    except (ValueError, EOFError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is not a readable .npy file: {error}") from None
+    if str(array.dtype) not in dtypes:
+        raise InputError(f"{path} has dtype {array.dtype}; expected {' or '.join(dtypes)}")
+    fits = len(shape) == array.ndim and all(
+        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise InputError(f"{path} has shape {array.shape}; expected ({wanted})")
+    return array
+
+
+def verify_checksums(folder: Path, description: dict[str, Any]) -> None:
+    """Read every array once and compare its SHA-256.
+
+    Raises:
+        InputError: for the first file that differs.
+    """
+    for name, entry in description["arrays"].items():
+        path = folder / f"{name}.npy"
+        if not path.is_file():
+            raise InputError(f"{path} is missing")
+        if sha256_of_file(path) != entry["sha256"]:
+            raise InputError(f"{path} is damaged: its SHA-256 is not the one in the description")

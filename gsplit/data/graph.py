@@ -1,0 +1,154 @@
+"""The graph with all that belongs to it, as memory-mapped arrays; what stores and layouts have in common.
+
+Shapes: N vertices, E edges, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.folders import open_array
+from gsplit.errors import InputError
+
+SPLITS = ("train", "valid", "test")
+INDEX_DTYPES = ("int32", "int64")
+FEATURE_DTYPES = ("float32", "float16")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphArrays:
+    """The arrays of a graph, in the order of whoever holds them (global ids in a store, layout ids in a layout)."""
+
+    indptr: NDArray[np.int64]
+    """[N + 1]: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
+    indices: NDArray[Any]
+    """[E] int32 or int64."""
+    features: NDArray[Any] | None
+    """[N, D] float32 or float16; None for a topology only."""
+    labels: NDArray[Any]
+    """[N] int64, -1 where unlabelled; or [N, C] float32 of 0 and 1 for multi-label, NaN where unlabelled."""
+    edge_weight: NDArray[np.float32] | None
+    """[E], or None."""
+    train_idx: NDArray[np.int64]
+    valid_idx: NDArray[np.int64]
+    test_idx: NDArray[np.int64]
+    num_classes: int
+
+    @property
+    def num_vertices(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.indices)
+
+    @property
+    def num_features(self) -> int:
+        return 0 if self.features is None else int(self.features.shape[1])
+
+    @property
+    def multi_label(self) -> bool:
+        return self.labels.ndim == 2
+
+    def with_feature_dtype(self, dtype: str) -> GraphArrays:
+        """The same graph with features in ``float32`` or ``float16``."""
+        return self if self.features is None else replace(self, features=self.features.astype(dtype))
+
+    def split(self, name: str) -> NDArray[np.int64]:
+        """The vertices of ``train``, ``valid`` or ``test``."""
+        return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
+
+
+def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
+    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check`)."""
+    listed = description["arrays"]
+    try:
+        n, e = int(description["num_vertices"]), int(description["num_edges"])
+        num_classes = int(description["num_classes"])
+    except (KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{folder}: the description lacks the counts of vertices, edges or classes"
+        ) from None
+    label_shape: tuple[int | None, ...] = (n, num_classes) if description.get("multi_label") else (n,)
+    return GraphArrays(
+        indptr=open_array(folder, "indptr", description, ("int64",), (n + 1,)),
+        indices=open_array(folder, "indices", description, INDEX_DTYPES, (e,)),
+        features=open_array(folder, "features", description, FEATURE_DTYPES, (n, None))
+        if "features" in listed
+        else None,
+        labels=open_array(
+            folder, "labels", description, ("float32",) if len(label_shape) == 2 else ("int64",), label_shape
+        ),
+        edge_weight=open_array(folder, "edge_weight", description, ("float32",), (e,))
+        if "edge_weight" in listed
+        else None,
+        train_idx=open_array(folder, "train_idx", description, ("int64",), (None,)),
+        valid_idx=open_array(folder, "valid_idx", description, ("int64",), (None,)),
+        test_idx=open_array(folder, "test_idx", description, ("int64",), (None,)),
+        num_classes=num_classes,
+    )
+
+
+def check(graph: GraphArrays, where: str) -> None:
+    """Check what no shape can tell: id ranges, monotone indptr, labels of the split vertices.
+
+    Reads indptr, indices, labels and splits once; not the features.
+
+    Raises:
+        InputError: naming ``where``, the array and the first bad entry.
+    """
+    n = graph.num_vertices
+    if n < 1:
+        raise InputError(f"{where}: the graph has no vertices")
+    if graph.indptr[0] != 0 or graph.indptr[-1] != graph.num_edges:
+        raise InputError(
+            f"{where}: indptr must run from 0 to the {graph.num_edges} edges, "
+            f"not from {graph.indptr[0]} to {graph.indptr[-1]}"
+        )
+    falls = graph.indptr[1:] < graph.indptr[:-1]
+    if falls.any():
+        at = int(np.argmax(falls))
+        raise InputError(
+            f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}"
+        )
+    _check_ids(graph.indices, n, f"{where}: indices")
+    for name in SPLITS:
+        ids = graph.split(name)
+        _check_ids(ids, n, f"{where}: {name}_idx")
+        if len(np.unique(ids)) != len(ids):
+            raise InputError(f"{where}: {name}_idx lists a vertex twice")
+        _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} split")
+    for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
+        both = np.intersect1d(graph.split(first), graph.split(second), assume_unique=True)
+        if len(both):
+            logger.warning(
+                "%s: %d vertices are in both the %s and the %s split", where, len(both), first, second
+            )
+
+
+def _check_ids(ids: NDArray[Any], n: int, what: str) -> None:
+    if len(ids) and (ids.min() < 0 or ids.max() >= n):
+        at = int(np.argmax((ids < 0) | (ids >= n)))
+        raise InputError(f"{what}[{at}] is {ids[at]}, outside the vertices 0 .. {n - 1}")
+
+
+def _check_labels(labels: NDArray[Any], ids: NDArray[np.int64], num_classes: int, what: str) -> None:
+    own = labels[ids]
+    if labels.ndim == 2:
+        bad = ~((own == 0) | (own == 1)).all(axis=1)
+        rule = "labels other than 0 and 1, or NaN"
+    else:
+        bad = (own < 0) | (own >= num_classes)
+        rule = f"a label outside 0 .. {num_classes - 1}"
+    if bad.any():
+        raise InputError(
+            f"{what} has {rule} at vertex {ids[int(np.argmax(bad))]}; -1 or NaN is for other vertices"
+        )

@@ -1,0 +1,130 @@
+"""Graphs in one ``.npz``: CSC adjacency, features as CSR or dense, labels and splits.
+
+Keys: ``indptr`` [N + 1], ``indices`` [E]; ``x`` [N, D] or ``x_indptr``, ``x_indices``, ``x_data`` with
+``num_features``; ``y`` [N] (-1 or NaN where unlabelled) or [N, C]; ``train_idx``, ``valid_idx``, ``test_idx``;
+optional ``num_classes`` and ``edge_weight`` [E]. All but the adjacency may be left out.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.graph import GraphArrays
+from gsplit.errors import InputError
+
+INT32_VERTICES = 2**31
+
+
+def load_npz(path: Path) -> GraphArrays:
+    """Read a graph from ``path``.
+
+    Raises:
+        InputError: where the file is no archive, lacks a key, or holds arrays that do not fit each other.
+    """
+    arrays = _read(path)
+    for key in ("indptr", "indices"):
+        if key not in arrays:
+            raise InputError(f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}")
+    indptr = _integers(arrays["indptr"], f"{path}: indptr", ndim=1)
+    n = len(indptr) - 1
+    if n < 1:
+        raise InputError(f"{path}: indptr has {len(indptr)} entries, so the graph has no vertices")
+    indices = _integers(arrays["indices"], f"{path}: indices", ndim=1)
+    if len(indices) and (indices.min() < 0 or indices.max() >= n):
+        at = int(np.argmax((indices < 0) | (indices >= n)))
+        raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
+    labels, num_classes = _labels(arrays, n, path)
+    weight = arrays.get("edge_weight")
+    if weight is not None and weight.shape != indices.shape:
+        raise InputError(f"{path}: edge_weight has shape {weight.shape}, indices {indices.shape}")
+    return GraphArrays(
+        indptr=indptr,
+        indices=indices.astype(np.int32 if n <= INT32_VERTICES else np.int64),
+        features=_features(arrays, n, path),
+        labels=labels,
+        edge_weight=None if weight is None else weight.astype(np.float32),
+        num_classes=num_classes,
+        **{
+            f"{name}_idx": _integers(
+                arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1
+            )
+            for name in ("train", "valid", "test")
+        },
+    )
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (
+        zipfile.BadZipFile,
+        zipfile.LargeZipFile,
+        EOFError,
+        ValueError,
+        OSError,
+        KeyError,
+        AttributeError,
+    ) as error:
+        raise InputError(f"{path} is not a readable .npz of plain arrays: {error}") from None
+
+
+def _integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
+    if array.ndim != ndim or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(
+            f"{what} must be integers in {ndim} dimension, not {array.dtype} of shape {array.shape}"
+        )
+    return array.astype(np.int64)
+
+
+def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[Any] | None:
+    if "x" in arrays:
+        x = arrays["x"]
+        if x.ndim != 2 or len(x) != n or x.dtype.kind not in "fiu":
+            raise InputError(f"{path}: x must be numbers of shape ({n}, D), not {x.dtype} of shape {x.shape}")
+        return x if x.dtype == np.float16 else x.astype(np.float32)
+    if "x_indptr" not in arrays:
+        return None
+    missing = [key for key in ("x_indices", "x_data") if key not in arrays]
+    if missing:
+        raise InputError(f"{path} has x_indptr but no {' and no '.join(missing)}")
+    indptr = _integers(arrays["x_indptr"], f"{path}: x_indptr", ndim=1)
+    columns = _integers(arrays["x_indices"], f"{path}: x_indices", ndim=1)
+    data = arrays["x_data"]
+    if len(indptr) != n + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != len(columns):
+        raise InputError(f"{path}: x_indptr does not ascend from 0 to {len(columns)} in {n + 1} entries")
+    if data.shape != columns.shape or data.dtype.kind not in "fiu":
+        raise InputError(
+            f"{path}: x_data must be {len(columns)} numbers, not {data.dtype} of shape {data.shape}"
+        )
+    width = int(arrays["num_features"]) if "num_features" in arrays else int(columns.max(initial=-1)) + 1
+    if len(columns) and (columns.min() < 0 or columns.max() >= width):
+        raise InputError(f"{path}: x_indices reach {columns.max()}, outside the {width} features")
+    x_ND = np.zeros((n, width), np.float32)
+    x_ND[np.repeat(np.arange(n), np.diff(indptr)), columns] = data
+    return x_ND
+
+
+def _labels(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> tuple[NDArray[Any], int]:
+    y = arrays.get("y")
+    if y is None:
+        return np.full(n, -1, np.int64), 0
+    if len(y) != n or y.ndim > 2 or y.dtype.kind not in "fiub":
+        raise InputError(
+            f"{path}: y must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}"
+        )
+    if y.ndim == 2:
+        return y.astype(np.float32), y.shape[1]
+    if y.dtype.kind == "f":
+        whole = np.isnan(y) | (y == np.floor(y))
+        if not whole.all():
+            raise InputError(f"{path}: y[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class")
+        y = np.where(np.isnan(y), -1, y)
+    labels = y.astype(np.int64)
+    num_classes = int(arrays["num_classes"]) if "num_classes" in arrays else int(labels.max(initial=-1)) + 1
+    return labels, num_classes

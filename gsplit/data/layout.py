@@ -1,0 +1,86 @@
+"""The layout: a graph relabelled by a partition, on disk (docs/formats.md, "Layout").
+
+Part p owns the layout ids ``offsets[p] .. offsets[p + 1]``, hottest first. Written by gsplit.partition, read by
+everything at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import folders
+from gsplit.data.graph import GraphArrays, check, open_arrays
+from gsplit.errors import InputError
+
+FORMAT = "gsplit-layout"
+VERSION = 1
+FILE = "layout.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """An open layout. All ids are layout ids."""
+
+    path: Path
+    name: str
+    checksum: str
+    store_checksum: str
+    offsets: NDArray[np.int64]
+    """[P + 1], from 0 to N."""
+    permutation: NDArray[np.int64]
+    """[N] layout id -> global id."""
+    description: dict[str, Any]
+    graph: GraphArrays
+
+    @property
+    def parts(self) -> int:
+        return len(self.offsets) - 1
+
+
+def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False) -> Layout:
+    """Open and check a layout; arrays are mapped, not read into memory.
+
+    Args:
+        path: the folder.
+        verify: also read every byte and compare checksums.
+        trusted: skip the checks that read whole arrays; for a process whose parent has made them.
+
+    Raises:
+        InputError: where anything is missing, damaged or out of range.
+    """
+    path = Path(path)
+    description = folders.read_description(path, FILE, FORMAT, VERSION)
+    if verify:
+        folders.verify_checksums(path, description)
+    graph = open_arrays(path, description)
+    n = graph.num_vertices
+    permutation = folders.open_array(path, "permutation", description, ("int64",), (n,))
+    try:
+        offsets = np.array(description["offsets"], dtype=np.int64)
+        store_checksum = str(description["store"]["checksum"])
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path / FILE} is damaged: no valid offsets or no store") from None
+    ascending = offsets.ndim == 1 and len(offsets) >= 2 and bool((np.diff(offsets) >= 0).all())
+    if not ascending or offsets[0] != 0 or offsets[-1] != n:
+        raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")
+    if not trusted:
+        check(graph, str(path))
+        if len(permutation) and (permutation.min() < 0 or permutation.max() >= n):
+            raise InputError(f"{path / 'permutation.npy'} names a vertex outside 0 .. {n - 1}")
+        if np.bincount(permutation, minlength=n).max(initial=1) > 1:
+            raise InputError(f"{path / 'permutation.npy'} names a vertex twice")
+    return Layout(
+        path=path,
+        name=str(description.get("name", path.name)),
+        checksum=description["checksum"],
+        store_checksum=store_checksum,
+        offsets=offsets,
+        permutation=permutation,
+        description=description,
+        graph=graph,
+    )

@@ -1,0 +1,106 @@
+"""The graph store: a graph in its own (global) ids, on disk (docs/formats.md, "Graph store")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import folders
+from gsplit.data.graph import GraphArrays, check, open_arrays
+from gsplit.errors import InputError
+
+FORMAT = "gsplit-graph"
+VERSION = 1
+FILE = "graph.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphStore:
+    """An open graph store."""
+
+    path: Path
+    name: str
+    checksum: str
+    """Over the checksums of all arrays; a layout remembers it."""
+    description: dict[str, Any]
+    graph: GraphArrays
+
+
+def open_store(path: Path | str, *, verify: bool = False) -> GraphStore:
+    """Open and check a graph store; arrays are mapped, not read into memory.
+
+    Args:
+        path: the folder.
+        verify: also read every byte and compare checksums.
+
+    Raises:
+        InputError: where anything is missing, damaged or out of range.
+    """
+    path = Path(path)
+    description = folders.read_description(path, FILE, FORMAT, VERSION)
+    if verify:
+        folders.verify_checksums(path, description)
+    graph = open_arrays(path, description)
+    check(graph, str(path))
+    return GraphStore(
+        path=path,
+        name=str(description.get("name", path.name)),
+        checksum=description["checksum"],
+        description=description,
+        graph=graph,
+    )
+
+
+def write_store(
+    out: Path | str, graph: GraphArrays, *, name: str, source: str, overwrite: bool = False
+) -> None:
+    """Check a graph and write it as a store.
+
+    Raises:
+        InputError: for a graph that :func:`gsplit.data.graph.check` refuses, or an ``out`` that exists.
+    """
+    check(graph, source)
+    if graph.features is not None:
+        _check_finite(graph.features, source)
+    with folders.writing_folder(Path(out), overwrite=overwrite) as writer:
+        for array in (
+            "indptr",
+            "indices",
+            "features",
+            "labels",
+            "edge_weight",
+            "train_idx",
+            "valid_idx",
+            "test_idx",
+        ):
+            values = getattr(graph, array)
+            if values is not None:
+                writer.save(array, values)
+        writer.describe(
+            FILE, {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": source}
+        )
+
+
+def _check_finite(features: NDArray[Any], source: str, rows_at_once: int = 65536) -> None:
+    for begin in range(0, len(features), rows_at_once):
+        finite = np.isfinite(features[begin : begin + rows_at_once]).all(axis=1)
+        if not finite.all():
+            vertex = begin + int(np.argmin(finite))
+            raise InputError(
+                f"{source}: the features of vertex {vertex} hold NaN or infinity; clean them first"
+            )
+
+
+def describe(graph: GraphArrays) -> dict[str, Any]:
+    """The counts that a description repeats, so that it can be read without the arrays."""
+    return {
+        "num_vertices": graph.num_vertices,
+        "num_edges": graph.num_edges,
+        "num_features": graph.num_features,
+        "num_classes": graph.num_classes,
+        "multi_label": graph.multi_label,
+    }

@@ -1,0 +1,119 @@
+"""The split-aware exchange: before a layer, rows of sources go to the trainers whose destinations need them.
+
+This is the source-to-destination scatter of the paper (section 3.3.1). Forward gathers, backward scatter-adds:
+with E the exchange and E' its backward, <E x, y> = <x, E' y> (law 4). Each trainer sends each other at most one
+message per exchange, forward and backward (law 3).
+
+All trainers call every exchange, also those with no rows, or the others would wait for ever. Autograd would be
+free to run the backward of two independent exchanges in a different order on different trainers; the token, an
+empty tensor that goes through each exchange, chains them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+@dataclass(kw_only=True)
+class ExchangeCounters:
+    """What this trainer sent since the counters were made."""
+
+    forward_bytes: int = 0
+    backward_bytes: int = 0
+    forward_messages: int = 0
+    backward_messages: int = 0
+
+
+class Lane:
+    """What the exchanges of one mini-batch share: process group, token and counters."""
+
+    def __init__(
+        self, group: dist.ProcessGroup | None, counters: ExchangeCounters, device: torch.device
+    ) -> None:
+        self.group = group
+        self.counters = counters
+        self.token = torch.zeros(0, device=device, requires_grad=True)
+
+    def tie(self, loss: Tensor) -> Tensor:
+        """The loss with the token in its graph, so that backward reaches every exchange on every trainer."""
+        return loss + self.token.sum().to(loss.dtype) * 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Which rows go where before one layer."""
+
+    send_rows: Tensor
+    """int32 [sum(send_counts)] own rows, in the order of the trainers that need them"""
+    send_counts: tuple[int, ...]
+    """[P]"""
+    receive_counts: tuple[int, ...]
+    """[P]"""
+
+    @property
+    def num_received(self) -> int:
+        return sum(self.receive_counts)
+
+
+def exchange(x: Tensor, route: Route, lane: Lane) -> Tensor:
+    """Own rows, then the rows received from trainer 0, 1, ...
+
+    Args:
+        x: [own rows, ...] of this trainer.
+        route: which of them go where.
+        lane: of the mini-batch.
+
+    Returns:
+        [own rows + received rows, ...].
+    """
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        # The same on all trainers, since they run the same model: no gradient will come back.
+        return _send_rows(x, route, lane)
+    out, lane.token = _Exchange.apply(x, lane.token, route, lane)
+    return out
+
+
+class _Exchange(torch.autograd.Function):
+    """Gather in forward, scatter-add in backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, lane: Lane) -> tuple[Tensor, Tensor]:
+        ctx.route, ctx.lane = route, lane
+        ctx.num_own = x.shape[0]
+        return _send_rows(x, route, lane), token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        return _return_rows(grad_out, ctx.num_own, ctx.route, ctx.lane), grad_token, None, None
+
+
+def _send_rows(x: Tensor, route: Route, lane: Lane) -> Tensor:
+    sent = x.detach().index_select(0, route.send_rows)
+    out = x.new_empty((x.shape[0] + route.num_received, *x.shape[1:]))
+    out[: x.shape[0]] = x.detach()
+    _all_to_all(out[x.shape[0] :], sent, route.receive_counts, route.send_counts, lane)
+    lane.counters.forward_bytes += sent.nbytes
+    lane.counters.forward_messages += sum(count > 0 for count in route.send_counts)
+    return out
+
+
+def _return_rows(grad_out: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor:
+    sent = grad_out[num_own:].contiguous()
+    returned = grad_out.new_empty((len(route.send_rows), *grad_out.shape[1:]))
+    _all_to_all(returned, sent, route.send_counts, route.receive_counts, lane)
+    lane.counters.backward_bytes += sent.nbytes
+    lane.counters.backward_messages += sum(count > 0 for count in route.receive_counts)
+    return grad_out[:num_own].clone().index_add_(0, route.send_rows, returned)
+
+
+def _all_to_all(
+    out: Tensor, sent: Tensor, receive_counts: tuple[int, ...], send_counts: tuple[int, ...], lane: Lane
+) -> None:
+    dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=lane.group)

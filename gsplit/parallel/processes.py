@@ -1,0 +1,204 @@
+"""Where processes are born and where they end.
+
+:func:`start` starts one process per rank; :meth:`Children.join` waits for all of them at once. As soon as one
+fails the others are ended: SIGTERM, a grace period, SIGKILL. The report of the one that failed first is what
+the parent raises: its peers fail too, a moment later, of a connection that broke, and must not hide the cause.
+
+Nothing is shared but one pipe a child, which only that child writes to, so a child that is killed can hold no
+lock. Children are spawned, never forked, and ask the kernel to be killed with their parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from gsplit.errors import InputError
+
+GRACE_S = 3.0
+"""How long ended children may take before SIGKILL, and how long to wait for the report of an earlier failure."""
+PR_SET_PDEATHSIG = 1
+
+
+class ProcessDied(RuntimeError):
+    """A child failed; the message holds its traceback, or the signal that ended it."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The last word of a child."""
+
+    kind: str
+    """``result``, ``input`` (the user's mistake) or ``error`` (ours)."""
+    content: Any
+    """What the function returned, a message, or a traceback."""
+    time_s: float
+    """Monotonic, the same clock in all processes of the host."""
+
+
+@dataclass
+class Child:
+    """One process and the pipe it reports through."""
+
+    rank: int
+    process: SpawnProcess
+    pipe: Connection
+    report: Report | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Ended in any way but by a result."""
+        if self.report is not None:
+            return self.report.kind != "result"
+        return self.process.exitcode is not None
+
+    @property
+    def done(self) -> bool:
+        return self.report is not None or self.process.exitcode is not None
+
+
+def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children:
+    """Start ``function(rank, *arguments)`` in ``world`` new processes."""
+    context = multiprocessing.get_context("spawn")
+    children = Children([])
+    try:
+        for rank in range(world):
+            reader, writer = context.Pipe(duplex=False)
+            process = context.Process(
+                target=_child_main,
+                args=(os.getpid(), rank, writer, function, arguments),
+                name=f"trainer-{rank}",
+            )
+            process.start()
+            writer.close()
+            children.members.append(Child(rank, process, reader))
+    except BaseException:
+        children.end()
+        raise
+    return children
+
+
+@dataclass
+class Children:
+    """The processes of one :func:`start`."""
+
+    members: list[Child]
+
+    def join(self) -> list[Any]:
+        """Wait for all; returns their results by rank.
+
+        Raises:
+            InputError: where a child raised one.
+            ProcessDied: where a child failed otherwise. No child is left in either case.
+        """
+        try:
+            while not all(child.done for child in self.members):
+                self._wait(None)
+                if any(child.failed for child in self.members):
+                    self._collect_last_words()
+                    raise _cause([child for child in self.members if child.failed])
+            for child in self.members:
+                child.process.join()
+            return [child.report.content for child in self.members if child.report]
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """End whoever still runs, and wait until they are gone."""
+        for send in ("terminate", "kill"):
+            for child in self.members:
+                if child.process.is_alive():
+                    getattr(child.process, send)()
+            deadline_s = time.monotonic() + GRACE_S
+            for child in self.members:
+                child.process.join(max(0.0, deadline_s - time.monotonic()))
+        for child in self.members:
+            child.pipe.close()
+
+    def _collect_last_words(self) -> None:
+        """Give every child a moment to report: the one that failed first need not be the one heard first."""
+        deadline_s = time.monotonic() + GRACE_S
+        while (left_s := deadline_s - time.monotonic()) > 0 and not all(child.done for child in self.members):
+            self._wait(left_s)
+            if any(_ended_by_signal(child) for child in self.members):
+                return
+
+    def _wait(self, timeout_s: float | None) -> None:
+        waiting = [child for child in self.members if not child.done]
+        sentinels = {child.process.sentinel: child for child in waiting}
+        pipes = {child.pipe: child for child in waiting}
+        for ready in multiprocessing.connection.wait([*sentinels, *pipes], timeout_s):
+            child = sentinels[ready] if isinstance(ready, int) else pipes[ready]  # type: ignore[index]
+            if child.report is None:
+                # The pipe of a child that was killed is closed: no report, the exit code tells.
+                with contextlib.suppress(EOFError, OSError):
+                    if child.pipe.poll():
+                        child.report = child.pipe.recv()
+                if child.report is None:
+                    child.process.join(GRACE_S)
+
+
+def _ended_by_signal(child: Child) -> bool:
+    return child.report is None and (child.process.exitcode or 0) < 0
+
+
+def _cause(failed: list[Child]) -> Exception:
+    """The failure that made the others fail: a death by signal, or else the earliest report."""
+    for child in failed:
+        code = child.process.exitcode
+        if _ended_by_signal(child) and code is not None:
+            return ProcessDied(
+                f"trainer {child.rank} (pid {child.process.pid}) was ended by {signal.Signals(-code).name}; "
+                "if that was SIGKILL, look for the out-of-memory killer in the kernel's log"
+            )
+    reported = [(child.report.time_s, child.rank, child.report) for child in failed if child.report]
+    if not reported:
+        child = failed[0]
+        return ProcessDied(
+            f"trainer {child.rank} ended with exit code {child.process.exitcode} and no report"
+        )
+    _, rank, report = min(reported, key=lambda entry: entry[:2])
+    if report.kind == "input":
+        return InputError(report.content)
+    return ProcessDied(f"trainer {rank} failed:\n{report.content}")
+
+
+def _child_main(
+    parent: int, rank: int, pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    die_with_parent(parent)
+    # Ctrl-C reaches the whole foreground group; the parent decides what ends when.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        report = Report("result", function(rank, *arguments), time.monotonic())
+    except InputError as error:
+        report = Report("input", str(error), time.monotonic())
+    except BaseException:
+        report = Report("error", traceback.format_exc(), time.monotonic())
+    pipe.send(report)
+    pipe.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if report.kind != "result":
+        # Peers may sit in a collective that waits for this process: tearing down politely could wait for them.
+        os._exit(1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent dies (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,48 @@
+"""Sums over the trainers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from gsplit.parallel.group import Worker
+
+
+def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: Worker) -> tuple[Tensor, int]:
+    """Replace every gradient by its sum over the trainers, in one message.
+
+    A parameter without a gradient counts as zeros, as on a trainer that got no targets; afterwards all trainers
+    hold bit-equal gradients.
+
+    Args:
+        parameters: those that are trained, in the same order everywhere.
+        loss: scalar, this trainer's share of the mini-batch's loss.
+        worker: of this trainer.
+
+    Returns:
+        The loss of the whole mini-batch, and the bytes that were reduced.
+    """
+    flat = torch.cat(
+        [
+            torch.zeros_like(p).view(-1)
+            if p.grad is None
+            else p.grad.reshape(-1)  # a gradient may be strided
+            for p in parameters
+        ]
+        + [loss.detach().view(1)]
+    )
+    dist.all_reduce(flat, group=worker.group)
+    sizes = [p.numel() for p in parameters]
+    for parameter, total in zip(parameters, flat[:-1].split(sizes), strict=True):
+        parameter.grad = total.view_as(parameter)
+    return flat[-1], flat.nbytes
+
+
+def sum_over_trainers(values: Sequence[float], worker: Worker) -> list[float]:
+    """Element-wise sum over the trainers, in float64 (exact for counts below 2**53)."""
+    total = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(total, group=worker.group)
+    return total.tolist()

@@ -1,0 +1,78 @@
+"""Samples one mini-batch and splits it; a thin front of the C++ core (csrc/sampler.hpp has the essay)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit import _core
+from gsplit.sampling.segment import Segment
+
+NO_LIMIT = 2**62
+
+
+class MiniBatchSampler:
+    """Draws mini-batches from a graph and splits them over the parts.
+
+    Not for several threads at once: the row map belongs to the mini-batch at work. The GIL is released.
+
+    Args:
+        indptr: int64 [N + 1], CSC.
+        indices: int32 or int64 [E], in-neighbours.
+        offsets: int64 [P + 1]; part p owns the ids offsets[p] .. offsets[p + 1]. ``[0, N]`` does not split.
+        global_ids: int64 [N] layout id -> global id; None where they are the same.
+        fan_outs: neighbours drawn per hop, the first for the targets; -1 takes all.
+        seed: of the run.
+        edge_ids: let segments carry the positions of the drawn edges in ``indices``.
+    """
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[Any],
+        offsets: Sequence[int] | NDArray[np.int64],
+        *,
+        fan_outs: Sequence[int],
+        seed: int,
+        global_ids: NDArray[np.int64] | None = None,
+        edge_ids: bool = False,
+    ) -> None:
+        bound = _core.Sampler32 if indices.dtype == np.int32 else _core.Sampler64
+        ids = np.empty(0, np.int64) if global_ids is None else global_ids
+        self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets])
+        self.parts = len(offsets) - 1
+        self._fan_outs = np.array(fan_outs, np.int64)
+        self._seed = seed % 2**64
+        self._edge_ids = edge_ids
+
+    def sample(
+        self, targets: NDArray[np.int64], *, epoch: int, batch: int, micro: int = 0, max_edges: int = NO_LIMIT
+    ) -> bool:
+        """Sample a mini-batch; it stays until the next call. False, and none, beyond ``max_edges`` edges.
+
+        Args:
+            targets: int64 [T] distinct layout ids.
+            epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
+
+        Raises:
+            ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
+        """
+        return self._core.sample(
+            np.ascontiguousarray(targets, np.int64),
+            self._fan_outs,
+            self._seed,
+            epoch,
+            batch,
+            micro,
+            self._edge_ids,
+            max_edges,
+        )
+
+    def segment(self, rank: int) -> Segment:
+        """Split ``rank`` of the last mini-batch, in memory of its own."""
+        data = np.empty(self._core.segment_bytes(rank), np.uint8)
+        self._core.write_segment(rank, data)
+        return Segment(data)

@@ -1,0 +1,1 @@
+"""Training: configuration, the loop, evaluation, checkpoints, metrics."""

@@ -1,0 +1,177 @@
+"""``gsplit.train`` and ``gsplit.load``: check everything, start the trainers, wait for them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gsplit.data import Layout, open_layout
+from gsplit.errors import InputError
+from gsplit.parallel import SharedBuffer, rendezvous, start
+from gsplit.train import checkpoint, models
+from gsplit.train.config import TrainConfig
+from gsplit.train.files import replace_file
+from gsplit.train.trainer import Job, run
+
+logger = logging.getLogger(__name__)
+
+CONFIG = "config.json"
+
+
+def train(
+    layout: Path | str | None = None, config: TrainConfig | None = None, *, model: nn.Module | None = None
+) -> dict[str, Any]:
+    """Train on a layout with one process per part; returns the summary (docs/formats.md, "Run").
+
+    Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
+
+    Args:
+        layout: the folder; by default ``config.layout``.
+        config: the run; ``out`` or ``resume`` must be set.
+        model: a module with ``forward(blocks, x)``, from features of the inputs [n_0, D] to logits of the
+            targets [n_L, C], that calls ``block.exchange(x)`` once per layer. With ``forward_layer(l, block, x)``
+            and ``level_widths`` it is evaluated level by level. By default the model that ``config.model`` names.
+
+    Raises:
+        InputError: for whatever is wrong with the input; nothing has been written then.
+        gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
+    """
+    config = config or TrainConfig()
+    if layout is not None:
+        config = replace(config, layout=Path(layout))
+    if config.layout is None:
+        raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
+    opened = open_layout(config.layout)
+    _check_trainable(opened)
+    world = _world(config, opened)
+    device_type = _device_type(config, world)
+    signature = models.signature(config, opened.graph, model)
+    run_folder, config = _resume(config, opened, world, signature) if config.resume else _new_run(config)
+    threads = config.threads or max(1, (os.cpu_count() or 1) // world)
+    replace_file(run_folder / CONFIG, replace(config, gpus=world, threads=threads).to_json().encode())
+    levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
+    try:
+        with rendezvous(world) as port:
+            job = Job(
+                config=config, layout=config.layout, run=run_folder, world=world, device_type=device_type,
+                threads=threads, port=port, signature=signature, model=model, levels=levels,
+                resume=config.resume is not None,
+            )  # fmt: skip
+            return start(run, world, job).join()[0]
+    finally:
+        for level in levels:
+            level.close()
+
+
+def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module:
+    """The best model of a run, on the CPU and in evaluation mode.
+
+    Args:
+        run_folder: the folder that training wrote.
+        model: for a run of a custom model, one of the same shape to load the weights into.
+
+    Raises:
+        InputError: where there is no model, it is damaged, or it is of another shape than ``model``.
+    """
+    run_folder = Path(run_folder)
+    described = checkpoint.describe_state(run_folder, checkpoint.MODEL)["signature"]
+    if model is None:
+        if described["model"] == models.CUSTOM:
+            raise InputError(f"{run_folder} holds a custom model, {described['class']}: pass one as model=")
+        model = models.build(described)
+    elif described["model"] == models.CUSTOM:
+        shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+        checkpoint.check_same_model(run_folder, {"shapes": described["shapes"]}, {"shapes": shapes})
+    model = model.to(getattr(torch, described["dtype"]))
+    model.load_state_dict(checkpoint.load_state(run_folder, checkpoint.MODEL))
+    return model.eval()
+
+
+def _check_trainable(layout: Layout) -> None:
+    if layout.graph.features is None:
+        raise InputError(f"{layout.path} has no features, so there is nothing to train on")
+    if len(layout.graph.train_idx) == 0:
+        raise InputError(f"{layout.path} has an empty training set")
+
+
+def _world(config: TrainConfig, layout: Layout) -> int:
+    if config.gpus is not None and config.gpus != layout.parts:
+        raise InputError(
+            f"--gpus is {config.gpus}, but {layout.path} has {layout.parts} parts; make a layout with "
+            f"python -m gsplit.partition ... --parts {config.gpus}"
+        )
+    return layout.parts
+
+
+def _device_type(config: TrainConfig, world: int) -> str:
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if config.device == "cpu" or (config.device == "auto" and count == 0):
+        return "cpu"
+    if count < world and os.environ.get("GSPLIT_SHARE_GPU") != "1":
+        raise InputError(
+            f"{world} trainers need {world} GPUs and there {'is' if count == 1 else 'are'} {count}; "
+            f"make a layout with --parts {max(1, count)}, or train with --device cpu"
+        )
+    if count == 0:
+        raise InputError("--device cuda, but PyTorch finds no GPU; use --device cpu")
+    return "cuda"
+
+
+def _new_run(config: TrainConfig) -> tuple[Path, TrainConfig]:
+    if config.out is None:
+        raise InputError("no --out given: name the folder for the run")
+    if config.out.exists():
+        if not config.overwrite:
+            raise InputError(
+                f"{config.out} exists already; choose another --out, add --overwrite, or --resume it"
+            )
+        if config.out.is_dir() and any(config.out.iterdir()) and not (config.out / CONFIG).is_file():
+            raise InputError(f"{config.out} is no run, so --overwrite does not remove it")
+        shutil.rmtree(config.out)
+    try:
+        config.out.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {config.out}: {error.strerror}") from None
+    return config.out, config
+
+
+def _resume(
+    config: TrainConfig, layout: Layout, world: int, signature: dict[str, Any]
+) -> tuple[Path, TrainConfig]:
+    folder = config.resume
+    assert folder is not None
+    if config.out is not None and config.out.resolve() != folder.resolve():
+        raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
+    before = TrainConfig.from_json(folder / CONFIG)
+    saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
+    checkpoint.check_same_model(folder, saved["signature"], signature)
+    if saved["store_checksum"] != layout.store_checksum:
+        raise InputError(
+            f"{layout.path} was made from another store than the one the run in {folder} trained on"
+        )
+    checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+    if saved["trainers"] != world:
+        logger.warning("resuming with %d trainers instead of %d: sums change their order, so results will differ "
+                       "in the last digits", world, saved["trainers"])  # fmt: skip
+    for name in (
+        "seed",
+        "batch_size",
+        "fan_out",
+        "lr",
+        "weight_decay",
+        "dropout",
+        "input_dropout",
+        "normalize_features",
+    ):
+        if getattr(before, name) != getattr(config, name):
+            logger.warning(
+                "resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name)
+            )
+    return folder, replace(config, out=folder)

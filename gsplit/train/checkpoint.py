@@ -1,0 +1,96 @@
+"""Checkpoints and models on disk: atomic, checksummed, and never unpickled (docs/formats.md, "Run").
+
+A saved state is two files: NAME-<digest>.pt, what ``torch.save`` writes, and NAME.json, which names it together
+with its SHA-256. The JSON is replaced last, so it always names a whole file; then the file before is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gsplit.errors import InputError
+from gsplit.train.files import replace_file
+
+VERSION = 1
+CHECKPOINT = "checkpoint"
+MODEL = "model"
+
+
+def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any]) -> None:
+    """Write ``state`` (tensors, numbers, strings and containers of them); ``about`` goes into the JSON."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    digest = hashlib.sha256(content).hexdigest()
+    file = f"{name}-{digest[:16]}.pt"
+    replace_file(run / file, content)
+    description = {"version": VERSION, "file": file, "sha256": digest, **about}
+    replace_file(run / f"{name}.json", (json.dumps(description, indent=2) + "\n").encode())
+    for old in run.glob(f"{name}-*.pt"):
+        if old.name != file:
+            old.unlink()
+
+
+def describe_state(run: Path, name: str) -> dict[str, Any]:
+    """The JSON beside a saved state.
+
+    Raises:
+        InputError: where there is none, or it is damaged.
+    """
+    path = run / f"{name}.json"
+    try:
+        description = json.loads(path.read_text())
+        if description["version"] != VERSION:
+            raise InputError(
+                f"{path} is of version {description['version']}; this release reads version {VERSION}"
+            )
+        if Path(description["file"]).name != description["file"] or not isinstance(
+            description["sha256"], str
+        ):
+            raise TypeError("the file it names")
+    except FileNotFoundError:
+        raise InputError(f"{run} has no {name}.json; nothing was saved there") from None
+    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
+    return description
+
+
+def load_state(run: Path, name: str) -> dict[str, Any]:
+    """What :func:`save_state` wrote, on the CPU.
+
+    Raises:
+        InputError: where it is missing or its checksum is wrong.
+    """
+    description = describe_state(run, name)
+    path = run / description["file"]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(content).hexdigest() != description["sha256"]:
+        raise InputError(f"{path} is damaged: its SHA-256 is not the one in {name}.json")
+    try:
+        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        raise InputError(f"{path} cannot be loaded: {error}") from None
+
+
+def check_same_model(run: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """Compare two signatures (:func:`gsplit.train.models.signature`).
+
+    Raises:
+        InputError: naming the first difference.
+    """
+    for key in wanted.keys() | saved.keys():
+        if saved.get(key) != wanted.get(key):
+            raise InputError(
+                f"the checkpoint in {run} is of another model: {key} is {saved.get(key)} there, "
+                f"{wanted.get(key)} here; drop the flag or start a new run"
+            )

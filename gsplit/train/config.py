@@ -1,0 +1,133 @@
+"""The configuration of a training run: the flags of ``python -m gsplit.train``, and ``config.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from gsplit.cli import IntList
+from gsplit.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Train a graph neural network, split-parallel, on all the GPUs of this host."""
+
+    layout: Annotated[Path | None, tyro.conf.Positional] = None
+    """The layout to train on, made by python -m gsplit.partition."""
+    out: Path | None = None
+    """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
+    gpus: int | None = None
+    """Trainers, one a GPU (or a process on the CPU). By default, and necessarily, the parts of the layout."""
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+    """auto takes GPUs where there are any."""
+
+    model: Literal["sage"] = "sage"
+    """sage: GraphSAGE with mean aggregation."""
+    num_layers: int | None = None
+    """Layers of the model. By default one for each number in --fan-out."""
+    hidden: int = 16
+    """Width of the hidden layers."""
+    dropout: float = 0.5
+    """Share of hidden values dropped in training."""
+    input_dropout: float = 0.0
+    """Share of feature values dropped in training."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """In which the model computes."""
+    normalize_features: bool = False
+    """Divide each feature row by the sum of its absolute values."""
+
+    fan_out: IntList = (20, 20, 20)
+    """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
+    the other way round). -1 takes all."""
+    batch_size: int = 4096
+    """Targets of one mini-batch over ALL trainers together (DGL and PyG count per GPU)."""
+    epochs: int = 10
+    """Passes over the training vertices."""
+    lr: float = 0.003
+    """Learning rate of Adam."""
+    weight_decay: float = 0.0
+    """L2 penalty of Adam."""
+    seed: int = 0
+    """Of the initial weights, the sampling and the dropout."""
+    threads: int = 0
+    """CPU threads a trainer may use; 0 shares the cores out."""
+
+    validate_every: int = 1
+    """Validate after every so many epochs, exactly, over all neighbours; 0 never."""
+    checkpoint_every: int = 1
+    """Write a checkpoint after every so many epochs; 0 never."""
+    checkpoint_every_batches: int = 0
+    """Also write one after every so many mini-batches; 0 never."""
+    resume: Path | None = None
+    """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
+    save_predictions: Literal["no", "classes", "logits"] = "no"
+    """Write predictions.npy of all vertices, in global ids, at the end."""
+    overwrite: bool = False
+    """Replace the run in --out."""
+
+    def __post_init__(self) -> None:
+        at_least = {
+            "gpus": 1, "num_layers": 1, "hidden": 1, "batch_size": 1, "epochs": 0, "threads": 0,
+            "validate_every": 0, "checkpoint_every": 0, "checkpoint_every_batches": 0, "weight_decay": 0.0,
+        }  # fmt: skip
+        for name, least in at_least.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
+        if not self.lr > 0:
+            raise InputError(f"--lr must be above 0, not {self.lr}")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{_flag(name)} must be in [0, 1), not {getattr(self, name)}")
+        if not self.fan_out:
+            raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
+        for fan_out in self.fan_out:
+            if fan_out < -1 or fan_out == 0:
+                raise InputError(
+                    f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {fan_out}"
+                )
+        if self.num_layers is not None and self.num_layers != len(self.fan_out):
+            raise InputError(
+                f"--fan-out has {len(self.fan_out)} numbers, but --num-layers is {self.num_layers}; "
+                "give one number for each layer"
+            )
+
+    @property
+    def layers(self) -> int:
+        return len(self.fan_out)
+
+    def to_json(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return (
+            json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in values.items()}, indent=2) + "\n"
+        )
+
+    @classmethod
+    def from_json(cls, path: Path) -> TrainConfig:
+        """Read a ``config.json``.
+
+        Raises:
+            InputError: where it is missing or damaged.
+        """
+        try:
+            values: dict[str, Any] = json.loads(path.read_text())
+            unknown = set(values) - {f.name for f in fields(cls)}
+            if unknown:
+                raise InputError(f"{path} has unknown keys: {', '.join(sorted(unknown))}")
+            values["fan_out"] = tuple(values["fan_out"])
+            for name in ("layout", "out", "resume"):
+                values[name] = None if values[name] is None else Path(values[name])
+            return cls(**values)
+        except FileNotFoundError:
+            raise InputError(f"{path.parent} is no run: it has no {path.name}") from None
+        except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+            raise InputError(f"{path} is damaged: {error}") from None
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

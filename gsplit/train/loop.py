@@ -1,0 +1,117 @@
+"""The training loop of one trainer. What a trainer is made of is put together in :mod:`gsplit.train.trainer`.
+
+One mini-batch, from left to right:
+
+    sample and split -> load own features -> forward (exchange, convolve, per layer) -> loss on own targets
+    -> backward (exchanges mirrored) -> all-reduce gradients -> step
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from gsplit.nn import Lane, blocks_of
+from gsplit.parallel import reduce_gradients
+from gsplit.sampling.plan import fold_key
+
+if TYPE_CHECKING:
+    from gsplit.data import Layout
+    from gsplit.sampling import Segment
+    from gsplit.train.trainer import Trainer
+
+DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling and shuffling
+
+
+def train(trainer: Trainer) -> None:
+    """Run the epochs that are left."""
+    config, progress, clock = trainer.config, trainer.progress, trainer.clock
+    worker, device = trainer.worker, trainer.worker.device
+    while progress.epoch < config.epochs:
+        start_s = time.perf_counter()
+        bar = _progress_bar(trainer)
+        for batch, targets in trainer.plan.batches(progress.epoch, first=progress.batch):
+            seed_dropout(config.seed, progress.epoch, batch, worker.rank, device)
+
+            with clock("sample"):
+                trainer.sampler.sample(targets, epoch=progress.epoch, batch=batch)
+                segment = trainer.sampler.segment(worker.rank)
+
+            with clock("load"):
+                lane = Lane(worker.group, trainer.exchanged, device)
+                blocks = blocks_of(segment, device, lane)
+                x = trainer.loader.load(segment.vertices)
+                labels = labels_of(trainer.layout, segment, device)
+
+            with clock("forward"):
+                logits = trainer.model(blocks, x)
+                loss = lane.tie(mini_batch_loss(trainer, logits, labels, segment.num_targets))
+
+            with clock("backward"):
+                trainer.optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+
+            with clock("reduce"):
+                total_loss, reduced_bytes = reduce_gradients(trainer.parameters, loss, worker)
+
+            with clock("step"):
+                trainer.optimizer.step()
+
+            progress.add(segment, total_loss, len(targets), reduced_bytes)
+            _show(bar, trainer, len(targets))
+            if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
+                progress.seconds += time.perf_counter() - start_s
+                trainer.save_checkpoint()
+                start_s = time.perf_counter()
+        bar.close()
+        progress.seconds += time.perf_counter() - start_s
+        trainer.end_epoch()
+
+
+def mini_batch_loss(trainer: Trainer, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
+    """This trainer's share: the sum over its own targets, divided by the targets of all trainers (law 2)."""
+    if len(labels) == 0:
+        return logits.sum() * 0  # no target, but a graph that reaches all exchanges
+    return trainer.task.loss_sum(logits, labels) / num_targets
+
+
+def labels_of(layout: Layout, segment: Segment, device: torch.device) -> Tensor:
+    """Labels of the split's own targets."""
+    return torch.from_numpy(layout.graph.labels[segment.targets]).to(device, non_blocking=True)
+
+
+def seed_dropout(seed: int, epoch: int, batch: int, rank: int, device: torch.device) -> None:
+    """Dropout depends on (seed, epoch, batch, rank) alone, so that a resumed run repeats it (law 6)."""
+    key = fold_key(seed, epoch, batch, rank, DROPOUT) >> 1
+    if device.type == "cuda":
+        torch.cuda.manual_seed(key)
+    else:
+        torch.manual_seed(key)
+
+
+def _progress_bar(trainer: Trainer) -> tqdm:
+    progress = trainer.progress
+    return tqdm(
+        total=trainer.plan.num_batches,
+        initial=progress.batch,
+        desc=f"Epoch {progress.epoch + 1:02d}",
+        unit="batch",
+        leave=False,
+        disable=None if trainer.worker.rank == 0 else True,  # None: only on a terminal
+    )
+
+
+def _show(bar: tqdm, trainer: Trainer, num_targets: int) -> None:
+    if bar.update():
+        # Reading the loss waits for the device, so only when the bar is drawn.
+        rate = bar.format_dict["rate"] or 0.0
+        progress = trainer.progress
+        edges = progress.traffic["sampled_edges"] / max(1, progress.batch)
+        bar.set_postfix_str(
+            f"loss {progress.mean_loss():.3f}, {rate * num_targets:,.0f} targets/s, {rate * edges / 1e6:.2f} M edges/s",
+            refresh=False,
+        )

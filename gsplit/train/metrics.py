@@ -1,0 +1,96 @@
+"""Where the time and the bytes went, and the files that say so."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gsplit.train.files import replace_file
+
+STAGES = ("sample", "load", "forward", "backward", "reduce", "step")
+TRAFFIC = (
+    "sampled_edges",
+    "computed_edges",
+    "computed_vertices",
+    "loaded_rows",
+    "host_to_device_bytes",
+    "exchange_forward_bytes",
+    "exchange_backward_bytes",
+    "exchange_messages",
+    "all_reduce_bytes",
+)
+"""What is counted; summed over all trainers. ``sampled_edges`` counts each mini-batch once."""
+
+
+class StageClock:
+    """Seconds of each stage. On CUDA by events, read once an epoch, so that measuring never waits."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        start_s = time.perf_counter()
+        if self._cuda and stage != "sample":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            yield
+            end.record()
+            self._events.append((stage, start, end))
+        else:
+            yield
+            self._seconds[stage] += time.perf_counter() - start_s
+
+    def take(self) -> dict[str, float]:
+        """Seconds since the last call."""
+        if self._events:
+            torch.cuda.synchronize()
+            for stage, start, end in self._events:
+                self._seconds[stage] += start.elapsed_time(end) / 1000
+            self._events.clear()
+        taken, self._seconds = self._seconds, dict.fromkeys(STAGES, 0.0)
+        return taken
+
+
+class RunLog:
+    """``metrics.jsonl`` of a run: one JSON object a line, one line an epoch."""
+
+    def __init__(self, run: Path) -> None:
+        self._path = run / "metrics.jsonl"
+
+    @property
+    def num_bytes(self) -> int:
+        return self._path.stat().st_size if self._path.exists() else 0
+
+    def cut(self, num_bytes: int) -> None:
+        """Drop what was written after a checkpoint; it will be written again."""
+        if self._path.exists():
+            with self._path.open("r+b") as file:
+                file.truncate(num_bytes)
+
+    def append(self, record: dict[str, Any]) -> None:
+        with self._path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def records(self) -> list[dict[str, Any]]:
+        if not self._path.exists():
+            return []
+        return [json.loads(line) for line in self._path.read_text().splitlines()]
+
+
+def write_summary(run: Path, summary: dict[str, Any]) -> None:
+    replace_file(run / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+
+
+def totals(records: list[dict[str, Any]], key: str) -> dict[str, float]:
+    """Sum of ``records[i][key]``, a dictionary of numbers."""
+    names = records[0][key] if records else {}
+    return {name: sum(record[key][name] for record in records) for name in names}

@@ -1,0 +1,40 @@
+"""The summary of a run in words: how good, where the time went, where the bytes went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def summary_text(summary: dict[str, Any]) -> str:
+    scores = [
+        f"{key.replace('_', ' ')} {summary[key]:.4f}"
+        for key in ("test_accuracy", "valid_accuracy", "test_f1", "valid_f1")
+        if summary.get(key) is not None
+    ]
+    best = "" if summary["best_epoch"] is None else f" (best epoch {summary['best_epoch']})"
+    lines = [f"{', '.join(scores) or 'nothing evaluated'}{best}"]
+    if summary["seconds_per_epoch"] is not None:
+        stages, traffic = summary["stages"], summary["traffic"]
+        all_s = sum(stages.values()) or 1.0
+        shares = ", ".join(f"{name} {100 * s / all_s:.0f} %" for name, s in stages.items())
+        exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
+        lines += [
+            f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
+            f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "
+            f"({traffic['loaded_rows']:,} rows, each by one trainer), {binary(exchanged)} exchanged in "
+            f"{traffic['exchange_messages']:,} messages, {binary(traffic['all_reduce_bytes'])} of gradients reduced",
+            f"edges  {traffic['computed_edges']:,} sampled and computed, none twice",
+        ]
+    lines.append(f"run    {summary['run']}")
+    return "\n".join(lines)
+
+
+def binary(num_bytes: float) -> str:
+    """1536 -> 1.5 KiB"""
+    for unit in UNITS:
+        if num_bytes < 1024 or unit == UNITS[-1]:
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1024
+    raise AssertionError

@@ -1,0 +1,236 @@
+"""One trainer: its parts, put together; what happens at the ends of epochs and of the run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from gsplit.data import open_layout
+from gsplit.features import FeatureLoader
+from gsplit.nn import ExchangeCounters
+from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
+from gsplit.parallel.group import joined
+from gsplit.sampling import EpochPlan, MiniBatchSampler
+from gsplit.sampling.plan import fold_key
+from gsplit.train import checkpoint, loop, models
+from gsplit.train.config import TrainConfig
+from gsplit.train.evaluate import Evaluator
+from gsplit.train.metrics import STAGES, TRAFFIC, RunLog, StageClock, totals, write_summary
+from gsplit.train.progress import Progress
+from gsplit.train.task import task_of
+
+INITIAL_WEIGHTS = 0x494E4954
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a trainer process is told: everything is decided and checked before it starts."""
+
+    config: TrainConfig
+    layout: Path
+    run: Path
+    world: int
+    device_type: str
+    threads: int
+    port: int
+    signature: dict[str, Any]
+    model: nn.Module | None
+    """A model that was handed over, or None to build the one the signature names."""
+    levels: tuple[SharedBuffer, SharedBuffer]
+    resume: bool
+
+
+def run(rank: int, job: Job) -> dict[str, Any] | None:
+    """The life of one trainer process. Returns the summary on trainer 0."""
+    with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
+        trainer = Trainer(worker, job)
+        loop.train(trainer)
+        return trainer.finish()
+
+
+class Trainer:
+    """The parts that the loop uses."""
+
+    def __init__(self, worker: Worker, job: Job) -> None:
+        config = job.config
+        self.worker, self.job, self.config = worker, job, config
+        self.layout = open_layout(job.layout, trusted=True)
+        graph = self.layout.graph
+        assert graph.features is not None
+        dtype = getattr(torch, config.dtype)
+        self.task = task_of(graph.multi_label)
+        self.plan = EpochPlan(graph.train_idx, self.layout.permutation, config.batch_size, config.seed)
+        self.sampler = MiniBatchSampler(
+            graph.indptr, graph.indices, self.layout.offsets,
+            fan_outs=config.fan_out, seed=config.seed, global_ids=self.layout.permutation,
+        )  # fmt: skip
+        self.loader, evaluation_loader = (
+            FeatureLoader(graph.features, device=worker.device, dtype=dtype,
+                          normalize=config.normalize_features, threads=job.threads)
+            for _ in range(2)
+        )  # fmt: skip
+        self.evaluator = Evaluator(
+            self.layout, worker, evaluation_loader, self.task, job.levels,
+            num_layers=config.layers, dtype=dtype, threads=job.threads,
+        )  # fmt: skip
+        torch.manual_seed(fold_key(config.seed, INITIAL_WEIGHTS) >> 1)
+        model = job.model or models.build(
+            job.signature, dropout=config.dropout, input_dropout=config.input_dropout
+        )
+        self.model = model.to(worker.device, dtype)
+        for tensor in self.model.state_dict().values():
+            dist.broadcast(tensor, 0, group=worker.group)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
+        self.exchanged = ExchangeCounters()
+        self.clock = StageClock(worker.device)
+        self.progress = Progress()
+        self.log = RunLog(job.run)
+        self.best: dict[str, Any] | None = None
+        """Score, epoch and weights of the best validation."""
+        if job.resume:
+            self._load_checkpoint()
+
+    def end_epoch(self) -> None:
+        """Validate, keep the best model, log, checkpoint; then the next epoch begins."""
+        progress, config = self.progress, self.config
+        score = None
+        if (
+            config.validate_every
+            and (progress.epoch + 1) % config.validate_every == 0
+            and len(self.layout.graph.valid_idx)
+        ):
+            score = self.evaluator.score(self.model, self.layout.graph.valid_idx)
+        if score is not None and (self.best is None or score > self.best["score"]):
+            self.best = {"score": score, "epoch": progress.epoch + 1, "model": _copy(self.model.state_dict())}
+            self._save_model(self.best)
+        record = {
+            "epoch": progress.epoch + 1,
+            "loss": progress.mean_loss(),
+            f"valid_{self.task.name}": score,
+            "seconds": round(progress.seconds, 4),
+            "stages": self._mean_stages(),
+            "traffic": self._all_traffic(),
+        }
+        if self.worker.rank == 0:
+            self.log.append(record)
+            print(_line(record, score), flush=True)
+        progress.next_epoch()
+        if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
+            self.save_checkpoint()
+
+    def finish(self) -> dict[str, Any] | None:
+        """Test the best model (the last one where nothing was validated) and write the summary."""
+        if self.best is not None:
+            self.model.load_state_dict(self.best["model"])
+        elif self.worker.rank == 0:
+            self._save_model({"score": None, "epoch": self.progress.epoch, "model": self.model.state_dict()})
+        graph, name = self.layout.graph, self.task.name
+        start_s = time.perf_counter()
+        test = self.evaluator.score(self.model, graph.test_idx) if len(graph.test_idx) else None
+        test_s = time.perf_counter() - start_s
+        if self.config.save_predictions != "no":
+            self._save_predictions()
+        if self.worker.rank != 0:
+            return None
+        records = self.log.records()
+        seconds = [record["seconds"] for record in records]
+        summary = {
+            f"test_{name}": test,
+            f"valid_{name}": None if self.best is None else self.best["score"],
+            "best_epoch": None if self.best is None else self.best["epoch"],
+            "epochs": self.progress.epoch,
+            "loss": records[-1]["loss"] if records else None,
+            "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
+            "test_seconds": round(test_s, 4),
+            "trainers": self.worker.world,
+            "stages": totals(records, "stages"),
+            "traffic": totals(records, "traffic"),
+            "run": str(self.job.run),
+        }
+        write_summary(self.job.run, summary)
+        return summary
+
+    def save_checkpoint(self) -> None:
+        """Trainer 0 writes: all hold the same weights and the same optimizer state."""
+        self.progress.batches_since_checkpoint = 0
+        if self.worker.rank != 0:
+            return
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "progress": self.progress.state(),
+            "best": self.best,
+            "metrics_bytes": self.log.num_bytes,
+        }
+        about = {
+            "epoch": self.progress.epoch,
+            "batch": self.progress.batch,
+            "trainers": self.worker.world,
+            "threads": self.job.threads,
+            "store_checksum": self.layout.store_checksum,
+            "signature": self.job.signature,
+        }
+        checkpoint.save_state(self.job.run, checkpoint.CHECKPOINT, state, about)
+
+    def _load_checkpoint(self) -> None:
+        state = checkpoint.load_state(self.job.run, checkpoint.CHECKPOINT)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = Progress.from_state(state["progress"], self.worker.device)
+        self.best = state["best"]
+        self.worker.barrier()
+        if self.worker.rank == 0:
+            self.log.cut(state["metrics_bytes"])
+
+    def _save_model(self, best: dict[str, Any]) -> None:
+        if self.worker.rank == 0:
+            about = {"signature": self.job.signature, "epoch": best["epoch"], "score": best["score"]}
+            checkpoint.save_state(self.job.run, checkpoint.MODEL, best["model"], about)
+
+    def _save_predictions(self) -> None:
+        logits = self.evaluator.all_logits(self.model)
+        if logits is None:
+            return
+        classes = self.config.save_predictions == "classes"
+        values = self.task.predict(torch.from_numpy(logits)).numpy() if classes else logits
+        temporary = self.job.run / ".predictions.npy"
+        np.save(temporary, values, allow_pickle=False)
+        temporary.replace(self.job.run / "predictions.npy")
+
+    def _mean_stages(self) -> dict[str, float]:
+        """Seconds of each stage, averaged over the trainers."""
+        own = self.clock.take()
+        summed = sum_over_trainers([own[stage] for stage in STAGES], self.worker)
+        return {stage: round(s / self.worker.world, 4) for stage, s in zip(STAGES, summed, strict=True)}
+
+    def _all_traffic(self) -> dict[str, int]:
+        """The epoch's counts, summed over the trainers."""
+        own, loaded, exchanged = self.progress.traffic, self.loader.counters, self.exchanged
+        own["loaded_rows"] = loaded.rows
+        own["host_to_device_bytes"] = loaded.host_to_device_bytes
+        own["exchange_forward_bytes"] = exchanged.forward_bytes
+        own["exchange_backward_bytes"] = exchanged.backward_bytes
+        own["exchange_messages"] = exchanged.forward_messages + exchanged.backward_messages
+        self.loader.counters = type(loaded)()
+        self.exchanged = ExchangeCounters()
+        return {name: int(count) for name, count in zip(
+            TRAFFIC, sum_over_trainers([own[name] for name in TRAFFIC], self.worker), strict=True)}  # fmt: skip
+
+
+def _copy(state: dict[str, Any]) -> dict[str, Any]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+
+
+def _line(record: dict[str, Any], score: float | None) -> str:
+    seconds = record["seconds"]
+    valid = "" if score is None else f" | valid {score:.4f}"
+    rate = record["traffic"]["sampled_edges"] / max(seconds, 1e-9) / 1e6
+    return f"Epoch {record['epoch']:02d} | loss {record['loss']:.4f}{valid} | {seconds:.2f} s | {rate:.2f} M edges/s"
