@@ -66,9 +66,8 @@ def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, defaul
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            if default is not None:
-                return tyro.cli(spec, args=arguments, prog=prog, default=default)
-            return tyro.cli(spec, args=arguments, prog=prog)
+            given = {} if default is None else {"default": default}
+            return tyro.cli(spec, args=arguments, prog=prog, **given)  # type: ignore[call-overload]
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

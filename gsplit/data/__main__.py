@@ -42,9 +42,7 @@ def import_(
     print(f"{out}: {_counts(graph)}")
 
 
-def info(
-    path: Annotated[Path, tyro.conf.Positional], verify: bool = False, store_dir: Path | None = None
-) -> None:
+def info(path: Annotated[Path, tyro.conf.Positional], verify: bool = False, store_dir: Path | None = None) -> None:
     """Check a graph store or a layout and print what is in it.
 
     Args:
@@ -58,23 +56,16 @@ def info(
     if store_dir is not None:
         raise InputError(f"--store-dir is for layouts, and {path} is none")
     opened = store.open_store(path, verify=verify)
-    print(
-        f"graph store {opened.name} ({path}), checksum {opened.checksum[:16]}"
-        + (", verified" if verify else "")
-    )
+    print(f"graph store {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else ""))
     _print_graph(opened.graph)
 
 
 def _layout_info(path: Path, verify: bool, store_dir: Path | None) -> None:
     opened = layout.open_layout(path, verify=verify)
     if store_dir is not None and store.open_store(store_dir).checksum != opened.store_checksum:
-        raise InputError(
-            f"{path} was made from another store than {store_dir}; run python -m gsplit.partition again"
-        )
+        raise InputError(f"{path} was made from another store than {store_dir}; run python -m gsplit.partition again")
     about = opened.description
-    print(
-        f"layout {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else "")
-    )
+    print(f"layout {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else ""))
     print(f"  made from store {opened.store_checksum[:16]}: {opened.parts} parts, method {about['method']}, "
           f"weights {about['weights']}, seed {about['seed']}, hottest by {about['hotness']}")  # fmt: skip
     _print_graph(opened.graph)
@@ -97,9 +88,7 @@ def _print_graph(graph: GraphArrays) -> None:
     print(f"  in-degree: mean {degrees.mean():.1f}, median {int(np.median(degrees))}, largest {degrees.max():,}, "
           f"without neighbours {int((degrees == 0).sum()):,}")  # fmt: skip
     features = (
-        "none"
-        if graph.features is None
-        else f"{graph.features.dtype}, {graph.features.nbytes / 2**20:,.1f} MiB"
+        "none" if graph.features is None else f"{graph.features.dtype}, {graph.features.nbytes / 2**20:,.1f} MiB"
     )
     print(f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
           + ("" if graph.edge_weight is None else "; edge weights"))  # fmt: skip

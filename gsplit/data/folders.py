@@ -120,9 +120,7 @@ def read_description(folder: Path, file_name: str, format_name: str, version: in
     """
     path = folder / file_name
     if not folder.is_dir():
-        raise InputError(
-            f"{folder} is not a folder" + (", it is a file" if folder.exists() else ": no such path")
-        )
+        raise InputError(f"{folder} is not a folder" + (", it is a file" if folder.exists() else ": no such path"))
     if not path.is_file():
         raise InputError(f"{folder} is no {format_name}: it has no {file_name}{_hint(folder)}")
     try:

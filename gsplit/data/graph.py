@@ -74,9 +74,7 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
         n, e = int(description["num_vertices"]), int(description["num_edges"])
         num_classes = int(description["num_classes"])
     except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{folder}: the description lacks the counts of vertices, edges or classes"
-        ) from None
+        raise InputError(f"{folder}: the description lacks the counts of vertices, edges or classes") from None
     label_shape: tuple[int | None, ...] = (n, num_classes) if description.get("multi_label") else (n,)
     return GraphArrays(
         indptr=open_array(folder, "indptr", description, ("int64",), (n + 1,)),
@@ -116,9 +114,7 @@ def check(graph: GraphArrays, where: str) -> None:
     falls = graph.indptr[1:] < graph.indptr[:-1]
     if falls.any():
         at = int(np.argmax(falls))
-        raise InputError(
-            f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}"
-        )
+        raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
     _check_ids(graph.indices, n, f"{where}: indices")
     for name in SPLITS:
         ids = graph.split(name)
@@ -129,9 +125,7 @@ def check(graph: GraphArrays, where: str) -> None:
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
         both = np.intersect1d(graph.split(first), graph.split(second), assume_unique=True)
         if len(both):
-            logger.warning(
-                "%s: %d vertices are in both the %s and the %s split", where, len(both), first, second
-            )
+            logger.warning("%s: %d vertices are in both the %s and the %s split", where, len(both), first, second)
 
 
 def _check_ids(ids: NDArray[Any], n: int, what: str) -> None:
@@ -149,6 +143,4 @@ def _check_labels(labels: NDArray[Any], ids: NDArray[np.int64], num_classes: int
         bad = (own < 0) | (own >= num_classes)
         rule = f"a label outside 0 .. {num_classes - 1}"
     if bad.any():
-        raise InputError(
-            f"{what} has {rule} at vertex {ids[int(np.argmax(bad))]}; -1 or NaN is for other vertices"
-        )
+        raise InputError(f"{what} has {rule} at vertex {ids[int(np.argmax(bad))]}; -1 or NaN is for other vertices")

@@ -55,9 +55,7 @@ def open_store(path: Path | str, *, verify: bool = False) -> GraphStore:
     )
 
 
-def write_store(
-    out: Path | str, graph: GraphArrays, *, name: str, source: str, overwrite: bool = False
-) -> None:
+def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, overwrite: bool = False) -> None:
     """Check a graph and write it as a store.
 
     Raises:
@@ -90,9 +88,7 @@ def _check_finite(features: NDArray[Any], source: str, rows_at_once: int = 65536
         finite = np.isfinite(features[begin : begin + rows_at_once]).all(axis=1)
         if not finite.all():
             vertex = begin + int(np.argmin(finite))
-            raise InputError(
-                f"{source}: the features of vertex {vertex} hold NaN or infinity; clean them first"
-            )
+            raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity; clean them first")
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:

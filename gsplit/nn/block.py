@@ -85,9 +85,7 @@ def blocks_of(segment: Segment, device: torch.device, lane: Lane | None) -> dict
             num_own_sources=header.num_own_sources,
             indptr=view(header.indptr_at, header.num_destinations + 1, torch.int32),
             indices=view(header.indices_at, header.num_edges, torch.int32),
-            edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64)
-            if segment.has_edge_ids
-            else None,
+            edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64) if segment.has_edge_ids else None,
             route=route,
             lane=lane,
         )

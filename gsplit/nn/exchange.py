@@ -33,9 +33,7 @@ class ExchangeCounters:
 class Lane:
     """What the exchanges of one mini-batch share: process group, token and counters."""
 
-    def __init__(
-        self, group: dist.ProcessGroup | None, counters: ExchangeCounters, device: torch.device
-    ) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, counters: ExchangeCounters, device: torch.device) -> None:
         self.group = group
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)

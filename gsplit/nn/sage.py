@@ -76,8 +76,7 @@ class SAGE(nn.Module):
         self.level_widths = [in_features, *[hidden] * (num_layers - 1), out_features]
         """[L + 1] width of the vectors of each level."""
         self.convs = nn.ModuleList(
-            SAGEConv(w_in, w_out)
-            for w_in, w_out in zip(self.level_widths[:-1], self.level_widths[1:], strict=True)
+            SAGEConv(w_in, w_out) for w_in, w_out in zip(self.level_widths[:-1], self.level_widths[1:], strict=True)
         )
         self.dropout = nn.Dropout(dropout)
         self.input_dropout = nn.Dropout(input_dropout)

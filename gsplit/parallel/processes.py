@@ -166,9 +166,7 @@ def _cause(failed: list[Child]) -> Exception:
     reported = [(child.report.time_s, child.rank, child.report) for child in failed if child.report]
     if not reported:
         child = failed[0]
-        return ProcessDied(
-            f"trainer {child.rank} ended with exit code {child.process.exitcode} and no report"
-        )
+        return ProcessDied(f"trainer {child.rank} ended with exit code {child.process.exitcode} and no report")
     _, rank, report = min(reported, key=lambda entry: entry[:2])
     if report.kind == "input":
         return InputError(report.content)

@@ -27,9 +27,7 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: W
     """
     flat = torch.cat(
         [
-            torch.zeros_like(p).view(-1)
-            if p.grad is None
-            else p.grad.reshape(-1)  # a gradient may be strided
+            torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1)  # a gradient may be strided
             for p in parameters
         ]
         + [loss.detach().view(1)]

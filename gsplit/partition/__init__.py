@@ -51,9 +51,7 @@ def partition(config: PartitionConfig) -> dict[str, Any]:
     source = open_store(config.store)
     graph = source.graph
     if config.parts > graph.num_vertices:
-        raise InputError(
-            f"--parts {config.parts} is more than the {graph.num_vertices} vertices of {config.store}"
-        )
+        raise InputError(f"--parts {config.parts} is more than the {graph.num_vertices} vertices of {config.store}")
     start_s = time.perf_counter()
     if config.parts == 1:
         assignment = methods.random(graph, 1, config.weights, config.seed)

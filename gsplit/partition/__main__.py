@@ -38,15 +38,9 @@ def read_recipe(path: Path) -> PartitionConfig:
     given = set(recipe)
     for key, value in recipe.items():
         flag = key.replace("_", "-")
-        words += (
-            [f"--{flag}" if value else f"--no-{flag}"]
-            if isinstance(value, bool)
-            else [f"--{flag}", str(value)]
-        )
+        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
     missing = [] if "out" in given else ["--out", "-"]
-    config = cli.parse(
-        PartitionConfig, words + missing if words else ["-", *missing], prog=f"{PROG} ({path})"
-    )
+    config = cli.parse(PartitionConfig, words + missing if words else ["-", *missing], prog=f"{PROG} ({path})")
     values = {name: getattr(config, name) for name in PartitionConfig.__dataclass_fields__}
     return PartitionConfig(**{**values, "out": values["out"] if "out" in given else tyro.MISSING})
 

@@ -63,9 +63,7 @@ def range_(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArr
 ASSIGNERS: dict[Method, Assigner] = {"metis": metis, "random": random, "range": range_}
 
 
-def fill_empty_parts(
-    assignment: NDArray[np.int32], parts: int, degrees: NDArray[np.int64]
-) -> NDArray[np.int32]:
+def fill_empty_parts(assignment: NDArray[np.int32], parts: int, degrees: NDArray[np.int64]) -> NDArray[np.int32]:
     """Give each empty part the vertex of lowest degree of the largest part. Needs parts <= vertices."""
     sizes = np.bincount(assignment, minlength=parts)
     for part in np.flatnonzero(sizes == 0):

@@ -78,17 +78,13 @@ def _write_adjacency(
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
     writer.save("indptr", indptr)
     indices = writer.create("indices", (graph.num_edges,), graph.indices.dtype)
-    weight = (
-        None if graph.edge_weight is None else writer.create("edge_weight", (graph.num_edges,), np.float32)
-    )
+    weight = None if graph.edge_weight is None else writer.create("edge_weight", (graph.num_edges,), np.float32)
     n = graph.num_vertices
     begin = 0
     with tqdm(total=graph.num_edges, desc="relabel edges", unit="edge", unit_scale=True, leave=False,
               delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
         while begin < n:
-            end = max(
-                begin + 1, int(np.searchsorted(indptr, indptr[begin] + EDGES_AT_ONCE, side="right")) - 1
-            )
+            end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + EDGES_AT_ONCE, side="right")) - 1)
             end = min(end, n)
             first, last = indptr[begin], indptr[end]
             # The place of edge e of new vertex v in the store: where v's row begins there, plus e - indptr[v].
@@ -104,7 +100,5 @@ def _write_adjacency(
 def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], permutation: NDArray[np.int64]) -> None:
     permuted = writer.create(name, rows.shape, rows.dtype)
     at_once = max(1, ROWS_BYTES_AT_ONCE // max(1, rows[:1].nbytes))
-    for begin in tqdm(
-        range(0, len(rows), at_once), desc=f"permute {name}", leave=False, delay=SECONDS_BEFORE_BAR
-    ):
+    for begin in tqdm(range(0, len(rows), at_once), desc=f"permute {name}", leave=False, delay=SECONDS_BEFORE_BAR):
         permuted[begin : begin + at_once] = rows[permutation[begin : begin + at_once]]

@@ -48,7 +48,8 @@ def train(
         config = replace(config, layout=Path(layout))
     if config.layout is None:
         raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
-    opened = open_layout(config.layout)
+    layout_path = config.layout
+    opened = open_layout(layout_path)
     _check_trainable(opened)
     world = _world(config, opened)
     device_type = _device_type(config, world)
@@ -60,7 +61,7 @@ def train(
     try:
         with rendezvous(world) as port:
             job = Job(
-                config=config, layout=config.layout, run=run_folder, world=world, device_type=device_type,
+                config=config, layout=layout_path, run=run_folder, world=world, device_type=device_type,
                 threads=threads, port=port, signature=signature, model=model, levels=levels,
                 resume=config.resume is not None,
             )  # fmt: skip
@@ -129,9 +130,7 @@ def _new_run(config: TrainConfig) -> tuple[Path, TrainConfig]:
         raise InputError("no --out given: name the folder for the run")
     if config.out.exists():
         if not config.overwrite:
-            raise InputError(
-                f"{config.out} exists already; choose another --out, add --overwrite, or --resume it"
-            )
+            raise InputError(f"{config.out} exists already; choose another --out, add --overwrite, or --resume it")
         if config.out.is_dir() and any(config.out.iterdir()) and not (config.out / CONFIG).is_file():
             raise InputError(f"{config.out} is no run, so --overwrite does not remove it")
         shutil.rmtree(config.out)
@@ -142,9 +141,7 @@ def _new_run(config: TrainConfig) -> tuple[Path, TrainConfig]:
     return config.out, config
 
 
-def _resume(
-    config: TrainConfig, layout: Layout, world: int, signature: dict[str, Any]
-) -> tuple[Path, TrainConfig]:
+def _resume(config: TrainConfig, layout: Layout, world: int, signature: dict[str, Any]) -> tuple[Path, TrainConfig]:
     folder = config.resume
     assert folder is not None
     if config.out is not None and config.out.resolve() != folder.resolve():
@@ -153,9 +150,7 @@ def _resume(
     saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
     checkpoint.check_same_model(folder, saved["signature"], signature)
     if saved["store_checksum"] != layout.store_checksum:
-        raise InputError(
-            f"{layout.path} was made from another store than the one the run in {folder} trained on"
-        )
+        raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
     checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
     if saved["trainers"] != world:
         logger.warning("resuming with %d trainers instead of %d: sums change their order, so results will differ "
@@ -171,7 +166,5 @@ def _resume(
         "normalize_features",
     ):
         if getattr(before, name) != getattr(config, name):
-            logger.warning(
-                "resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name)
-            )
+            logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))
     return folder, replace(config, out=folder)

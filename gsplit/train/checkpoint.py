@@ -48,12 +48,8 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
     try:
         description = json.loads(path.read_text())
         if description["version"] != VERSION:
-            raise InputError(
-                f"{path} is of version {description['version']}; this release reads version {VERSION}"
-            )
-        if Path(description["file"]).name != description["file"] or not isinstance(
-            description["sha256"], str
-        ):
+            raise InputError(f"{path} is of version {description['version']}; this release reads version {VERSION}")
+        if Path(description["file"]).name != description["file"] or not isinstance(description["sha256"], str):
             raise TypeError("the file it names")
     except FileNotFoundError:
         raise InputError(f"{run} has no {name}.json; nothing was saved there") from None

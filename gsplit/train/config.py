@@ -88,9 +88,7 @@ class TrainConfig:
             raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
         for fan_out in self.fan_out:
             if fan_out < -1 or fan_out == 0:
-                raise InputError(
-                    f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {fan_out}"
-                )
+                raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {fan_out}")
         if self.num_layers is not None and self.num_layers != len(self.fan_out):
             raise InputError(
                 f"--fan-out has {len(self.fan_out)} numbers, but --num-layers is {self.num_layers}; "
@@ -103,9 +101,7 @@ class TrainConfig:
 
     def to_json(self) -> str:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return (
-            json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in values.items()}, indent=2) + "\n"
-        )
+        return json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in values.items()}, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, path: Path) -> TrainConfig:

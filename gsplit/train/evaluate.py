@@ -11,7 +11,7 @@ their whole neighbourhoods; a chunk with too many edges is halved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -94,14 +94,12 @@ class Evaluator:
             yield from self._by_target(model, own, whole_chunk=4096)
         model.train(was_training)
 
-    def _by_layer(
-        self, model: nn.Module, own: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        forward_layer: Callable[[int, Any, Tensor], Tensor] = model.forward_layer
+    def _by_layer(self, model: nn.Module, own: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        forward_layer = cast("Callable[[int, Any, Tensor], Tensor]", model.forward_layer)
         n = self._graph.num_vertices
         below: NDArray[Any] | None = None
         for layer in range(1, self._num_layers):
-            width = int(model.level_widths[layer])  # type: ignore[index, arg-type]
+            width = int(model.level_widths[layer])  # type: ignore[index]
             level = self._shared(self._levels[layer % 2], n, width)
             for chunk in self._chunks(np.arange(self._begin, self._end), self._row_bytes(below)):
                 level[chunk] = forward_layer(layer, *self._one_hop(chunk, below)).cpu().numpy()

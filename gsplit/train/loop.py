@@ -112,6 +112,7 @@ def _show(bar: tqdm, trainer: Trainer, num_targets: int) -> None:
         progress = trainer.progress
         edges = progress.traffic["sampled_edges"] / max(1, progress.batch)
         bar.set_postfix_str(
-            f"loss {progress.mean_loss():.3f}, {rate * num_targets:,.0f} targets/s, {rate * edges / 1e6:.2f} M edges/s",
+            f"loss {progress.mean_loss():.3f}, {rate * num_targets:,.0f} targets/s, "
+            f"{rate * edges * trainer.worker.world / 1e6:.2f} M edges/s",
             refresh=False,
         )

@@ -26,6 +26,7 @@ class Progress:
     targets: int = 0
     traffic: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, 0))
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    """Seconds."""
     batches_since_checkpoint: int = 0
 
     def add(self, segment: Segment, loss: Tensor, num_targets: int, reduced_bytes: int) -> None:
@@ -51,17 +52,23 @@ class Progress:
         self.traffic = dict.fromkeys(TRAFFIC, 0)
         self.stages = dict.fromkeys(STAGES, 0.0)
 
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint. Traffic and stages are this trainer's own and not kept: see ``partial``."""
+    def state(self, traffic: dict[str, int], stages: dict[str, float]) -> dict[str, Any]:
+        """For a checkpoint; ``traffic`` and ``stages`` are the sums over all trainers."""
         return {
             "epoch": self.epoch,
             "batch": self.batch,
             "seconds": self.seconds,
             "loss_sum": float(self.loss_sum),
             "targets": self.targets,
+            "traffic": traffic,
+            "stages": stages,
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], device: torch.device) -> Progress:
-        loss_sum = torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)
-        return cls(**{**state, "loss_sum": loss_sum})
+    def from_state(cls, state: dict[str, Any], rank: int, device: torch.device) -> Progress:
+        """What :meth:`state` gave. Trainer 0 takes over the sums of all; they will be summed again."""
+        progress = cls(**{**state, "loss_sum": torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)})
+        if rank != 0:
+            progress.traffic = dict.fromkeys(TRAFFIC, 0)
+            progress.stages = dict.fromkeys(STAGES, 0.0)
+        return progress

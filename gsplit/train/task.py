@@ -29,7 +29,7 @@ class MultiClass:
     def score(self, counts: Sequence[float]) -> float:
         """Share of vertices whose class is right; over all trainers when their counts were added."""
         right, total = counts
-        return right / total if total else float("nan")
+        return right / total if total else 0.0
 
     def predict(self, logits: Tensor) -> Tensor:
         """int64 [n]"""
@@ -54,7 +54,7 @@ class MultiLabel:
     def score(self, counts: Sequence[float]) -> float:
         true_positives, false_positives, false_negatives = counts
         total = 2 * true_positives + false_positives + false_negatives
-        return 2 * true_positives / total if total else float("nan")
+        return 2 * true_positives / total if total else 0.0
 
     def predict(self, logits: Tensor) -> Tensor:
         """uint8 [n, C]"""

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gsplit.data import open_layout
-from gsplit.features import FeatureLoader
+from gsplit.features import FeatureLoader, LoadCounters
 from gsplit.nn import ExchangeCounters
 from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
 from gsplit.parallel.group import joined
@@ -22,7 +22,7 @@ from gsplit.sampling.plan import fold_key
 from gsplit.train import checkpoint, loop, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
-from gsplit.train.metrics import STAGES, TRAFFIC, RunLog, StageClock, totals, write_summary
+from gsplit.train.metrics import RunLog, StageClock, totals, write_summary
 from gsplit.train.progress import Progress
 from gsplit.train.task import task_of
 
@@ -81,9 +81,7 @@ class Trainer:
             num_layers=config.layers, dtype=dtype, threads=job.threads,
         )  # fmt: skip
         torch.manual_seed(fold_key(config.seed, INITIAL_WEIGHTS) >> 1)
-        model = job.model or models.build(
-            job.signature, dropout=config.dropout, input_dropout=config.input_dropout
-        )
+        model = job.model or models.build(job.signature, dropout=config.dropout, input_dropout=config.input_dropout)
         self.model = model.to(worker.device, dtype)
         for tensor in self.model.state_dict().values():
             dist.broadcast(tensor, 0, group=worker.group)
@@ -111,13 +109,14 @@ class Trainer:
         if score is not None and (self.best is None or score > self.best["score"]):
             self.best = {"score": score, "epoch": progress.epoch + 1, "model": _copy(self.model.state_dict())}
             self._save_model(self.best)
+        traffic, stages = self._sums()
         record = {
             "epoch": progress.epoch + 1,
             "loss": progress.mean_loss(),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),
-            "stages": self._mean_stages(),
-            "traffic": self._all_traffic(),
+            "stages": {name: round(s / self.worker.world, 4) for name, s in stages.items()},
+            "traffic": traffic,
         }
         if self.worker.rank == 0:
             self.log.append(record)
@@ -161,12 +160,13 @@ class Trainer:
     def save_checkpoint(self) -> None:
         """Trainer 0 writes: all hold the same weights and the same optimizer state."""
         self.progress.batches_since_checkpoint = 0
+        traffic, stages = self._sums()
         if self.worker.rank != 0:
             return
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "progress": self.progress.state(),
+            "progress": self.progress.state(traffic, stages),
             "best": self.best,
             "metrics_bytes": self.log.num_bytes,
         }
@@ -184,7 +184,7 @@ class Trainer:
         state = checkpoint.load_state(self.job.run, checkpoint.CHECKPOINT)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.progress = Progress.from_state(state["progress"], self.worker.device)
+        self.progress = Progress.from_state(state["progress"], self.worker.rank, self.worker.device)
         self.best = state["best"]
         self.worker.barrier()
         if self.worker.rank == 0:
@@ -205,24 +205,21 @@ class Trainer:
         np.save(temporary, values, allow_pickle=False)
         temporary.replace(self.job.run / "predictions.npy")
 
-    def _mean_stages(self) -> dict[str, float]:
-        """Seconds of each stage, averaged over the trainers."""
-        own = self.clock.take()
-        summed = sum_over_trainers([own[stage] for stage in STAGES], self.worker)
-        return {stage: round(s / self.worker.world, 4) for stage, s in zip(STAGES, summed, strict=True)}
-
-    def _all_traffic(self) -> dict[str, int]:
-        """The epoch's counts, summed over the trainers."""
-        own, loaded, exchanged = self.progress.traffic, self.loader.counters, self.exchanged
-        own["loaded_rows"] = loaded.rows
-        own["host_to_device_bytes"] = loaded.host_to_device_bytes
-        own["exchange_forward_bytes"] = exchanged.forward_bytes
-        own["exchange_backward_bytes"] = exchanged.backward_bytes
-        own["exchange_messages"] = exchanged.forward_messages + exchanged.backward_messages
-        self.loader.counters = type(loaded)()
-        self.exchanged = ExchangeCounters()
-        return {name: int(count) for name, count in zip(
-            TRAFFIC, sum_over_trainers([own[name] for name in TRAFFIC], self.worker), strict=True)}  # fmt: skip
+    def _sums(self) -> tuple[dict[str, int], dict[str, float]]:
+        """Traffic and seconds of the epoch at work so far, summed over the trainers."""
+        own = self.progress.traffic
+        own["loaded_rows"] += self.loader.counters.rows
+        own["host_to_device_bytes"] += self.loader.counters.host_to_device_bytes
+        own["exchange_forward_bytes"] += self.exchanged.forward_bytes
+        own["exchange_backward_bytes"] += self.exchanged.backward_bytes
+        own["exchange_messages"] += self.exchanged.forward_messages + self.exchanged.backward_messages
+        self.loader.counters, self.exchanged = LoadCounters(), ExchangeCounters()
+        for stage, seconds in self.clock.take().items():
+            self.progress.stages[stage] += seconds
+        values = [*own.values(), *self.progress.stages.values()]
+        summed = sum_over_trainers(values, self.worker)
+        traffic = {name: int(count) for name, count in zip(own, summed[: len(own)], strict=True)}
+        return traffic, dict(zip(self.progress.stages, summed[len(own) :], strict=True))
 
 
 def _copy(state: dict[str, Any]) -> dict[str, Any]:

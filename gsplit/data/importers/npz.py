@@ -50,9 +50,7 @@ def load_npz(path: Path) -> GraphArrays:
         edge_weight=None if weight is None else weight.astype(np.float32),
         num_classes=num_classes,
         **{
-            f"{name}_idx": _integers(
-                arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1
-            )
+            f"{name}_idx": _integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
             for name in ("train", "valid", "test")
         },
     )
@@ -76,9 +74,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
 
 def _integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
     if array.ndim != ndim or (array.dtype.kind not in "iu" and array.size):
-        raise InputError(
-            f"{what} must be integers in {ndim} dimension, not {array.dtype} of shape {array.shape}"
-        )
+        raise InputError(f"{what} must be integers in {ndim} dimension, not {array.dtype} of shape {array.shape}")
     return array.astype(np.int64)
 
 
@@ -99,9 +95,7 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
     if len(indptr) != n + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != len(columns):
         raise InputError(f"{path}: x_indptr does not ascend from 0 to {len(columns)} in {n + 1} entries")
     if data.shape != columns.shape or data.dtype.kind not in "fiu":
-        raise InputError(
-            f"{path}: x_data must be {len(columns)} numbers, not {data.dtype} of shape {data.shape}"
-        )
+        raise InputError(f"{path}: x_data must be {len(columns)} numbers, not {data.dtype} of shape {data.shape}")
     width = int(arrays["num_features"]) if "num_features" in arrays else int(columns.max(initial=-1)) + 1
     if len(columns) and (columns.min() < 0 or columns.max() >= width):
         raise InputError(f"{path}: x_indices reach {columns.max()}, outside the {width} features")
@@ -115,9 +109,7 @@ def _labels(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> tuple[NDArra
     if y is None:
         return np.full(n, -1, np.int64), 0
     if len(y) != n or y.ndim > 2 or y.dtype.kind not in "fiub":
-        raise InputError(
-            f"{path}: y must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}"
-        )
+        raise InputError(f"{path}: y must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
     if y.ndim == 2:
         return y.astype(np.float32), y.shape[1]
     if y.dtype.kind == "f":

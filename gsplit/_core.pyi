@@ -1,0 +1,36 @@
+# The C++ core as Python sees it (csrc/bindings.cpp).
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+class _Sampler:
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[Any],
+        global_ids: NDArray[np.int64],
+        offsets: list[int],
+    ) -> None: ...
+    def sample(
+        self,
+        targets: NDArray[np.int64],
+        fan_outs: NDArray[np.int64],
+        seed: int,
+        epoch: int,
+        batch: int,
+        micro: int,
+        edge_ids: bool,
+        max_edges: int,
+    ) -> bool: ...
+    def segment_bytes(self, rank: int) -> int: ...
+    def write_segment(self, rank: int, out: NDArray[np.uint8]) -> None: ...
+
+class Sampler32(_Sampler): ...
+class Sampler64(_Sampler): ...
+
+def csc_from_edges(
+    sources: NDArray[Any], destinations: NDArray[Any], n: int, symmetric: bool
+) -> tuple[NDArray[np.int64], NDArray[Any]]: ...
+def symmetrize(indptr: NDArray[np.int64], indices: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]: ...
+def gather_rows(rows: NDArray[np.uint8], ids: NDArray[np.int64], out: NDArray[np.uint8], threads: int) -> None: ...
