@@ -1,0 +1,46 @@
+"""Fixtures of the whole suite."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.graphs import lay_out, random_graph
+from support.pool import Pool
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def _pools():
+    pools: list[Pool] = []
+    yield pools
+    for pool in pools:
+        if not pool.closed:
+            pool.close()
+
+
+@pytest.fixture
+def pool(_pools):
+    """Trainers to send functions to; a pool that a failing test broke is replaced."""
+    if not _pools or _pools[-1].closed:
+        _pools.append(Pool())
+    return _pools[-1]
+
+
+@pytest.fixture(scope="session")
+def layouts(tmp_path_factory):
+    """layouts(parts, method) of one random graph of 300 vertices."""
+    folder = tmp_path_factory.mktemp("layouts")
+    graph = random_graph(300, 10, seed=3)
+    return lambda parts, method="metis": lay_out(graph, folder, parts=parts, method=method)
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of the real graphs; tests that need it say so by asking for it."""
+    folder = Path(os.environ.get("GSPLIT_TEST_DATA", ROOT.parent / "shared" / "data"))
+    if not (folder / "cora.npz").is_file():
+        pytest.skip(f"the real graphs are not in {folder}; set GSPLIT_TEST_DATA")
+    return folder

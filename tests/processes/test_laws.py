@@ -1,0 +1,187 @@
+"""Laws 2 to 4 with 2, 3 and 4 trainers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.reference import sample_and_split
+from support.steps import CPU, one_step
+
+from gsplit.data import open_layout
+from gsplit.nn import ExchangeCounters, Lane, Route, exchange
+from gsplit.parallel import Worker
+
+FAN_OUTS = [4, 3, 5]
+ALONE = Worker(rank=0, world=1, device=CPU)
+
+
+def step_in_pool(worker, path, targets, dtype, hidden):
+    loss, gradients, exchanged, loaded, segment = one_step(
+        worker, open_layout(path), targets, FAN_OUTS, dtype, hidden
+    )
+    return {
+        "loss": loss, "gradients": gradients, "exchanged": exchanged, "loaded": loaded,
+        "vertices": segment.vertices.copy(), "edges": segment.num_edges, "levels": segment.level_sizes,
+    }  # fmt: skip
+
+
+def targets_of(layout, count):
+    return np.sort(layout.permutation[layout.graph.train_idx])[:count]
+
+
+@pytest.mark.parametrize("method", ["metis", "random"])
+@pytest.mark.parametrize("hidden", [4, 16])  # narrower and wider than the 5 features: both orders of SAGEConv
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, world, hidden, method):
+    whole, split = layouts(1), layouts(world, method)
+    targets = targets_of(whole, 61)
+    for dtype in (torch.float64, torch.float32):
+        wanted_loss, wanted, *_ = one_step(ALONE, whole, targets, FAN_OUTS, dtype, hidden)
+        results = pool.run(world, step_in_pool, split.path, targets, dtype, hidden)
+        exact_loss, exact, *_ = one_step(ALONE, whole, targets, FAN_OUTS, torch.float64, hidden)
+        for result in results:
+            if dtype == torch.float64:
+                assert result["loss"] == pytest.approx(wanted_loss, rel=1e-10)
+            for name, gradient in result["gradients"].items():
+                norm = exact[name].norm().item()
+                error = (gradient.double() - wanted[name].double()).norm().item() / norm
+                alone = (wanted[name].double() - exact[name]).norm().item() / norm
+                assert error <= (1e-10 if dtype == torch.float64 else max(1e-5, 4 * alone)), name
+        for result in results[1:]:  # bit-equal everywhere
+            assert all(torch.equal(g, results[0]["gradients"][n]) for n, g in result["gradients"].items())
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_law_2_when_trainers_have_no_targets(pool, layouts, world):
+    whole, split = layouts(1), layouts(world)
+    # All targets in the first part: the others compute no loss, but their rows count.
+    first = split.graph.train_idx[split.graph.train_idx < split.offsets[1]]
+    for count in (1, len(first)):
+        targets = np.sort(split.permutation[first])[:count]
+        wanted_loss, wanted, *_ = one_step(ALONE, whole, targets, FAN_OUTS, torch.float64)
+        for result in pool.run(world, step_in_pool, split.path, targets, torch.float64, 8):
+            assert result["loss"] == pytest.approx(wanted_loss, rel=1e-10)
+            for name, gradient in result["gradients"].items():
+                torch.testing.assert_close(gradient, wanted[name], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["metis", "random"])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_law_3_nothing_loaded_computed_or_sent_twice(pool, layouts, world, method):
+    layout = layouts(world, method)
+    targets = targets_of(layout, 50)
+    results = pool.run(world, step_in_pool, layout.path, targets, torch.float32, 8)
+    local = np.argsort(layout.permutation)[targets]
+    key = {"seed": 1, "epoch": 0, "batch": 0, "global_ids": layout.permutation}
+    offsets = layout.offsets.tolist()
+    reference = sample_and_split(layout.graph, offsets, local, FAN_OUTS, **key)
+
+    inputs = set().union(*(split.vertices for split in reference))
+    assert sum(r["loaded"].rows for r in results) == len(inputs)
+    assert set(np.concatenate([r["vertices"] for r in results]).tolist()) == inputs
+    row_bytes = layout.graph.num_features * 4
+    assert sum(r["loaded"].host_to_device_bytes for r in results) == len(inputs) * row_bytes
+    edges = sum(len(row) for split in reference for rows in split.edges.values() for row in rows)
+    assert sum(r["edges"] for r in results) == edges
+    for level in range(len(FAN_OUTS) + 1):
+        vertices = [v for split in reference for v in split.vertices[: split.level_sizes[level]]]
+        assert sum(r["levels"][level] for r in results) == len(set(vertices)) == len(vertices)
+
+    # A message for each layer and each pair with a row to send, and no other.
+    pairs = sum(len(needed) > 0 for s in reference for lists in s.received.values() for needed in lists)
+    assert sum(r["exchanged"].forward_messages for r in results) == pairs
+    assert 0 < pairs <= len(FAN_OUTS) * world * (world - 1)
+    # The first layer exchanges features, which no gradient belongs to; so nothing comes back for it.
+    first = sum(len(needed) > 0 for s in reference for needed in s.received[1])
+    assert sum(r["exchanged"].backward_messages for r in results) == pairs - first
+
+
+def random_route(rank, world, seed, num_own):
+    """The same random table of counts on all ranks; this rank's rows of it."""
+    counts = np.random.default_rng(seed).integers(0, 5, (world, world))
+    np.fill_diagonal(counts, 0)
+    if seed == 2:
+        counts[0, :] = 0  # a rank that sends nothing
+    rows = np.random.default_rng([seed, rank]).integers(0, num_own, counts[rank].sum())
+    return Route(
+        send_rows=torch.from_numpy(rows.astype(np.int32)),
+        send_counts=tuple(counts[rank].tolist()),
+        receive_counts=tuple(counts[:, rank].tolist()),
+    )
+
+
+def inner_products(worker, seed, trailing):
+    num_own = 6
+    route = random_route(worker.rank, worker.world, seed, num_own)
+    lane = Lane(worker.group, ExchangeCounters(), CPU)
+    torch.manual_seed(100 * seed + worker.rank)
+    x = torch.randn(num_own, *trailing, dtype=torch.float64, requires_grad=True)
+    out = exchange(x, route, lane)
+    y = torch.randn_like(out)
+    (adjoint,) = torch.autograd.grad(out, x, y)
+    return (out * y).sum().item(), (x * adjoint).sum().item()
+
+
+@pytest.mark.parametrize("trailing", [(), (3,), (2, 4)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_law_4_backward_is_the_adjoint_of_forward(pool, world, seed, trailing):
+    results = pool.run(world, inner_products, seed, trailing)
+    forward, backward = (sum(r[i] for r in results) for i in range(2))
+    assert forward == pytest.approx(backward, rel=1e-12)
+    assert forward != 0
+
+
+def rows_received(worker):
+    num_own = 4
+    route = random_route(worker.rank, worker.world, 0, num_own)
+    lane = Lane(worker.group, ExchangeCounters(), CPU)
+    x = (100 * worker.rank + torch.arange(num_own, dtype=torch.float32)).unsqueeze(1)
+    return exchange(x, route, lane).squeeze(1).tolist(), route.send_rows.tolist(), route.send_counts
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_exchange_brings_the_rows_asked_for_in_order(pool, world):
+    results = pool.run(world, rows_received)
+    for rank, (received, _, _) in enumerate(results):
+        wanted = [100.0 * rank + row for row in range(4)]
+        for peer, (_, rows, counts) in enumerate(results):
+            begin = sum(counts[:rank])
+            wanted += [100.0 * peer + row for row in rows[begin : begin + counts[rank]]]
+        assert received == wanted
+
+
+def two_branches(worker):
+    """Two exchanges that do not depend on each other: only the token says which backward comes first."""
+    route = random_route(worker.rank, worker.world, 0, 5)
+    lane = Lane(worker.group, ExchangeCounters(), CPU)
+    x = torch.ones(5, 3, dtype=torch.float64, requires_grad=True)
+    narrow, wide = exchange(x * 2, route, lane), exchange(torch.cat([x, x], dim=1), route, lane)
+    # Autograd walks the branch added last first; the ranks disagree about which that is.
+    parts = [narrow.sum(), wide.sum()]
+    loss = parts[0] + parts[1] if worker.rank % 2 else parts[1] + parts[0]
+    lane.tie(loss).backward()
+    sent = np.bincount(route.send_rows.numpy(), minlength=5)
+    return bool((x.grad == torch.from_numpy(4.0 * (1 + sent)).unsqueeze(1)).all())
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_independent_exchanges_run_backward_in_one_order(pool, world):
+    assert pool.run(world, two_branches) == [True] * world
+
+
+def unused_rows(worker):
+    """A trainer whose loss does not depend on what it received must still send the (zero) gradients back."""
+    route = random_route(worker.rank, worker.world, 1, 5)
+    lane = Lane(worker.group, ExchangeCounters(), CPU)
+    x = torch.ones(5, 2, requires_grad=True)
+    out = exchange(x, route, lane)
+    loss = out.sum() if worker.rank == 0 else out.new_zeros(())
+    lane.tie(loss).backward()
+    return x.grad is not None
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_loss_without_the_exchange_still_takes_part(pool, world):
+    assert pool.run(world, unused_rows) == [True] * world

@@ -1,0 +1,1 @@
+"""What several tests share: slow references, tiny graphs, a pool of trainers."""

@@ -1,0 +1,41 @@
+"""Small graphs, and stores and layouts of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from gsplit.data import GraphArrays, Layout, open_layout, write_store
+from gsplit.partition import PartitionConfig, partition
+
+
+def random_graph(n=200, mean_degree=8, *, seed=0, features=5, classes=3, index_dtype=np.int32, multi_label=False):
+    """Directed, skewed in-degrees, some vertices without neighbours, double edges allowed."""
+    random = np.random.default_rng(seed)
+    degrees = np.minimum(random.pareto(1.5, n) * mean_degree / 2, n - 1).astype(np.int64)
+    degrees[random.random(n) < 0.05] = 0
+    indptr = np.concatenate([[0], np.cumsum(degrees)])
+    order = random.permutation(n)
+    labels = random.integers(0, classes, n)
+    return GraphArrays(
+        indptr=indptr,
+        indices=(n * random.random(int(indptr[-1])) ** 1.5).astype(index_dtype),
+        features=random.standard_normal((n, features)).astype(np.float32),
+        labels=(random.random((n, classes)) < 0.4).astype(np.float32) if multi_label else labels,
+        edge_weight=None,
+        train_idx=np.sort(order[: n // 2]),
+        valid_idx=np.sort(order[n // 2 : 3 * n // 4]),
+        test_idx=np.sort(order[3 * n // 4 :]),
+        num_classes=classes,
+    )
+
+
+def lay_out(graph: GraphArrays, folder: Path, *, parts: int, method="metis", seed=0) -> Layout:
+    """The layout of a graph, through its store in ``folder``."""
+    store, layout = folder / "store", folder / f"{method}-{parts}-{seed}"
+    if not store.exists():
+        write_store(store, graph, name="test", source="test")
+    if not layout.exists():
+        partition(PartitionConfig(store=store, out=layout, parts=parts, method=method, seed=seed))
+    return open_layout(layout)

@@ -1,0 +1,81 @@
+"""Four trainers that live as long as the test session; worlds of 2 and 3 are subgroups of them.
+
+Starting a process costs seconds, so a test sends a function to the pool instead:
+``pool.run(3, function, *arguments)`` calls ``function(worker, *arguments)`` in three of them and returns the three
+results. Functions must be importable by name (module level).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import time
+import traceback
+from dataclasses import replace
+
+import torch.distributed as dist
+
+from gsplit.parallel import SharedBuffer, rendezvous, start
+from gsplit.parallel.group import joined
+
+SIZE = 4
+PATIENCE_S = 120.0
+LEVELS: tuple[SharedBuffer, ...] = ()
+"""In a worker: the buffers that a Job wants; they can only be passed when a process is spawned."""
+
+
+class Pool:
+    def __init__(self) -> None:
+        self._rendezvous = rendezvous(SIZE)
+        self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
+        self._levels = SharedBuffer("test-even"), SharedBuffer("test-odd")
+        port = self._rendezvous.__enter__()
+        self._children = start(_serve, SIZE, [theirs for _, theirs in self._pipes], port, self._levels)
+
+    def run(self, world: int, function, *arguments) -> list:
+        waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
+        for ours in waiting:
+            ours.send((world, function, arguments))
+        results: list = [None] * world
+        deadline_s = time.monotonic() + PATIENCE_S
+        while waiting:
+            # One that failed leaves the others waiting in a collective, so all are listened to at once.
+            ready = multiprocessing.connection.wait(list(waiting), max(0.0, deadline_s - time.monotonic()))
+            if not ready:
+                self.close()
+                raise AssertionError(f"ranks {sorted(waiting.values())} did not answer within {PATIENCE_S} s")
+            for pipe in ready:
+                rank = waiting.pop(pipe)
+                kind, results[rank] = pipe.recv()
+                if kind == "error":
+                    self.close()
+                    raise AssertionError(f"rank {rank} of {world} failed:\n{results[rank]}")
+        return results
+
+    @property
+    def closed(self) -> bool:
+        return not self._pipes
+
+    def close(self) -> None:
+        self._children.end()
+        for pair in self._pipes:
+            for end in pair:
+                end.close()
+        self._pipes = []
+        for level in self._levels:
+            level.close()
+        self._rendezvous.__exit__(None, None, None)
+
+
+def _serve(rank, pipes, port, levels) -> None:
+    global LEVELS
+    LEVELS = levels
+    pipe = pipes[rank]
+    with joined(rank, SIZE, port, "cpu", threads=1) as worker:
+        groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}
+        while True:
+            world, function, arguments = pipe.recv()
+            try:
+                pipe.send(("result", function(replace(worker, world=world, group=groups[world]), *arguments)))
+            except BaseException:
+                pipe.send(("error", traceback.format_exc()))

@@ -1,0 +1,112 @@
+"""A slow sampler-and-splitter, written from docs/architecture.md and docs/formats.md, not from the C++ code.
+
+Plain Python integers, dictionaries and sets; nothing is shared with the package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MASK = 0xFFFFFFFFFFFFFFFF
+WEYL = 0x9E3779B97F4A7C15
+
+
+def scramble(z: int) -> int:
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+def key_of(words: list[int]) -> int:
+    key = 0
+    for word in words:
+        key = scramble(((key ^ word) + WEYL) & MASK)
+    return key
+
+
+def uniform_numbers(seed: int):
+    """32-bit numbers: word i is scramble(seed + i * WEYL), i = 1, 2, ...; low half, then high half."""
+    i = 0
+    while True:
+        i += 1
+        word = scramble((seed + i * WEYL) & MASK)
+        yield word & 0xFFFFFFFF
+        yield word >> 32
+
+
+def draw_below(numbers, n: int) -> int:
+    """Lemire's method: reject while the low half of the product is below 2**32 mod n."""
+    while True:
+        product = next(numbers) * n
+        if (product & 0xFFFFFFFF) >= (1 << 32) % n:
+            return product >> 32
+
+
+def draw_positions(degree: int, fan_out: int, hop_key: int, global_id: int) -> list[int]:
+    if fan_out == -1 or degree <= fan_out:
+        return list(range(degree))
+    numbers = uniform_numbers(key_of([hop_key, global_id]))
+    chosen: list[int] = []
+    for last in range(degree - fan_out, degree):
+        t = draw_below(numbers, last + 1)
+        chosen.append(last if t in chosen else t)
+    return chosen
+
+
+@dataclass
+class ReferenceSplit:
+    vertices: list[int] = field(default_factory=list)
+    level_sizes: list[int] = field(default_factory=list)
+    edges: dict[int, list[list[int]]] = field(default_factory=dict)
+    """layer -> for each destination row, the source vertices drawn, as layout ids"""
+    edge_ids: dict[int, list[int]] = field(default_factory=dict)
+    received: dict[int, list[list[int]]] = field(default_factory=dict)
+    """layer -> [P] vertices needed from each trainer, by first appearance"""
+
+    def source_rows(self, layer: int) -> list[int]:
+        """The block's indices: own rows first, then what came from 0, 1, ..."""
+        own = {v: row for row, v in enumerate(self.vertices[: self.level_sizes[layer - 1]])}
+        foreign = {}
+        for vertices in self.received[layer]:
+            for v in vertices:
+                foreign[v] = len(own) + len(foreign)
+        return [own.get(v, foreign.get(v, -1)) for row in self.edges[layer] for v in row]
+
+
+def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, micro=0, global_ids=None):
+    """The splits of one mini-batch; ``graph`` has ``indptr`` and ``indices``."""
+    indptr, indices = graph.indptr.tolist(), graph.indices.tolist()
+    layers, parts = len(fan_outs), len(offsets) - 1
+
+    def owner(v):
+        return next(p for p in range(parts) if offsets[p] <= v < offsets[p + 1])
+
+    splits = [ReferenceSplit(level_sizes=[0] * (layers + 1)) for _ in range(parts)]
+    for v in targets:
+        splits[owner(v)].vertices.append(int(v))
+    for split in splits:
+        split.level_sizes[layers] = len(split.vertices)
+    for hop, fan_out in enumerate(fan_outs, start=1):
+        layer = layers - hop + 1
+        hop_key = key_of([seed, epoch, batch, micro, hop])
+        known = [set(split.vertices) for split in splits]
+        for p, split in enumerate(splits):
+            split.edges[layer], split.edge_ids[layer] = [], []
+            split.received[layer] = [[] for _ in range(parts)]
+            for v in split.vertices[: split.level_sizes[layer]]:
+                begin, degree = indptr[v], indptr[v + 1] - indptr[v]
+                name = v if global_ids is None else int(global_ids[v])
+                positions = [begin + i for i in draw_positions(degree, fan_out, hop_key, name)]
+                drawn = [indices[at] for at in positions]
+                split.edges[layer].append(drawn)
+                split.edge_ids[layer] += positions
+                for u in drawn:
+                    q = owner(u)
+                    if u not in known[q]:
+                        known[q].add(u)
+                        splits[q].vertices.append(u)
+                    if q != p and u not in split.received[layer][q]:
+                        split.received[layer][q].append(u)
+        for split in splits:
+            split.level_sizes[layer - 1] = len(split.vertices)
+    return splits

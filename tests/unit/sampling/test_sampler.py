@@ -1,0 +1,161 @@
+"""The C++ sampler-and-splitter against the slow reference, and law 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.graphs import random_graph
+from support.reference import sample_and_split
+
+from gsplit.sampling import MiniBatchSampler
+
+
+def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=False, **key):
+    sampler = MiniBatchSampler(
+        graph.indptr, graph.indices, offsets, fan_outs=fan_outs, seed=key.pop("seed"), global_ids=global_ids,
+        edge_ids=edge_ids,
+    )  # fmt: skip
+    assert sampler.sample(targets, **key)
+    segments = [sampler.segment(rank) for rank in range(sampler.parts)]
+    for segment in segments:
+        segment.validate()
+    return segments
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**64 - 1),
+    parts=st.integers(1, 5),
+    fan_outs=st.lists(st.sampled_from([-1, 1, 2, 5, 20, 70]), min_size=1, max_size=3),
+    num_targets=st.integers(0, 40),
+    wide=st.booleans(),
+    data=st.data(),
+)
+def test_equals_the_reference_exactly(seed, parts, fan_outs, num_targets, wide, data):
+    graph = random_graph(120, 12, seed=seed % 7, index_dtype=np.int64 if wide else np.int32)
+    random = np.random.default_rng(seed)
+    cuts = sorted(data.draw(st.lists(st.integers(0, 120), min_size=parts - 1, max_size=parts - 1)))
+    offsets = [0, *cuts, 120]  # parts may be empty
+    targets = random.permutation(120)[:num_targets]
+    global_ids = random.permutation(120)
+    key = {"seed": seed, "epoch": seed % 5, "batch": seed % 11, "micro": seed % 3}
+    segments = splits_of(graph, offsets, targets, fan_outs, global_ids=global_ids, edge_ids=True, **key)
+    reference = sample_and_split(graph, offsets, targets, fan_outs, global_ids=global_ids, **key)
+    for rank, (segment, wanted) in enumerate(zip(segments, reference, strict=True)):
+        assert (segment.rank, segment.parts, segment.num_targets) == (rank, parts, num_targets)
+        assert (segment.epoch, segment.batch) == (key["epoch"], key["batch"])
+        assert segment.vertices.tolist() == wanted.vertices
+        assert list(segment.level_sizes) == wanted.level_sizes
+        for layer in segment.layers:
+            assert np.diff(segment.indptr(layer)).tolist() == [len(row) for row in wanted.edges[layer]]
+            assert segment.indices(layer).tolist() == wanted.source_rows(layer)
+            assert segment.edge_ids(layer).tolist() == wanted.edge_ids[layer]
+            for q, rows in enumerate(segment.send_rows(layer)):
+                assert segment.vertices[rows].tolist() == reference[q].received[layer][rank]
+                assert segments[q].layers[layer].receive_counts[rank] == len(rows)
+
+
+def edges_in_global_ids(layout, segments, layer):
+    """Sorted (destination, source) pairs of all splits; received rows are looked up at their sender."""
+    edges = []
+    for segment in segments:
+        sources = [segment.vertices[: segment.level_sizes[layer - 1]]]
+        sources += [peer.vertices[peer.send_rows(layer)[segment.rank]] for peer in segments]
+        source = np.concatenate(sources)[segment.indices(layer)]
+        destination = np.repeat(segment.vertices[: segment.level_sizes[layer]], np.diff(segment.indptr(layer)))
+        edges += zip(layout.permutation[destination].tolist(), layout.permutation[source].tolist(), strict=True)
+    return sorted(edges)
+
+
+@pytest.mark.parametrize("method", ["metis", "random"])
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
+def test_law_1_union_of_splits_is_the_unsplit_mini_batch(layouts, parts, method):
+    whole, split = layouts(1), layouts(parts, method)
+    global_targets = np.sort(whole.permutation[whole.graph.train_idx])[::3]
+
+    def sampled(layout):
+        targets = np.argsort(layout.permutation)[global_targets]
+        key = {"seed": 9, "epoch": 2, "batch": 5, "global_ids": layout.permutation}
+        return splits_of(layout.graph, layout.offsets, targets, [4, 3, -1], **key)
+
+    unsplit, splits = sampled(whole), sampled(split)
+    for level in range(4):
+        wanted = whole.permutation[unsplit[0].vertices[: unsplit[0].level_sizes[level]]].tolist()
+        owned = [split.permutation[s.vertices[: s.level_sizes[level]]].tolist() for s in splits]
+        assert sorted(v for vertices in owned for v in vertices) == sorted(wanted)  # equal, and nothing twice
+    for layer in (1, 2, 3):
+        assert edges_in_global_ids(split, splits, layer) == edges_in_global_ids(whole, unsplit, layer)
+    for rank, segment in enumerate(splits):
+        begin, end = split.offsets[rank], split.offsets[rank + 1]
+        assert ((segment.vertices >= begin) & (segment.vertices < end)).all()
+
+
+def test_each_word_of_the_key_changes_the_sample():
+    graph = random_graph(100, 30, seed=1)
+    base = {"seed": 1, "epoch": 0, "batch": 0, "micro": 0}
+    targets = np.arange(50)
+
+    def drawn(**change):
+        (segment,) = splits_of(graph, [0, 100], targets, [5], edge_ids=True, **{**base, **change})
+        return segment.edge_ids(1).tolist()
+
+    assert drawn() == drawn()
+    for word in base:
+        assert drawn(**{word: 7}) != drawn()
+
+
+def test_a_vertex_is_drawn_again_at_each_hop():
+    # Every vertex has the 30 neighbours 0 .. 29; vertex 0 is a target and so a destination at both hops.
+    n = 30
+    indptr, indices = np.arange(0, n * n + 1, n), np.tile(np.arange(n, dtype=np.int32), n)
+    sampler = MiniBatchSampler(indptr, indices, [0, n], fan_outs=[5, 5], seed=0, edge_ids=True)
+    sampler.sample(np.array([0]), epoch=0, batch=0)
+    segment = sampler.segment(0)
+    assert segment.edge_ids(2)[:5].tolist() != segment.edge_ids(1)[:5].tolist()
+
+
+def test_edge_ids_name_the_edges_drawn():
+    graph = random_graph(100, 8, seed=5)
+    (segment,) = splits_of(graph, [0, 100], np.arange(20), [3, 3], edge_ids=True, seed=2, epoch=0, batch=0)
+    for layer in (1, 2):
+        assert (graph.indices[segment.edge_ids(layer)] == segment.vertices[segment.indices(layer)]).all()
+    (without,) = splits_of(graph, [0, 100], np.arange(20), [3, 3], seed=2, epoch=0, batch=0)
+    assert without.edge_ids(1) is None
+
+
+def test_no_targets_and_no_neighbours():
+    # 0   1   2: no edge at all
+    graph = random_graph(3, 0)
+    for targets in ([], [2, 0]):
+        segments = splits_of(graph, [0, 1, 1, 3], np.array(targets, np.int64), [5, -1], seed=0, epoch=0, batch=0)
+        assert sum(s.level_sizes[0] for s in segments) == len(targets)
+        assert sum(s.num_edges for s in segments) == 0
+
+
+def test_edge_budget_stops_early_and_leaves_the_sampler_usable():
+    graph = random_graph(200, 20, seed=2)
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 200], fan_outs=[-1, -1], seed=0)
+    targets = np.arange(50)
+    assert not sampler.sample(targets, epoch=0, batch=0, max_edges=10)
+    assert sampler.sample(targets, epoch=0, batch=0)
+    sampler.segment(0).validate()
+
+
+@pytest.mark.parametrize(
+    ("targets", "fan_outs", "message"),
+    [
+        ([0, 100], [2], "target 100 is not a vertex"),
+        ([-1], [2], "target -1 is not a vertex"),
+        ([3, 4, 3], [2], "target 3 is given twice"),
+        ([3], [0], "fan-out must be -1"),
+        ([3], [-2], "fan-out must be -1"),
+    ],
+)
+def test_bad_arguments_are_named(targets, fan_outs, message):
+    graph = random_graph(100, 5)
+    with pytest.raises(ValueError, match=message):
+        splits_of(graph, [0, 100], np.array(targets), fan_outs, seed=0, epoch=0, batch=0)
+    with pytest.raises(ValueError, match="offsets must ascend"):
+        splits_of(graph, [0, 60, 50, 100], np.array([1]), [2], seed=0, epoch=0, batch=0)
