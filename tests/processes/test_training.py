@@ -1,0 +1,176 @@
+"""Whole runs with several trainers: the same model as one trainer learns, exact evaluation, resuming."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from support.graphs import lay_out, random_graph
+from support.runs import all_equal, config_for, train_in_worker
+
+import gsplit
+from gsplit.data import open_layout
+from gsplit.train import checkpoint
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_after_5_epochs_in_float64_the_logits_of_all_vertices_agree(pool, layouts, tmp_path, world):
+    changes = {"epochs": 5, "dtype": "float64", "fan_out": (5, 4, 3), "validate_every": 2}
+    alone, *_ = pool.run(1, train_in_worker, config_for(layouts(1).path, tmp_path / "1", **changes))
+    together = pool.run(world, train_in_worker, config_for(layouts(world).path, tmp_path / "P", **changes))
+    assert np.abs(alone["logits"] - together[0]["logits"]).max() <= 1e-8
+    assert alone["summary"]["test_accuracy"] == together[0]["summary"]["test_accuracy"]
+    assert alone["summary"]["loss"] == pytest.approx(together[0]["summary"]["loss"], rel=1e-10)
+    assert all(all_equal(together[0]["after"], other["after"]) for other in together)  # bit-equal trainers
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_every_parameter_moves_and_starts_equal(pool, layouts, tmp_path, world):
+    config = config_for(layouts(world).path, tmp_path / "run", epochs=1, batch_size=1000, dropout=0.3)
+    results = pool.run(world, train_in_worker, config)
+    for result in results:
+        assert all_equal(result["before"], results[0]["before"])
+        assert all_equal(result["after"], results[0]["after"])
+        for name, before in result["before"].items():
+            assert not torch.equal(before, result["after"][name]), name
+
+
+def dense_logits(graph, model):
+    """Full-graph GraphSAGE by dense algebra, in the store's order."""
+    n = graph.num_vertices
+    mean = np.zeros((n, n))
+    for v in range(n):
+        for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]:
+            mean[v, u] += 1
+    mean /= np.maximum(mean.sum(axis=1, keepdims=True), 1)
+    h = graph.features.astype(np.float64)
+    for i, conv in enumerate(model.convs):
+        w_self, bias, w_neigh = (t.detach().double().numpy() for t in conv.parameters())
+        h = h @ w_self.T + bias + mean @ h @ w_neigh.T
+        h = h if i == model.num_layers - 1 else np.maximum(h, 0)
+    return h
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_evaluation_is_exact_and_in_global_ids(pool, tmp_path, world):
+    graph = random_graph(90, 7, seed=4)
+    layout = lay_out(graph, tmp_path, parts=world)
+    config = config_for(layout.path, tmp_path / "run", dtype="float64", save_predictions="classes")
+    result, *_ = pool.run(world, train_in_worker, config)
+    model = gsplit.load(tmp_path / "run")
+    logits = dense_logits(graph, model)
+    assert np.load(tmp_path / "run" / "predictions.npy").tolist() == logits.argmax(axis=1).tolist()
+    right = logits.argmax(axis=1) == graph.labels
+    assert result["summary"]["test_accuracy"] == pytest.approx(right[graph.test_idx].mean())
+    assert result["summary"]["valid_accuracy"] == pytest.approx(right[graph.valid_idx].mean())
+
+
+class WholeOnly(torch.nn.Module):
+    """A user's model that does not offer its layers one at a time."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, blocks, x):
+        return self.inner(blocks, x)
+
+
+def both_evaluations(worker, config):
+    from support.runs import job_for
+
+    from gsplit.train.trainer import Trainer
+
+    trainer = Trainer(worker, job_for(config, worker.world))
+    evaluator = trainer.evaluator
+    by_layer = evaluator.all_logits(trainer.model)
+    evaluator._max_edges = 60  # chunks of a few vertices; some have more edges than that alone
+    chunked = evaluator.all_logits(trainer.model)
+    by_target = evaluator.all_logits(WholeOnly(trainer.model))
+    return by_layer, chunked, by_target
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_evaluation_does_not_depend_on_chunks_or_way(pool, layouts, tmp_path, world):
+    config = config_for(layouts(world).path, tmp_path / "run", dtype="float64", fan_out=(3, 3, 3))
+    by_layer, chunked, by_target = pool.run(world, both_evaluations, config)[0]
+    np.testing.assert_allclose(chunked, by_layer, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(by_target, by_layer, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_empty_parts_uneven_batches_and_isolated_vertices(pool, tmp_path, world):
+    # 0 - 1   2   3: one edge, two isolated vertices; four parts of one vertex each, or two of two.
+    graph = random_graph(4, 0, features=3, classes=2)
+    indptr, indices = np.array([0, 1, 2, 2, 2]), np.array([1, 0], np.int32)
+    graph = type(graph)(**{**graph.__dict__, "indptr": indptr, "indices": indices,
+                           "train_idx": np.array([0, 2, 3]), "valid_idx": np.array([1]),
+                           "test_idx": np.empty(0, np.int64)})  # fmt: skip
+    layout = lay_out(graph, tmp_path, parts=world)
+    config = config_for(layout.path, tmp_path / "run", batch_size=2, epochs=3, fan_out=(2, -1))
+    summary = pool.run(world, train_in_worker, config)[0]["summary"]
+    assert summary["test_accuracy"] is None
+    assert np.isfinite(summary["loss"])
+    assert summary["traffic"]["sampled_edges"] >= 3
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_multi_label_scores_with_micro_f1(pool, tmp_path, world):
+    graph = random_graph(80, 6, seed=2, classes=4, multi_label=True)
+    graph.labels[graph.test_idx[0]] = 1.0
+    layout = lay_out(graph, tmp_path, parts=world)
+    config = config_for(layout.path, tmp_path / "run", epochs=4, save_predictions="classes")
+    summary = pool.run(world, train_in_worker, config)[0]["summary"]
+    said = np.load(tmp_path / "run" / "predictions.npy")[graph.test_idx] > 0
+    true = graph.labels[graph.test_idx] > 0
+    f1 = 2 * (said & true).sum() / (said.sum() + true.sum())
+    assert summary["test_f1"] == pytest.approx(f1)
+
+
+def test_best_validation_is_what_is_tested_and_kept(pool, layouts, tmp_path):
+    config = config_for(layouts(2).path, tmp_path / "run", epochs=6, lr=0.5)  # so large that it gets worse again
+    result, _ = pool.run(2, train_in_worker, config)
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    scores = [record["valid_accuracy"] for record in records]
+    summary = result["summary"]
+    assert [record["epoch"] for record in records] == [1, 2, 3, 4, 5, 6]
+    assert summary["valid_accuracy"] == max(scores)
+    assert summary["best_epoch"] == scores.index(max(scores)) + 1
+    assert checkpoint.describe_state(tmp_path / "run", "model")["epoch"] == summary["best_epoch"]
+    for name, record in summary["traffic"].items():
+        assert record == sum(r["traffic"][name] for r in records)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_resuming_between_epochs_changes_nothing(pool, layouts, tmp_path, world):
+    path = layouts(world).path
+    whole = pool.run(world, train_in_worker, config_for(path, tmp_path / "whole", epochs=4, dropout=0.5))
+    pool.run(world, train_in_worker, config_for(path, tmp_path / "part", epochs=2, dropout=0.5))
+    resumed = config_for(path, tmp_path / "part", epochs=4, dropout=0.5)
+    rest = pool.run(world, train_in_worker, resumed, None, True)
+    assert all_equal(whole[0]["after"], rest[0]["after"])
+    lines = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("whole", "part")]
+    for first, second in zip(*lines, strict=True):
+        first, second = json.loads(first), json.loads(second)
+        assert (first["loss"], first["traffic"]) == (second["loss"], second["traffic"])
+
+
+def test_dropout_differs_between_batches_and_ranks_but_repeats(pool, layouts, tmp_path):
+    path = layouts(2).path
+    first, second = (
+        pool.run(2, train_in_worker, config_for(path, tmp_path / f"{i}", dropout=0.5, seed=3))[0] for i in range(2)
+    )
+    other = pool.run(2, train_in_worker, config_for(path, tmp_path / "2", dropout=0.5, seed=4))[0]
+    assert all_equal(first["after"], second["after"])
+    assert not all_equal(first["before"], other["before"])
+
+
+def test_layout_order_of_predictions_is_the_store_s(pool, layouts, tmp_path):
+    for world in (1, 2):
+        config = config_for(layouts(world).path, tmp_path / f"{world}", dtype="float64", save_predictions="logits")
+        pool.run(world, train_in_worker, config)
+    one, two = (np.load(tmp_path / f"{world}" / "predictions.npy") for world in (1, 2))
+    assert one.shape == (300, open_layout(layouts(1).path).graph.num_classes)
+    np.testing.assert_allclose(one, two, rtol=0, atol=1e-8)
