@@ -24,11 +24,12 @@ _HOMES = {
     "InputError": "gsplit.errors",
     "TrainConfig": "gsplit.train.config",
     "load": "gsplit.train.api",
-    "train": "gsplit.train.api",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "train":
+        return importlib.import_module("gsplit.train")  # a package that can be called
     if name not in _HOMES:
         raise AttributeError(f"module 'gsplit' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
+from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import SPLITS, GraphArrays
 
 EDGES_AT_ONCE = 1 << 23
 ROWS_BYTES_AT_ONCE = 1 << 26
-SECONDS_BEFORE_BAR = 2.0
 
 
 def layout_order(graph: GraphArrays, assignment: NDArray[np.int32]) -> NDArray[np.int64]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
+from gsplit.bars import tqdm
 from gsplit.nn import Lane, blocks_of
 from gsplit.parallel import reduce_gradients
 from gsplit.sampling.plan import fold_key

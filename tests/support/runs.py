@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from support import pool as pool_module
 
 from gsplit.data import open_layout
 from gsplit.train import loop, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.trainer import Job, Trainer
+from support import pool as pool_module
 
 
 def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:

@@ -1,0 +1,1 @@
+"""Tables and figures: one module each, with the command and the recorded results in docs/results.md."""

@@ -1,0 +1,96 @@
+"""Test accuracy of GraphSAGE on the real graphs, with 4 trainers and with 1, over several seeds.
+
+    python -m experiments.accuracy --datasets cora coauthor_cs amazon_computers --json accuracy.json
+
+Each dataset goes the whole way, from its .npz through store and layout to a run for every seed.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from gsplit import cli
+from gsplit.data import write_store
+from gsplit.data.importers import load_source
+from gsplit.errors import InputError
+from gsplit.partition import PartitionConfig, partition
+from gsplit.train.api import train
+from gsplit.train.config import TrainConfig
+
+PROG = "python -m experiments.accuracy"
+
+CONFIGS = {
+    "cora": TrainConfig(
+        fan_out=(10, 10), batch_size=140, hidden=64, epochs=60, lr=0.01, weight_decay=5e-4,
+        dropout=0.5, input_dropout=0.5, normalize_features=True, device="cpu",
+    ),
+    "coauthor_cs": TrainConfig(
+        fan_out=(10, 10), batch_size=2048, hidden=64, epochs=12, lr=0.003,
+        dropout=0.5, device="cpu",
+    ),
+    "amazon_computers": TrainConfig(
+        fan_out=(15, 10), batch_size=1024, hidden=64, epochs=30, lr=0.005,
+        dropout=0.5, device="cpu",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccuracyConfig:
+    """Test accuracy of GraphSAGE on real graphs, mean over seeds."""
+
+    data: Path = Path("../shared/data")
+    """The folder of the .npz files."""
+    datasets: tuple[str, ...] = tuple(CONFIGS)
+    """Which of them: cora, coauthor_cs, amazon_computers."""
+    trainers: cli.IntList = (4, 1)
+    """Numbers of trainers to compare."""
+    seeds: cli.IntList = (0, 1, 2)
+    """One run for each."""
+    json: Path | None = None
+    """Where to write the results."""
+
+
+def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
+    """A row for each number of trainers."""
+    store = folder / "store"
+    _, graph = load_source(str(config.data / f"{dataset}.npz"), feature_dtype="float16")
+    write_store(store, graph, name=dataset, source=dataset)
+    rows = []
+    for trainers in config.trainers:
+        layout = folder / f"layout-{trainers}"
+        partition(PartitionConfig(store=store, out=layout, parts=trainers))
+        scores = []
+        for seed in config.seeds:
+            run = replace(CONFIGS[dataset], out=folder / f"run-{trainers}-{seed}", seed=seed, checkpoint_every=0)
+            scores.append(train(layout, run)["test_accuracy"])
+        spread = stdev(scores) if len(scores) > 1 else 0.0
+        row = {"dataset": dataset, "trainers": trainers, "mean": mean(scores), "stdev": spread, "scores": scores}
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(AccuracyConfig, arguments, prog=PROG)
+    rows = []
+    for dataset in config.datasets:
+        if dataset not in CONFIGS:
+            raise InputError(f"unknown dataset {dataset!r}; choose from {', '.join(CONFIGS)}")
+        with tempfile.TemporaryDirectory() as folder:
+            rows += measure(dataset, config, Path(folder))
+    print("\n| dataset | trainers | test accuracy, mean | standard deviation | seeds |\n|---|---|---|---|---|")
+    for row in rows:
+        scores = f"{row['mean']:.4f} | {row['stdev']:.4f} | {len(row['scores'])}"
+        print(f"| {row['dataset']} | {row['trainers']} | {scores} |")
+    if config.json:
+        config.json.write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    cli.main(command)

@@ -1,0 +1,85 @@
+"""Processes are started, listened to and ended; shared buffers have no name."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import numpy as np
+import psutil
+import pytest
+
+from gsplit.errors import InputError
+from gsplit.parallel import ProcessDied, SharedBuffer, rendezvous, start
+
+
+def square(rank, offset):
+    return (rank + offset) ** 2
+
+
+def fail_on_1(rank, kind):
+    if rank == 1:
+        raise kind("told so")
+    import time
+
+    time.sleep(60)  # the others would go on; they are ended
+
+
+def leave(rank):
+    os._exit(7)
+
+
+def write_into(rank, buffer):
+    view = buffer.view((4, 3), np.float32)
+    view[rank] = rank + 1
+
+
+def test_results_come_by_rank():
+    assert start(square, 3, 10).join() == [100, 121, 144]
+
+
+def test_the_users_mistake_stays_one():
+    with pytest.raises(InputError, match=r"^told so$"):
+        start(fail_on_1, 2, InputError).join()
+    assert not [p for p in psutil.Process().children() if p.name().startswith("trainer")]
+
+
+def test_ours_has_its_traceback():
+    with pytest.raises(ProcessDied, match=r"trainer 1 failed:\nTraceback (.|\n)*RuntimeError: told so"):
+        start(fail_on_1, 2, RuntimeError).join()
+
+
+def test_a_silent_exit_is_a_failure():
+    with pytest.raises(ProcessDied, match="exit code 7"):
+        start(leave, 1).join()
+
+
+def test_shared_buffer_is_seen_by_all_and_has_no_name():
+    before = set(os.listdir("/dev/shm"))
+    buffer = SharedBuffer("test")
+    buffer.grow(48)
+    mine = buffer.view((4, 3), np.float32)
+    start(write_into, 2, buffer).join()
+    assert mine.tolist() == [[1.0] * 3, [2.0] * 3, [0.0] * 3, [0.0] * 3]
+    assert set(os.listdir("/dev/shm")) <= before
+    buffer.close()
+
+
+def test_shared_buffer_grows_keeps_and_refuses_more_than_there_is():
+    buffer = SharedBuffer("test")
+    buffer.grow(8)
+    buffer.view((1,), np.int64)[0] = 42
+    buffer.grow(800)
+    assert buffer.view((100,), np.int64)[0] == 42
+    assert buffer.view((0, 5), np.float32).shape == (0, 5)
+    with pytest.raises(MemoryError, match="shared memory of"):
+        buffer.grow(1 << 60)
+    buffer.close()
+
+
+def test_the_rendezvous_listens_on_loopback_only():
+    with rendezvous(2) as port:
+        listening = [c for c in psutil.Process().net_connections("tcp") if c.laddr.port == port and not c.raddr]
+        assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass
