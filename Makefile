@@ -36,5 +36,11 @@ test: check
 test-all: check
 	$(BIN)/python -m pytest
 
+# The real graphs: cora.npz and others, with the keys of docs/formats.md.
+DATA ?= ../shared/data
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m experiments.accuracy --data $(DATA)
+
 clean:
 	rm -rf $(VENV) build work

@@ -6,10 +6,19 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_collection_modifyitems(items):
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs CUDA; tools/gpu_check.sh runs it on a machine with a GPU"))
 
 
 @pytest.fixture(scope="session")

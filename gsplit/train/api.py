@@ -48,7 +48,7 @@ def train(
         config = replace(config, layout=Path(layout))
     if config.layout is None:
         raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
-    layout_path = config.layout
+    layout_path = config.layout.resolve()
     opened = open_layout(layout_path)
     _check_trainable(opened)
     world = _world(config, opened)
@@ -56,7 +56,7 @@ def train(
     signature = models.signature(config, opened.graph, model)
     run_folder, config = _resume(config, opened, world, signature) if config.resume else _new_run(config)
     threads = config.threads or max(1, (os.cpu_count() or 1) // world)
-    replace_file(run_folder / CONFIG, replace(config, gpus=world, threads=threads).to_json().encode())
+    replace_file(run_folder / CONFIG, replace(config, layout=layout_path, gpus=world, threads=threads).to_json().encode())
     levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
     try:
         with rendezvous(world) as port:

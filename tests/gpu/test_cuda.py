@@ -1,0 +1,68 @@
+"""The same code on CUDA. Where there are fewer GPUs than trainers, NCCL ranks share one: right answers, no timing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.graphs import lay_out, random_graph
+from support.steps import CPU
+
+from gsplit.features import FeatureLoader
+from gsplit.nn import blocks_of, mean_of_neighbours
+from gsplit.sampling import MiniBatchSampler
+from gsplit.train.api import train
+from gsplit.train.config import TrainConfig
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mean_and_its_gradient_equal_the_cpu_s(dtype):
+    graph = random_graph(500, 12, seed=1)
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 500], fan_outs=[8], seed=0)
+    sampler.sample(np.arange(200), epoch=0, batch=0)
+    results = []
+    for device in (CPU, torch.device("cuda")):
+        block = blocks_of(sampler.segment(0), device, None)[1]
+        torch.manual_seed(0)
+        x = torch.randn(block.num_sources, 33, dtype=dtype).to(device).requires_grad_()
+        out = mean_of_neighbours(block, x)
+        out.square().sum().backward()
+        results.append((out.detach().cpu(), x.grad.cpu()))
+    torch.testing.assert_close(results[0], results[1])
+
+
+def test_loaded_rows_are_bit_equal():
+    features = np.random.default_rng(0).standard_normal((1000, 65)).astype(np.float16)
+    ids = np.random.default_rng(1).integers(0, 1000, 5000)
+    rows = [
+        FeatureLoader(features, device=device, dtype=torch.float32, normalize=False, threads=2).load(ids).cpu()
+        for device in (CPU, torch.device("cuda"))
+    ]
+    assert torch.equal(*rows)
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_training_equals_the_cpu_s(tmp_path, monkeypatch, world):
+    monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
+    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
+    logits = []
+    for device in ("cpu", "cuda"):
+        config = TrainConfig(
+            out=tmp_path / device, device=device, fan_out=(5, 4, 3), batch_size=40, hidden=8, epochs=3, lr=0.01,
+            dropout=0.0, dtype="float64", save_predictions="logits",
+        )  # fmt: skip
+        train(layout.path, config)
+        logits.append(np.load(tmp_path / device / "predictions.npy"))
+    np.testing.assert_allclose(logits[0], logits[1], rtol=0, atol=1e-8)
+
+
+def test_more_trainers_than_gpus_are_refused(tmp_path):
+    from gsplit.errors import InputError
+
+    world = torch.cuda.device_count() + 1
+    layout = lay_out(random_graph(100, 5), tmp_path, parts=world)
+    with pytest.raises(InputError, match=f"{world} trainers need {world} GPUs"):
+        train(layout.path, TrainConfig(out=tmp_path / "run", device="cuda"))
+    assert not (tmp_path / "run").exists()
