@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
+from gsplit.files import make_durable
 
 SMALL_BYTES = 1 << 16
 """Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
@@ -89,7 +89,7 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
     try:
         yield FolderWriter(temporary)
         for file in temporary.iterdir():
-            _flush(file)
+            make_durable(file)
         temporary.chmod(0o755)
         if out.exists():
             retired = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -98,18 +98,10 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
             shutil.rmtree(retired)
         else:
             temporary.rename(out)
-        _flush(out.parent)
+        make_durable(out.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_description(folder: Path, file_name: str, format_name: str, version: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit import _core
+import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsplit import _core
+import gsplit._core as _core
 
 
 @dataclass(kw_only=True)

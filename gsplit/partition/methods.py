@@ -14,7 +14,7 @@ import numpy as np
 import pymetis
 from numpy.typing import NDArray
 
-from gsplit import _core
+import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
 
 Method = Literal["metis", "random", "range"]

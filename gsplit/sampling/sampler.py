@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit import _core
+import gsplit._core as _core
 from gsplit.sampling.segment import Segment
 
 NO_LIMIT = 2**62

@@ -14,11 +14,12 @@ from torch import nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
+from gsplit.files import replace_file
 from gsplit.parallel import SharedBuffer, rendezvous, start
 from gsplit.train import checkpoint, models
 from gsplit.train.config import TrainConfig
-from gsplit.train.files import replace_file
-from gsplit.train.trainer import Job, run
+from gsplit.train.loop import run
+from gsplit.train.trainer import Job
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,9 @@ def train(
     signature = models.signature(config, opened.graph, model)
     run_folder, config = _resume(config, opened, world, signature) if config.resume else _new_run(config)
     threads = config.threads or max(1, (os.cpu_count() or 1) // world)
-    replace_file(run_folder / CONFIG, replace(config, layout=layout_path, gpus=world, threads=threads).to_json().encode())
+    replace_file(
+        run_folder / CONFIG, replace(config, layout=layout_path, gpus=world, threads=threads).to_json().encode()
+    )
     levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
     try:
         with rendezvous(world) as port:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from gsplit.errors import InputError
-from gsplit.train.files import replace_file
+from gsplit.files import replace_file
 
 VERSION = 1
 CHECKPOINT = "checkpoint"

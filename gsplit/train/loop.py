@@ -9,22 +9,29 @@ One mini-batch, from left to right:
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gsplit.bars import tqdm
+from gsplit.data import Layout
 from gsplit.nn import Lane, blocks_of
 from gsplit.parallel import reduce_gradients
+from gsplit.parallel.group import joined
+from gsplit.sampling import Segment
 from gsplit.sampling.plan import fold_key
-
-if TYPE_CHECKING:
-    from gsplit.data import Layout
-    from gsplit.sampling import Segment
-    from gsplit.train.trainer import Trainer
+from gsplit.train.trainer import Job, Trainer
 
 DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling and shuffling
+
+
+def run(rank: int, job: Job) -> dict[str, Any] | None:
+    """The life of one trainer process. Returns the summary on trainer 0."""
+    with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
+        trainer = Trainer(worker, job)
+        train(trainer)
+        return trainer.finish()
 
 
 def train(trainer: Trainer) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gsplit.train.files import replace_file
+from gsplit.files import replace_file
 
 STAGES = ("sample", "load", "forward", "backward", "reduce", "step")
 TRAFFIC = (

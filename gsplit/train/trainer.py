@@ -16,10 +16,9 @@ from gsplit.data import open_layout
 from gsplit.features import FeatureLoader, LoadCounters
 from gsplit.nn import ExchangeCounters
 from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
-from gsplit.parallel.group import joined
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 from gsplit.sampling.plan import fold_key
-from gsplit.train import checkpoint, loop, models
+from gsplit.train import checkpoint, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
 from gsplit.train.metrics import RunLog, StageClock, totals, write_summary
@@ -45,14 +44,6 @@ class Job:
     """A model that was handed over, or None to build the one the signature names."""
     levels: tuple[SharedBuffer, SharedBuffer]
     resume: bool
-
-
-def run(rank: int, job: Job) -> dict[str, Any] | None:
-    """The life of one trainer process. Returns the summary on trainer 0."""
-    with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
-        trainer = Trainer(worker, job)
-        loop.train(trainer)
-        return trainer.finish()
 
 
 class Trainer:
