@@ -30,12 +30,12 @@ CONFIGS = {
         dropout=0.5, input_dropout=0.5, normalize_features=True, device="cpu",
     ),
     "coauthor_cs": TrainConfig(
-        fan_out=(10, 10), batch_size=2048, hidden=64, epochs=12, lr=0.003,
-        dropout=0.5, device="cpu",
+        fan_out=(10, 10), batch_size=2048, hidden=64, epochs=16, lr=0.003, weight_decay=1e-4,
+        dropout=0.5, validate_every=2, device="cpu",
     ),
     "amazon_computers": TrainConfig(
-        fan_out=(15, 10), batch_size=1024, hidden=64, epochs=30, lr=0.005,
-        dropout=0.5, device="cpu",
+        fan_out=(15, 10), batch_size=512, hidden=128, epochs=30, lr=0.001,
+        dropout=0.2, validate_every=2, device="cpu",
     ),
 }  # fmt: skip
 

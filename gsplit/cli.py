@@ -6,8 +6,10 @@ Parsing is tyro's. Flags may be written with ``-`` or ``_``; lists take commas o
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import logging
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
@@ -88,7 +90,18 @@ def subcommand(
         return
     if arguments[0] not in commands:
         raise InputError(f"unknown command {arguments[0]!r}; choose one of {names}")
-    parse(commands[arguments[0]], arguments[1:], prog=f"{prog} {arguments[0]}")
+    call = parse(_deferred(commands[arguments[0]]), arguments[1:], prog=f"{prog} {arguments[0]}")
+    call()
+
+
+def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], object]]:
+    """A function with the same signature that only binds its arguments: parsing is over before work begins."""
+
+    @functools.wraps(function)
+    def bind(*arguments: object, **named: object) -> Callable[[], object]:
+        return functools.partial(function, *arguments, **named)
+
+    return bind
 
 
 def _say_error(message: str) -> int:
@@ -97,17 +110,24 @@ def _say_error(message: str) -> int:
 
 
 def _first_paragraph(box: str) -> str:
-    """The first paragraph of a framed message, and its first suggestion, without the frame."""
+    """The first paragraph of a message, and its first suggestion, without frame and title.
+
+    tyro draws frames with the title in the upper edge, or, where the terminal cannot show them, the title as a
+    paragraph of its own and rules of hyphens.
+    """
     paragraphs: list[list[str]] = [[]]
     for line in box.splitlines():
         text = line.strip().strip("│").strip()
         if not text or text[0] in "╭╰":
             continue
-        if set(text) == {"─"}:
+        if set(text) in ({"─"}, {"-"}):
             paragraphs.append([])
         else:
             paragraphs[-1].append(text)
+    if "╭" not in box:
+        paragraphs = paragraphs[1:] or paragraphs
     words = " ".join(paragraphs[0]) or "the arguments do not parse"
+    words = re.sub(r"^Error parsing \w+Config: ", "", words)
     for paragraph in paragraphs[1:]:
         if paragraph and paragraph[0].startswith("Perhaps you meant") and len(paragraph) > 1:
             words += f"; did you mean {paragraph[1].split()[0].rstrip(',')}?"

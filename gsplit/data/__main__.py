@@ -10,6 +10,7 @@ import tyro
 
 from gsplit import cli
 from gsplit.data import layout, store
+from gsplit.data.folders import check_free
 from gsplit.data.graph import GraphArrays
 from gsplit.data.importers import load_source
 from gsplit.errors import InputError
@@ -35,8 +36,9 @@ def import_(
         feature_dtype: store features in this type; by default that of the source.
         overwrite: replace the folder if it is there.
     """
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    if seed < 0:
+        raise InputError(f"--seed must be at least 0, not {seed}")
+    check_free(out, overwrite=overwrite)
     source_name, graph = load_source(source, seed=seed, feature_dtype=feature_dtype)
     store.write_store(out, graph, name=name or source_name, source=source, overwrite=overwrite)
     print(f"{out}: {_counts(graph)}")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
+import tokenize
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ from numpy.typing import NDArray
 from gsplit.errors import InputError
 from gsplit.files import make_durable
 
+DESCRIPTIONS = ("graph.json", "layout.json")
+"""A folder with one of these was written by us."""
 SMALL_BYTES = 1 << 16
 """Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
 
@@ -72,15 +76,29 @@ class FolderWriter:
         )
 
 
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Whether ``out`` may be written: nothing is there, or a store or layout (or nothing in it) to replace.
+
+    Raises:
+        InputError: where it may not.
+    """
+    if not os.path.lexists(out):
+        return
+    if not overwrite:
+        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    ours = out.is_dir() and (not any(out.iterdir()) or any((out / name).is_file() for name in DESCRIPTIONS))
+    if out.is_symlink() or not ours:
+        raise InputError(f"{out} is neither a graph store nor a layout, so --overwrite does not remove it")
+
+
 @contextmanager
 def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWriter]:
     """A folder that appears under its name only when the block ends without an exception.
 
     Raises:
-        InputError: where ``out`` exists and ``overwrite`` is false, or its parent cannot be written.
+        InputError: where :func:`check_free` does, or the parent of ``out`` cannot be written.
     """
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    check_free(out, overwrite=overwrite)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -153,9 +171,7 @@ def open_array(
         InputError: where the file is missing, truncated or of another dtype or shape.
     """
     path = folder / f"{name}.npy"
-    entry = description["arrays"].get(name)
-    if entry is None:
-        raise InputError(f"{folder}: the description lists no array {name!r}")
+    entry = _entry(folder, name, description)
     try:
         size_bytes = path.stat().st_size
         if size_bytes != entry["bytes"]:
@@ -163,10 +179,17 @@ def open_array(
         array = np.load(path, mmap_mode="r" if size_bytes > SMALL_BYTES else None, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{path} is missing") from None
-    except (ValueError, EOFError, OSError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
+        # A .npy header is a Python literal; a damaged one fails in as many ways as Python's parser has.
         raise InputError(f"{path} is not a readable .npy file: {error}") from None
+    if str(array.dtype) != entry["dtype"] or list(array.shape) != entry["shape"]:
+        raise InputError(
+            f"{path} is damaged or changed: {array.dtype} of shape {array.shape}, "
+            f"described as {entry['dtype']} of shape {tuple(entry['shape'])}"
+        )
+    array.setflags(write=False)
     if str(array.dtype) not in dtypes:
         raise InputError(f"{path} has dtype {array.dtype}; expected {' or '.join(dtypes)}")
     fits = len(shape) == array.ndim and all(
@@ -178,13 +201,25 @@ def open_array(
     return array
 
 
+def _entry(folder: Path, name: str, description: dict[str, Any]) -> dict[str, Any]:
+    """What the description says of one array."""
+    entry = description["arrays"].get(name)
+    if entry is None:
+        raise InputError(f"{folder}: the description lists no array {name!r}")
+    types = {"dtype": str, "shape": list, "bytes": int, "sha256": str}
+    if not isinstance(entry, dict) or any(not isinstance(entry.get(key), kind) for key, kind in types.items()):
+        raise InputError(f"{folder}: the description is damaged where it lists the array {name!r}")
+    return entry
+
+
 def verify_checksums(folder: Path, description: dict[str, Any]) -> None:
     """Read every array once and compare its SHA-256.
 
     Raises:
         InputError: for the first file that differs.
     """
-    for name, entry in description["arrays"].items():
+    for name in description["arrays"]:
+        entry = _entry(folder, name, description)
         path = folder / f"{name}.npy"
         if not path.is_file():
             raise InputError(f"{path} is missing")

@@ -60,11 +60,17 @@ class GraphArrays:
 
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
         """The same graph with features in ``float32`` or ``float16``."""
-        return self if self.features is None else replace(self, features=self.features.astype(dtype))
+        return self if self.features is None else replace(self, features=cast(self.features, dtype))
 
     def split(self, name: str) -> NDArray[np.int64]:
         """The vertices of ``train``, ``valid`` or ``test``."""
         return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
+
+
+def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """Features in another type; what does not fit becomes infinite, which writing a store refuses."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return features.astype(dtype)
 
 
 def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
@@ -104,6 +110,8 @@ def check(graph: GraphArrays, where: str) -> None:
         InputError: naming ``where``, the array and the first bad entry.
     """
     n = graph.num_vertices
+    if graph.num_classes < 0:
+        raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     if n < 1:
         raise InputError(f"{where}: the graph has no vertices")
     if graph.indptr[0] != 0 or graph.indptr[-1] != graph.num_edges:

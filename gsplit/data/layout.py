@@ -63,8 +63,12 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
     try:
         offsets = np.array(description["offsets"], dtype=np.int64)
         store_checksum = str(description["store"]["checksum"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path / FILE} is damaged: no valid offsets or no store") from None
+        if not isinstance(description["quality"], dict):
+            raise TypeError
+        for key in ("method", "weights", "seed", "hotness"):
+            description[key]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise InputError(f"{path / FILE} is damaged: no valid offsets, store, quality or method") from None
     ascending = offsets.ndim == 1 and len(offsets) >= 2 and bool((np.diff(offsets) >= 0).all())
     if not ascending or offsets[0] != 0 or offsets[-1] != n:
         raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")

@@ -64,6 +64,9 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
     check(graph, source)
     if graph.features is not None:
         _check_finite(graph.features, source)
+    if graph.edge_weight is not None and not np.isfinite(graph.edge_weight).all():
+        at = int(np.argmin(np.isfinite(graph.edge_weight)))
+        raise InputError(f"{source}: edge_weight[{at}] is NaN or infinite; clean the weights first")
     with folders.writing_folder(Path(out), overwrite=overwrite) as writer:
         for array in (
             "indptr",
@@ -88,7 +91,7 @@ def _check_finite(features: NDArray[Any], source: str, rows_at_once: int = 65536
         finite = np.isfinite(features[begin : begin + rows_at_once]).all(axis=1)
         if not finite.all():
             vertex = begin + int(np.argmin(finite))
-            raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity; clean them first")
+            raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity as {features.dtype}")
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class FeatureLoader:
         self.counters.host_to_device_bytes += rows.nbytes
         x_ND = rows.to(self._device, non_blocking=pinned).to(self._dtype)
         if self._normalize:
-            x_ND = x_ND / x_ND.abs().sum(dim=1, keepdim=True).clamp(min=torch.finfo(self._dtype).tiny)
+            sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
+            x_ND /= sums_N1.clamp_(min=torch.finfo(self._dtype).tiny)
         return x_ND
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Annotated, Any
 import tyro
 
 from gsplit.data import open_store
+from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,8 @@ class PartitionConfig:
     def __post_init__(self) -> None:
         if self.parts < 1:
             raise InputError(f"--parts must be at least 1, not {self.parts}")
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, not {self.seed}")
 
 
 def partition(config: PartitionConfig) -> dict[str, Any]:
@@ -44,14 +50,16 @@ def partition(config: PartitionConfig) -> dict[str, Any]:
     Raises:
         InputError: for a store that cannot be read, more parts than vertices, or an ``out`` that exists.
     """
-    if config.out.exists() and not config.overwrite:
-        raise InputError(f"{config.out} exists already; choose another --out or add --overwrite")
-    if config.out.resolve() == config.store.resolve():
-        raise InputError(f"--out {config.out} is the graph store itself; choose another folder")
+    out, store = config.out.resolve(), config.store.resolve()
+    if out == store or out in store.parents:
+        raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
+    check_free(config.out, overwrite=config.overwrite)
     source = open_store(config.store)
     graph = source.graph
     if config.parts > graph.num_vertices:
         raise InputError(f"--parts {config.parts} is more than the {graph.num_vertices} vertices of {config.store}")
+    if config.method == "random" and config.weights != "uniform":
+        logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
     start_s = time.perf_counter()
     if config.parts == 1:
         assignment = methods.random(graph, 1, config.weights, config.seed)

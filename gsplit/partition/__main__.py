@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +34,21 @@ def read_recipe(path: Path) -> PartitionConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{path} is not a readable TOML file: {error}") from None
     recipe = {key.replace("-", "_"): value for key, value in recipe.items()}
-    # Parsing the recipe as flags checks types and names with the same rules and the same words.
-    words = [] if "store" not in recipe else [str(recipe.pop("store"))]
-    given = set(recipe)
-    for key, value in recipe.items():
+    unknown = recipe.keys() - PartitionConfig.__dataclass_fields__.keys()
+    if unknown:
+        known = ", ".join(PartitionConfig.__dataclass_fields__)
+        raise InputError(f"{path} has the unknown key {sorted(unknown)[0]!r}; a recipe may have {known}")
+    # Parsing the recipe as flags checks types and values with the same rules and the same words. What a recipe
+    # may leave out gets a placeholder, which is then marked as missing.
+    words = [str(recipe.get("store", "-"))]
+    for key, value in {"out": "-", **recipe}.items():
         flag = key.replace("_", "-")
-        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    missing = [] if "out" in given else ["--out", "-"]
-    config = cli.parse(PartitionConfig, words + missing if words else ["-", *missing], prog=f"{PROG} ({path})")
-    values = {name: getattr(config, name) for name in PartitionConfig.__dataclass_fields__}
-    return PartitionConfig(**{**values, "out": values["out"] if "out" in given else tyro.MISSING})
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif key != "store":
+            words += [f"--{flag}", str(value)]
+    config = cli.parse(PartitionConfig, words, prog=f"{PROG} ({path})")
+    return replace(config, **{key: tyro.MISSING for key in ("store", "out") if key not in recipe})
 
 
 def command(arguments: list[str]) -> None:

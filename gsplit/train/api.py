@@ -57,9 +57,8 @@ def train(
     signature = models.signature(config, opened.graph, model)
     run_folder, config = _resume(config, opened, world, signature) if config.resume else _new_run(config)
     threads = config.threads or max(1, (os.cpu_count() or 1) // world)
-    replace_file(
-        run_folder / CONFIG, replace(config, layout=layout_path, gpus=world, threads=threads).to_json().encode()
-    )
+    resolved = replace(config, layout=layout_path, gpus=world, threads=threads)
+    replace_file(run_folder / CONFIG, resolved.to_json().encode())
     levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
     try:
         with rendezvous(world) as port:
@@ -118,23 +117,24 @@ def _device_type(config: TrainConfig, world: int) -> str:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if config.device == "cpu" or (config.device == "auto" and count == 0):
         return "cpu"
+    if count == 0:
+        raise InputError("--device cuda, but PyTorch finds no GPU; use --device cpu")
     if count < world and os.environ.get("GSPLIT_SHARE_GPU") != "1":
         raise InputError(
             f"{world} trainers need {world} GPUs and there {'is' if count == 1 else 'are'} {count}; "
             f"make a layout with --parts {max(1, count)}, or train with --device cpu"
         )
-    if count == 0:
-        raise InputError("--device cuda, but PyTorch finds no GPU; use --device cpu")
     return "cuda"
 
 
 def _new_run(config: TrainConfig) -> tuple[Path, TrainConfig]:
     if config.out is None:
         raise InputError("no --out given: name the folder for the run")
-    if config.out.exists():
+    if os.path.lexists(config.out):
         if not config.overwrite:
             raise InputError(f"{config.out} exists already; choose another --out, add --overwrite, or --resume it")
-        if config.out.is_dir() and any(config.out.iterdir()) and not (config.out / CONFIG).is_file():
+        ours = config.out.is_dir() and (not any(config.out.iterdir()) or (config.out / CONFIG).is_file())
+        if config.out.is_symlink() or not ours:
             raise InputError(f"{config.out} is no run, so --overwrite does not remove it")
         shutil.rmtree(config.out)
     try:

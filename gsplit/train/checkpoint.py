@@ -21,6 +21,11 @@ from gsplit.files import replace_file
 VERSION = 1
 CHECKPOINT = "checkpoint"
 MODEL = "model"
+REQUIRED = {
+    CHECKPOINT: {"signature": dict, "store_checksum": str, "trainers": int, "epoch": int, "batch": int},
+    MODEL: {"signature": dict, "epoch": int},
+}
+"""What the description of each state must hold, beside the file it names."""
 
 
 def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any]) -> None:
@@ -51,6 +56,9 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
             raise InputError(f"{path} is of version {description['version']}; this release reads version {VERSION}")
         if Path(description["file"]).name != description["file"] or not isinstance(description["sha256"], str):
             raise TypeError("the file it names")
+        for key, kind in REQUIRED[name].items():
+            if not isinstance(description[key], kind):
+                raise TypeError(f"its {key}")
     except FileNotFoundError:
         raise InputError(f"{run} has no {name}.json; nothing was saved there") from None
     except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:

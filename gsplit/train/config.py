@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -72,15 +73,17 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         at_least = {
-            "gpus": 1, "num_layers": 1, "hidden": 1, "batch_size": 1, "epochs": 0, "threads": 0,
+            "gpus": 1, "num_layers": 1, "hidden": 1, "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
             "validate_every": 0, "checkpoint_every": 0, "checkpoint_every_batches": 0, "weight_decay": 0.0,
         }  # fmt: skip
         for name, least in at_least.items():
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
-        if not self.lr > 0:
-            raise InputError(f"--lr must be above 0, not {self.lr}")
+        if not 0 < self.lr < math.inf:
+            raise InputError(f"--lr must be above 0 and finite, not {self.lr}")
+        if self.weight_decay == math.inf:
+            raise InputError("--weight-decay must be finite, not inf")
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{_flag(name)} must be in [0, 1), not {getattr(self, name)}")

@@ -7,17 +7,24 @@ optional ``num_classes`` and ``edge_weight`` [E]. All but the adjacency may be l
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.graph import GraphArrays
+from gsplit.data.graph import GraphArrays, cast
 from gsplit.errors import InputError
 
 INT32_VERTICES = 2**31
+DAMAGE = (
+    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, OSError, KeyError, TypeError,
+    SyntaxError, tokenize.TokenError, NotImplementedError, RuntimeError, MemoryError,
+)  # fmt: skip
+"""What reading a damaged archive raises, seen by flipping each byte of one."""
 
 
 def load_npz(path: Path) -> GraphArrays:
@@ -40,8 +47,10 @@ def load_npz(path: Path) -> GraphArrays:
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
     labels, num_classes = _labels(arrays, n, path)
     weight = arrays.get("edge_weight")
-    if weight is not None and weight.shape != indices.shape:
-        raise InputError(f"{path}: edge_weight has shape {weight.shape}, indices {indices.shape}")
+    if weight is not None and (weight.shape != indices.shape or weight.dtype.kind not in "fiu"):
+        raise InputError(
+            f"{path}: edge_weight must be {len(indices)} numbers, not {weight.dtype} of shape {weight.shape}"
+        )
     return GraphArrays(
         indptr=indptr,
         indices=indices.astype(np.int32 if n <= INT32_VERTICES else np.int64),
@@ -58,17 +67,12 @@ def load_npz(path: Path) -> GraphArrays:
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("it holds a single array, not an archive of them")
+        with archive:
             return {key: archive[key] for key in archive.files}
-    except (
-        zipfile.BadZipFile,
-        zipfile.LargeZipFile,
-        EOFError,
-        ValueError,
-        OSError,
-        KeyError,
-        AttributeError,
-    ) as error:
+    except DAMAGE as error:
         raise InputError(f"{path} is not a readable .npz of plain arrays: {error}") from None
 
 
@@ -83,7 +87,7 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
         x = arrays["x"]
         if x.ndim != 2 or len(x) != n or x.dtype.kind not in "fiu":
             raise InputError(f"{path}: x must be numbers of shape ({n}, D), not {x.dtype} of shape {x.shape}")
-        return x if x.dtype == np.float16 else x.astype(np.float32)
+        return x if x.dtype == np.float16 else cast(x, "float32")
     if "x_indptr" not in arrays:
         return None
     missing = [key for key in ("x_indices", "x_data") if key not in arrays]
@@ -96,7 +100,9 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
         raise InputError(f"{path}: x_indptr does not ascend from 0 to {len(columns)} in {n + 1} entries")
     if data.shape != columns.shape or data.dtype.kind not in "fiu":
         raise InputError(f"{path}: x_data must be {len(columns)} numbers, not {data.dtype} of shape {data.shape}")
-    width = int(arrays["num_features"]) if "num_features" in arrays else int(columns.max(initial=-1)) + 1
+    width = _count(arrays, "num_features", path)
+    if width is None:
+        width = int(columns.max(initial=-1)) + 1
     if len(columns) and (columns.min() < 0 or columns.max() >= width):
         raise InputError(f"{path}: x_indices reach {columns.max()}, outside the {width} features")
     x_ND = np.zeros((n, width), np.float32)
@@ -108,15 +114,25 @@ def _labels(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> tuple[NDArra
     y = arrays.get("y")
     if y is None:
         return np.full(n, -1, np.int64), 0
-    if len(y) != n or y.ndim > 2 or y.dtype.kind not in "fiub":
+    if y.ndim not in (1, 2) or len(y) != n or y.dtype.kind not in "fiub":
         raise InputError(f"{path}: y must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
     if y.ndim == 2:
         return y.astype(np.float32), y.shape[1]
     if y.dtype.kind == "f":
-        whole = np.isnan(y) | (y == np.floor(y))
+        whole = np.isnan(y) | (np.isfinite(y) & (y == np.floor(y)))
         if not whole.all():
             raise InputError(f"{path}: y[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class")
         y = np.where(np.isnan(y), -1, y)
     labels = y.astype(np.int64)
-    num_classes = int(arrays["num_classes"]) if "num_classes" in arrays else int(labels.max(initial=-1)) + 1
-    return labels, num_classes
+    num_classes = _count(arrays, "num_classes", path)
+    return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
+
+
+def _count(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> int | None:
+    """A number given as a scalar array, or None where there is none."""
+    value = arrays.get(key)
+    if value is None:
+        return None
+    if value.size != 1 or value.dtype.kind not in "iu" or value.item() < 0:
+        raise InputError(f"{path}: {key} must be one integer from 0 on, not {value!r}")
+    return int(value.item())

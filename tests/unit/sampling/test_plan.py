@@ -28,7 +28,9 @@ def test_an_epoch_brings_every_target_once_and_the_last_batch_is_smaller():
 
 def test_epochs_and_seeds_differ_and_repeat():
     ids = np.arange(1000)
-    order = {(seed, epoch): EpochPlan(ids, ids, 10, seed).targets(epoch).tolist() for seed in (0, 1) for epoch in (0, 1)}
+    order = {
+        (seed, epoch): EpochPlan(ids, ids, 10, seed).targets(epoch).tolist() for seed in (0, 1) for epoch in (0, 1)
+    }
     assert len({tuple(o) for o in order.values()}) == 4
     assert EpochPlan(ids, ids, 10, 1).targets(1).tolist() == order[1, 1]
 

@@ -11,10 +11,12 @@ import torch
 from gsplit.errors import InputError
 from gsplit.train import checkpoint
 
+ABOUT = {"epoch": 3, "batch": 0, "trainers": 2, "store_checksum": "", "signature": {}}
+
 
 @pytest.fixture
 def saved(tmp_path):
-    checkpoint.save_state(tmp_path, "checkpoint", {"w": torch.arange(5.0), "n": {"epoch": 3}}, {"epoch": 3})
+    checkpoint.save_state(tmp_path, "checkpoint", {"w": torch.arange(5.0), "n": {"epoch": 3}}, ABOUT)
     return tmp_path
 
 
@@ -26,7 +28,7 @@ def test_round_trip(saved):
 
 
 def test_the_newer_state_replaces_the_older(saved):
-    checkpoint.save_state(saved, "checkpoint", {"w": torch.ones(2)}, {"epoch": 4})
+    checkpoint.save_state(saved, "checkpoint", {"w": torch.ones(2)}, {**ABOUT, "epoch": 4})
     assert checkpoint.load_state(saved, "checkpoint")["w"].tolist() == [1, 1]
     assert len(list(saved.glob("*.pt"))) == 1
 
@@ -41,7 +43,7 @@ def test_a_crash_before_the_json_leaves_the_older_state(saved, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "replace_file", crash)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save_state(saved, "checkpoint", {"w": torch.ones(2)}, {"epoch": 4})
+        checkpoint.save_state(saved, "checkpoint", {"w": torch.ones(2)}, {**ABOUT, "epoch": 4})
     assert checkpoint.load_state(saved, "checkpoint")["n"] == {"epoch": 3}
 
 
@@ -75,10 +77,18 @@ class Evil:
 def test_a_pickle_with_the_right_checksum_is_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch, "save", lambda state, buffer: pickle.dump(state, buffer))
-    checkpoint.save_state(tmp_path, "checkpoint", {"evil": Evil()}, {})
+    checkpoint.save_state(tmp_path, "checkpoint", {"evil": Evil()}, ABOUT)
     with pytest.raises(InputError, match="cannot be loaded"):
         checkpoint.load_state(tmp_path, "checkpoint")
     assert not (tmp_path / "unpickled").exists()
+
+
+@pytest.mark.parametrize("key", list(ABOUT))
+def test_a_description_without_a_key_is_damaged(tmp_path, key):
+    for about in ({k: v for k, v in ABOUT.items() if k != key}, {**ABOUT, key: None}):
+        checkpoint.save_state(tmp_path, "checkpoint", {}, about)
+        with pytest.raises(InputError, match=rf"checkpoint\.json is damaged: .*{key}"):
+            checkpoint.describe_state(tmp_path, "checkpoint")
 
 
 def test_models_are_compared_by_what_they_need():

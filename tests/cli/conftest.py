@@ -1,0 +1,92 @@
+"""Commands run as a user runs them, and folders to run them on."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import gsplit
+from gsplit import cli
+from gsplit.data.__main__ import command as data
+from gsplit.partition import PartitionConfig, partition
+
+
+def contents(folder):
+    """What is in a folder and below: path -> kind, or SHA-256 of a file."""
+    return {
+        str(path.relative_to(folder)): "folder" if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def assert_one_error(code, stderr, before, after):
+    assert "Traceback" not in stderr
+    assert (code, stderr.count("\n")) == (2, 1), stderr
+    assert stderr.startswith("error: ")
+    assert after == before
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Stores, layouts and a run, made once: store, other (another seed), layout, layout-other, bare, run."""
+    folder = tmp_path_factory.mktemp("made")
+    for name, seed in (("store", 0), ("other", 1)):
+        data(["import", "synthetic:tiny", "--seed", str(seed), "--out", str(folder / name)])
+    for store, layout in (("store", "layout"), ("other", "layout-other")):
+        partition(PartitionConfig(store=folder / store, out=folder / layout, parts=2))
+    config = gsplit.TrainConfig(out=folder / "run", epochs=1, hidden=4, fan_out=(3, 3), device="cpu", threads=1)
+    gsplit.train(folder / "layout", config)
+    return folder
+
+
+@pytest.fixture
+def place(made, tmp_path, monkeypatch):
+    """The working folder: a copy of ``made`` that a test may damage."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(place, capsys, monkeypatch):
+    """refused("train", "layout", ...): run in this process; assert one line, code 2, nothing written; the line."""
+    # The suite's own logging stays as it is.
+    monkeypatch.setattr(logging, "addLevelName", lambda *_: None)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    def run(command, *arguments):
+        before = contents(place)
+        monkeypatch.setattr(sys, "argv", ["gsplit", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main(importlib.import_module(f"gsplit.{command}.__main__").command)
+        stderr = capsys.readouterr().err
+        assert_one_error(stop.value.code, stderr, before, contents(place))
+        return stderr
+
+    return run
+
+
+@pytest.fixture
+def refused_process(place):
+    """The same in a process of its own; keywords are environment variables."""
+
+    def run(command, *arguments, **environment):
+        before = contents(place)
+        done = subprocess.run(
+            [sys.executable, "-m", f"gsplit.{command}", *map(str, arguments)],
+            capture_output=True, text=True, cwd=place, env={**os.environ, **environment}, timeout=120,
+        )  # fmt: skip
+        assert_one_error(done.returncode, done.stderr, before, contents(place))
+        return done.stderr
+
+    return run

@@ -1,0 +1,191 @@
+"""Every mistake of a user is one line that names it, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from gsplit.data import open_store, write_store
+from gsplit.data.importers import load_source
+from gsplit.partition import PartitionConfig, partition
+
+TRAIN = ("train", "layout", "--out", "new")
+PARTITION = ("partition", "store", "--out", "new")
+IMPORT = ("data", "import", "synthetic:tiny", "--out", "new")
+NPZ = ("data", "import", "graph.npz", "--out", "new/folder")
+RESUME = ("train", "layout", "--resume", "run")
+# 0 --> 1 --> 2
+GRAPH = {
+    "indptr": np.array([0, 0, 1, 2]),
+    "indices": np.array([0, 1]),
+    "x": np.ones((3, 2)),
+    "y": np.array([0, 1, 0]),
+    "train_idx": np.array([0, 1]),
+}
+
+FLAGS = [
+    (("data",), "no command given; choose one of import, info"),
+    (("data", "improt"), "unknown command 'improt'; choose one of import, info"),
+    (("data", "import", "nowhere.npz", "--out", "new"), "nowhere.npz: no such file"),
+    (("data", "import", "synthetic:huge", "--out", "new"), "unknown preset 'huge'"),
+    (("data", "import", "synthetic:tiny"), "--out"),
+    (("data", "import", "synthetic:tiny", "--out", "store"), "store exists already"),
+    (("data", "import", "synthetic:tiny", "--out", "store/graph.json/new"), "cannot write to store/graph.json"),
+    ((*IMPORT, "--sede", "1"), "--sede.*did you mean --seed"),
+    ((*IMPORT, "--seed", "one"), "--seed.*'one'"),
+    ((*IMPORT, "--seed", "-1"), "--seed.*-1"),
+    ((*IMPORT, "--feature-dtype", "int8"), "'int8'.*--feature-dtype"),
+    (("data", "info", "nowhere"), "nowhere is not a folder: no such path"),
+    (("data", "info", "run"), "run is no gsplit-graph"),
+    (("data", "info", "layout", "--store-dir", "other"), "layout was made from another store than other"),
+    (("partition", "nowhere", "--out", "new"), "nowhere is not a folder: no such path"),
+    (("partition", "layout", "--out", "new"), "layout is no gsplit-graph.*it is a layout"),
+    (("partition", "store", "--out", "layout"), "layout exists already"),
+    (("partition", "store", "--out", "store", "--overwrite"), "store is or holds the graph store itself"),
+    ((*PARTITION, "--parts", "1001"), "--parts 1001 is more than the 1000 vertices"),
+    ((*PARTITION, "--parts", "0"), "--parts must be at least 1, not 0"),
+    ((*PARTITION, "--parts", "two"), "--parts.*'two'"),
+    ((*PARTITION, "--partz", "2"), "--partz.*did you mean --parts"),
+    ((*PARTITION, "--method", "kahip"), "'kahip'.*--method.*metis"),
+    ((*PARTITION, "--method", "random", "--seed", "-1"), "--seed.*-1"),
+    (("partition", "recipe.toml"), "recipe.toml: no such recipe"),
+    (("train",), "no layout given"),
+    (("train", "layout"), "no --out given"),
+    (("train", "store", "--out", "new"), "store is no gsplit-layout.*it is a graph store.*gsplit.partition"),
+    (("train", "layout", "--out", "run"), "run exists already"),
+    (("train", "layout", "--out", "layout", "--overwrite"), "layout is no run, so --overwrite does not remove it"),
+    (("train", "layout", "--out", "run/config.json", "--overwrite"), "run/config.json is no run"),
+    ((*TRAIN, "--frobnicate"), "--frobnicate"),
+    ((*TRAIN, "--hiden", "8"), "--hiden.*did you mean --hidden"),
+    ((*TRAIN, "--hidden", "8.5"), "--hidden.*'8.5'"),
+    ((*TRAIN, "--model", "transformer"), "'transformer'.*--model"),
+    ((*TRAIN, "--fan-out", "3,3", "--num-layers", "3"), "--fan-out has 2 numbers, but --num-layers is 3"),
+    ((*TRAIN, "--fan-out", "3,0"), "--fan-out takes numbers from 1 on, or -1 for all neighbours, not 0"),
+    ((*TRAIN, "--fan-out", "a,b"), "--fan-out.*'a'"),
+    ((*TRAIN, "--fan-out"), "--fan-out needs a number"),
+    ((*TRAIN, "--batch-size", "0"), "--batch-size must be at least 1, not 0"),
+    ((*TRAIN, "--lr", "-0.1"), "--lr must be above 0 and finite, not -0.1"),
+    ((*TRAIN, "--lr", "nan"), "--lr must be .*not nan"),
+    ((*TRAIN, "--lr", "inf"), "--lr must be .*not inf"),
+    ((*TRAIN, "--weight-decay", "nan"), "--weight-decay must be .*not nan"),
+    ((*TRAIN, "--dropout", "1.5"), r"--dropout must be in \[0, 1\), not 1.5"),
+    ((*TRAIN, "--gpus", "3"), "--gpus is 3, but .*layout has 2 parts.*--parts 3"),
+    ((*TRAIN, "--device", "cuda"), "PyTorch finds no GPU; use --device cpu"),
+    (("train", "layout", "--resume"), "--resume"),
+    (("train", "layout", "--resume", "store"), "store is no run: it has no config.json"),
+    (("train", "layout", "--resume", "nowhere"), "nowhere is no run"),
+    ((*RESUME, "--hidden", "8"), "another model: hidden is 4 there, 8 here"),
+    ((*RESUME, "--fan-out", "3,3,3"), "another model: num_layers is 2 there, 3 here"),
+    ((*RESUME, "--out", "new"), "--resume run goes on in that folder; drop --out new"),
+    (("train", "layout-other", "--resume", "run"), "layout-other was made from another store"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), FLAGS, ids=[" ".join(words) for words, _ in FLAGS])
+def test_flags_and_paths(refused, words, message):
+    assert re.search(message, refused(*words))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"indices": np.array([0, 3])}, r"indices\[1\] is 3, outside the vertices 0 \.\. 2"),
+        ({"y": np.array([0, np.nan, 1])}, "the train split has a label outside .* at vertex 1"),
+        ({"y": np.array([[0, 1], [0, np.nan], [1, 1]])}, "the train split has labels .* at vertex 1"),
+        ({"train_idx": np.array([0, 0])}, "train_idx lists a vertex twice"),
+        ({"x": np.full((3, 2), np.nan)}, "features of vertex 0 hold NaN"),
+        ({"y": np.array(1)}, "y must be numbers of shape"),
+    ],
+)
+def test_archives(refused, place, changes, message):
+    np.savez(place / "graph.npz", **{**GRAPH, **changes})
+    assert re.search(message, refused(*NPZ))
+
+
+@pytest.mark.parametrize("content", [b"", b"0 1\n1 2\n", b"PK\3\4"])
+def test_files_that_are_no_archive(refused, place, content):
+    (place / "graph.npz").write_bytes(content)
+    assert "graph.npz is not a readable .npz" in refused(*NPZ)
+
+
+@pytest.mark.parametrize("words", [IMPORT, PARTITION, TRAIN], ids=lambda words: words[0])
+def test_overwrite_removes_nothing_of_the_user(refused, place, words):
+    (place / "new").mkdir()
+    (place / "new" / "thesis.tex").write_text("years of work")
+    assert re.search("new .*--overwrite", refused(*words, "--overwrite"))
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def edit(**changes):
+    return lambda file: file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "words", "message"),
+    [
+        ("store/features.npy", cut, PARTITION, "features.npy is truncated or changed"),
+        ("store/labels.npy", lambda f: f.unlink(), PARTITION, "labels.npy is missing"),
+        ("store/features.npy", flip, ("data", "info", "store", "--verify"), "features.npy is damaged: its SHA-256"),
+        ("store/graph.json", edit(version=2), PARTITION, "version 2; this release reads 'gsplit-graph' version 1"),
+        ("layout/features.npy", cut, TRAIN, "features.npy is truncated or changed"),
+        ("layout/permutation.npy", cut, TRAIN, "permutation.npy is truncated or changed"),
+        ("layout/layout.json", cut, TRAIN, "layout.json is damaged"),
+        ("layout/layout.json", edit(offsets=[0, 10]), TRAIN, "offsets must ascend from 0 to 1000"),
+        ("layout/layout.json", edit(version=99), TRAIN, "version 99; this release reads 'gsplit-layout' version 1"),
+        ("layout/layout.json", edit(num_vertices=999), TRAIN, "has shape"),
+        ("layout/layout.json", edit(quality=None), ("data", "info", "layout"), "layout.json is damaged"),
+        ("run/config.json", cut, RESUME, "config.json is damaged"),
+        ("run/config.json", edit(hidden="wide"), RESUME, "config.json is damaged"),
+        ("run/config.json", edit(colour="red"), RESUME, "unknown keys: colour"),
+        ("run/checkpoint.json", lambda f: f.unlink(), RESUME, "run has no checkpoint.json"),
+        ("run/checkpoint.json", cut, RESUME, "checkpoint.json is damaged"),
+        ("run/checkpoint.json", edit(version=2), RESUME, "version 2; this release reads version 1"),
+        ("run/checkpoint.json", edit(signature=None), RESUME, "checkpoint.json is damaged"),
+        ("run/checkpoint-*.pt", flip, RESUME, "checkpoint-.*is damaged: its SHA-256"),
+        ("run/checkpoint-*.pt", cut, RESUME, "checkpoint-.*is damaged: its SHA-256"),
+        ("run/checkpoint-*.pt", lambda f: f.unlink(), RESUME, "checkpoint-.*cannot be read"),
+    ],
+)
+def test_damaged_folders(refused, place, file, damage, words, message):
+    (path,) = place.glob(file)
+    damage(path)
+    assert re.search(message, refused(*words))
+
+
+@pytest.mark.parametrize(("key", "message"), [("train_idx", "an empty training set"), ("x", "no features")])
+def test_graphs_without_what_training_needs(refused, place, key, message):
+    np.savez(place / "graph.npz", **{name: array for name, array in GRAPH.items() if name != key})
+    write_store(place / "lacking", load_source("graph.npz")[1], name="lacking", source="test")
+    partition(PartitionConfig(store=place / "lacking", out=place / "layout-lacking", parts=2))
+    assert message in refused("train", "layout-lacking", "--out", "new")
+
+
+PROCESSES = [
+    ((*IMPORT, "--sede", "1"), {}, "--sede.*did you mean --seed"),
+    ((*IMPORT, "--sede", "1"), {"PYTHONIOENCODING": "ascii"}, "^error: Unrecognized.*--sede.*did you mean --seed"),
+    ((*NPZ, "--feature-dtype", "float16"), {}, "features of vertex 0 hold NaN or infinity"),
+    ((*PARTITION, "--parts", "1001"), {}, "--parts 1001 is more"),
+    (("partition", "layout", "--out", "new"), {}, "it is a layout"),
+    (("train", "store", "--out", "new"), {}, "it is a graph store"),
+    ((*TRAIN, "--hiden", "8"), {}, "--hiden.*did you mean --hidden"),
+]
+
+
+@pytest.mark.parametrize(("words", "environment", "message"), PROCESSES)
+def test_in_a_process_of_its_own(refused_process, place, words, environment, message):
+    # Values that float16 cannot hold: numpy warns of them, and that must not become a second line.
+    np.savez(place / "graph.npz", **{**GRAPH, "x": np.full((3, 2), 1e30)})
+    assert re.search(message, refused_process(*words, **environment))
+    assert open_store(place / "store").graph.num_vertices == 1000
