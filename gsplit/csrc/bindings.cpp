@@ -45,6 +45,7 @@ struct BoundSampler {
   gsplit::Sampler<Index> sampler;
   gsplit::MiniBatchId id;
   bool edge_ids = false;
+  bool sampled = false;  // the last call gave a whole mini-batch
 
   BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
                std::vector<int64_t> offsets)
@@ -56,12 +57,15 @@ struct BoundSampler {
     nb::gil_scoped_release unlocked;
     id = {epoch, batch, static_cast<int64_t>(targets.size())};
     edge_ids = with_edge_ids;
+    sampled = false;
     const gsplit::DrawKey key{seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(batch),
                               static_cast<uint64_t>(micro)};
-    return sampler.sample(span_of(targets), span_of(fan_outs), key, with_edge_ids, max_edges);
+    sampled = sampler.sample(span_of(targets), span_of(fan_outs), key, with_edge_ids, max_edges);
+    return sampled;
   }
 
   int checked_rank(int64_t rank) const {
+    if (!sampled) throw nb::value_error("there is no mini-batch: sample one first");
     if (rank < 0 || rank >= static_cast<int64_t>(sampler.splits().size()))
       throw nb::value_error("no such split in the last mini-batch");
     return static_cast<int>(rank);

@@ -80,7 +80,7 @@ def _write_adjacency(
     weight = None if graph.edge_weight is None else writer.create("edge_weight", (graph.num_edges,), np.float32)
     n = graph.num_vertices
     begin = 0
-    with tqdm(total=graph.num_edges, desc="relabel edges", unit="edge", unit_scale=True, leave=False,
+    with tqdm(total=graph.num_edges, desc="relabel edges", unit="edge", unit_scale=True, leave=False, disable=None,
               delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
         while begin < n:
             end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + EDGES_AT_ONCE, side="right")) - 1)
@@ -99,5 +99,7 @@ def _write_adjacency(
 def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], permutation: NDArray[np.int64]) -> None:
     permuted = writer.create(name, rows.shape, rows.dtype)
     at_once = max(1, ROWS_BYTES_AT_ONCE // max(1, rows[:1].nbytes))
-    for begin in tqdm(range(0, len(rows), at_once), desc=f"permute {name}", leave=False, delay=SECONDS_BEFORE_BAR):
+    for begin in tqdm(
+        range(0, len(rows), at_once), desc=f"permute {name}", leave=False, disable=None, delay=SECONDS_BEFORE_BAR
+    ):
         permuted[begin : begin + at_once] = rows[permutation[begin : begin + at_once]]

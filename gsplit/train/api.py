@@ -98,7 +98,7 @@ def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module
 
 
 def _check_trainable(layout: Layout) -> None:
-    if layout.graph.features is None:
+    if layout.graph.num_features == 0:
         raise InputError(f"{layout.path} has no features, so there is nothing to train on")
     if len(layout.graph.train_idx) == 0:
         raise InputError(f"{layout.path} has an empty training set")

@@ -139,6 +139,8 @@ def test_edge_budget_stops_early_and_leaves_the_sampler_usable():
     sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 200], fan_outs=[-1, -1], seed=0)
     targets = np.arange(50)
     assert not sampler.sample(targets, epoch=0, batch=0, max_edges=10)
+    with pytest.raises(ValueError, match="there is no mini-batch"):
+        sampler.segment(0)
     assert sampler.sample(targets, epoch=0, batch=0)
     sampler.segment(0).validate()
 
