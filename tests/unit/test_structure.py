@@ -11,7 +11,7 @@ import pytest
 
 import gsplit
 
-PACKAGE = Path(gsplit.__path__[0])
+PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
     "data": set(),
     "partition": {"data"},
