@@ -25,7 +25,11 @@ INTERRUPTED = 130
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
-    return tuple(int(number) for word in words for number in word.split(",") if number)
+    numbers = [number for word in words for number in word.split(",") if number]
+    for number in numbers:
+        if not number.removeprefix("-").isdigit():
+            raise ValueError(f"{number!r} is no number (a list with spaces takes every word after it: use commas)")
+    return tuple(map(int, numbers))
 
 
 IntList = Annotated[

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from gsplit.errors import InputError
+
+LOCK = ".lock"
 
 
 def make_durable(path: Path) -> None:
@@ -11,6 +18,24 @@ def make_durable(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder against a second run. The kernel lets go of the lock when this process ends, however.
+
+    Raises:
+        InputError: where another process holds it.
+    """
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder} is in use by another run; wait for it, or choose another folder") from None
+        yield
     finally:
         os.close(descriptor)
 

@@ -108,7 +108,9 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
         yield FolderWriter(temporary)
         for file in temporary.iterdir():
             make_durable(file)
-        temporary.chmod(0o755)
+        mask = os.umask(0o077)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)  # as mkdir would have made it
         if out.exists():
             retired = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
             out.rename(retired / "old")

@@ -29,7 +29,15 @@ from gsplit.errors import InputError
 
 GRACE_S = 3.0
 """How long ended children may take before SIGKILL, and how long to wait for the report of an earlier failure."""
+EXIT_S = 60.0
+"""How long a child that has reported its result may take to leave."""
 PR_SET_PDEATHSIG = 1
+NAME = "gsplit-trainer"
+"""Of the processes, followed by the rank."""
+HINTS = {
+    signal.SIGKILL: "if nobody did that, the host ran out of memory: see the kernel's log",
+    signal.SIGBUS: "a file it had mapped was shortened or lost, or the disk failed",
+}
 
 
 class ProcessDied(RuntimeError):
@@ -79,7 +87,7 @@ def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children
             process = context.Process(
                 target=_child_main,
                 args=(os.getpid(), rank, writer, function, arguments),
-                name=f"trainer-{rank}",
+                name=f"{NAME}-{rank}",
             )
             process.start()
             writer.close()
@@ -110,7 +118,7 @@ class Children:
                     self._collect_last_words()
                     raise _cause([child for child in self.members if child.failed])
             for child in self.members:
-                child.process.join()
+                child.process.join(EXIT_S)
             return [child.report.content for child in self.members if child.report]
         finally:
             self.end()
@@ -151,7 +159,8 @@ class Children:
 
 
 def _ended_by_signal(child: Child) -> bool:
-    return child.report is None and (child.process.exitcode or 0) < 0
+    """Not SIGABRT: with it a communication library ends a process whose peer has failed before."""
+    return child.report is None and (child.process.exitcode or 0) < 0 and child.process.exitcode != -signal.SIGABRT
 
 
 def _cause(failed: list[Child]) -> Exception:
@@ -159,18 +168,28 @@ def _cause(failed: list[Child]) -> Exception:
     for child in failed:
         code = child.process.exitcode
         if _ended_by_signal(child) and code is not None:
-            return ProcessDied(
-                f"trainer {child.rank} (pid {child.process.pid}) was ended by {signal.Signals(-code).name}; "
-                "if that was SIGKILL, look for the out-of-memory killer in the kernel's log"
-            )
+            return ProcessDied(_death(child, code))
     reported = [(child.report.time_s, child.rank, child.report) for child in failed if child.report]
     if not reported:
         child = failed[0]
-        return ProcessDied(f"trainer {child.rank} ended with exit code {child.process.exitcode} and no report")
+        code = child.process.exitcode
+        if code is not None and code < 0:
+            return ProcessDied(_death(child, code))
+        return ProcessDied(
+            f"trainer {child.rank} ended with exit code {code} before it could report. A script that calls "
+            "gsplit.train must be a file, do so under if __name__ == '__main__':, and define models where they can "
+            "be imported"
+        )
     _, rank, report = min(reported, key=lambda entry: entry[:2])
     if report.kind == "input":
         return InputError(report.content)
     return ProcessDied(f"trainer {rank} failed:\n{report.content}")
+
+
+def _death(child: Child, code: int) -> str:
+    ended_by = signal.Signals(-code)
+    hint = f"; {HINTS[ended_by]}" if ended_by in HINTS else ""
+    return f"trainer {child.rank} (pid {child.process.pid}) was ended by {ended_by.name}{hint}"
 
 
 def _child_main(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from gsplit import cli
-from gsplit.train.api import CONFIG, train
+from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
+from gsplit.train.metrics import say
 from gsplit.train.report import summary_text
 
 PROG = "python -m gsplit.train"
@@ -25,13 +25,9 @@ def resumed_run(arguments: list[str]) -> Path | None:
 
 def command(arguments: list[str]) -> None:
     run = resumed_run(arguments)
-    default = None
-    if run is not None:
-        before = TrainConfig.from_json(run / CONFIG)
-        # The number of trainers follows the layout, which may be another one now.
-        default = replace(before, gpus=None, out=None, overwrite=False)
+    default = None if run is None else TrainConfig.resuming(run)
     config = cli.parse(TrainConfig, arguments, prog=PROG, default=default)
-    print(summary_text(train(config=config)))
+    say(summary_text(train(config=config)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import shutil
 from dataclasses import replace
@@ -14,16 +15,18 @@ from torch import nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.files import replace_file
-from gsplit.parallel import SharedBuffer, rendezvous, start
+from gsplit.files import locked, replace_file
+from gsplit.parallel import NAME, SharedBuffer, rendezvous, start
 from gsplit.train import checkpoint, models
-from gsplit.train.config import TrainConfig
+from gsplit.train.config import CONFIG, TrainConfig
 from gsplit.train.loop import run
 from gsplit.train.trainer import Job
 
 logger = logging.getLogger(__name__)
 
-CONFIG = "config.json"
+RESULTS_DEPEND_ON = (
+    "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "normalize_features",
+)  # fmt: skip
 
 
 def train(
@@ -35,7 +38,7 @@ def train(
 
     Args:
         layout: the folder; by default ``config.layout``.
-        config: the run; ``out`` or ``resume`` must be set.
+        config: the run; ``out`` must be set. To resume, :meth:`TrainConfig.resuming`.
         model: a module with ``forward(blocks, x)``, from features of the inputs [n_0, D] to logits of the
             targets [n_L, C], that calls ``block.exchange(x)`` once per layer. With ``forward_layer(l, block, x)``
             and ``level_widths`` it is evaluated level by level. By default the model that ``config.model`` names.
@@ -44,6 +47,11 @@ def train(
         InputError: for whatever is wrong with the input; nothing has been written then.
         gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
     """
+    if multiprocessing.current_process().name.startswith(NAME):
+        raise InputError(
+            "a trainer imported the script that calls gsplit.train and would call it again; "
+            "put the call under: if __name__ == '__main__':"
+        )
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))
@@ -54,17 +62,22 @@ def train(
     _check_trainable(opened)
     world = _world(config, opened)
     device_type = _device_type(config, world)
+    if model is not None:
+        models.check_custom(model, config.layers, world)
+    pickled_model = None if model is None else models.pickled(model)
     signature = models.signature(config, opened.graph, model)
-    run_folder, config = _resume(config, opened, world, signature) if config.resume else _new_run(config)
-    threads = config.threads or max(1, (os.cpu_count() or 1) // world)
+    threads = config.threads or max(1, len(os.sched_getaffinity(0)) // world)
+    config = _resume(config, opened, world, threads, signature) if config.resume else _new_run(config)
+    assert config.out is not None
+    run_folder = config.out
     resolved = replace(config, layout=layout_path, gpus=world, threads=threads)
-    replace_file(run_folder / CONFIG, resolved.to_json().encode())
     levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
     try:
-        with rendezvous(world) as port:
+        with locked(run_folder), rendezvous(world) as port:
+            replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
                 config=config, layout=layout_path, run=run_folder, world=world, device_type=device_type,
-                threads=threads, port=port, signature=signature, model=model, levels=levels,
+                threads=threads, port=port, signature=signature, pickled_model=pickled_model, levels=levels,
                 resume=config.resume is not None,
             )  # fmt: skip
             return start(run, world, job).join()[0]
@@ -127,7 +140,7 @@ def _device_type(config: TrainConfig, world: int) -> str:
     return "cuda"
 
 
-def _new_run(config: TrainConfig) -> tuple[Path, TrainConfig]:
+def _new_run(config: TrainConfig) -> TrainConfig:
     if config.out is None:
         raise InputError("no --out given: name the folder for the run")
     if os.path.lexists(config.out):
@@ -136,15 +149,16 @@ def _new_run(config: TrainConfig) -> tuple[Path, TrainConfig]:
         ours = config.out.is_dir() and (not any(config.out.iterdir()) or (config.out / CONFIG).is_file())
         if config.out.is_symlink() or not ours:
             raise InputError(f"{config.out} is no run, so --overwrite does not remove it")
-        shutil.rmtree(config.out)
+        with locked(config.out):
+            shutil.rmtree(config.out)
     try:
         config.out.mkdir(parents=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {config.out}: {error.strerror}") from None
-    return config.out, config
+    return config
 
 
-def _resume(config: TrainConfig, layout: Layout, world: int, signature: dict[str, Any]) -> tuple[Path, TrainConfig]:
+def _resume(config: TrainConfig, layout: Layout, world: int, threads: int, signature: dict[str, Any]) -> TrainConfig:
     folder = config.resume
     assert folder is not None
     if config.out is not None and config.out.resolve() != folder.resolve():
@@ -155,19 +169,18 @@ def _resume(config: TrainConfig, layout: Layout, world: int, signature: dict[str
     if saved["store_checksum"] != layout.store_checksum:
         raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
     checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
-    if saved["trainers"] != world:
-        logger.warning("resuming with %d trainers instead of %d: sums change their order, so results will differ "
-                       "in the last digits", world, saved["trainers"])  # fmt: skip
-    for name in (
-        "seed",
-        "batch_size",
-        "fan_out",
-        "lr",
-        "weight_decay",
-        "dropout",
-        "input_dropout",
-        "normalize_features",
-    ):
+    for what, before_it, now in (("trainers", saved["trainers"], world), ("threads", saved.get("threads"), threads)):
+        if before_it != now:
+            logger.warning(
+                "resuming with %s %s instead of %s: sums change their order, and results their last digits",
+                now, what, before_it,
+            )  # fmt: skip
+    for name in ("seed", "batch_size"):
+        # The checkpoint counts mini-batches of an epoch whose order and size these decide.
+        old = getattr(before, name)
+        if saved["batch"] and old != getattr(config, name):
+            raise InputError(f"the checkpoint in {folder} is in the middle of an epoch, so {name} must stay {old}")
+    for name in RESULTS_DEPEND_ON:
         if getattr(before, name) != getattr(config, name):
             logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))
-    return folder, replace(config, out=folder)
+    return replace(config, out=folder)

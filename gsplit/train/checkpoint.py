@@ -38,7 +38,8 @@ def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any
     replace_file(run / file, content)
     description = {"version": VERSION, "file": file, "sha256": digest, **about}
     replace_file(run / f"{name}.json", (json.dumps(description, indent=2) + "\n").encode())
-    for old in run.glob(f"{name}-*.pt"):
+    # The state before, and what a process that was killed left half-written.
+    for old in [*run.glob(f"{name}-*.pt"), *run.glob(f".{name}*")]:
         if old.name != file:
             old.unlink()
 

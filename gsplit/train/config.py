@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
 from gsplit.cli import IntList
 from gsplit.errors import InputError
+
+CONFIG = "config.json"
+PATHS = ("layout", "out", "resume")
+Device = Literal["auto", "cuda", "cpu"]
+Model = Literal["sage"]
+Dtype = Literal["float32", "float64"]
+Predictions = Literal["no", "classes", "logits"]
+CHOICES = {
+    "device": get_args(Device),
+    "model": get_args(Model),
+    "dtype": get_args(Dtype),
+    "save_predictions": get_args(Predictions),
+}
+"""Checked for those who build a configuration in Python; the command line checks them itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +38,10 @@ class TrainConfig:
     """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
     gpus: int | None = None
     """Trainers, one a GPU (or a process on the CPU). By default, and necessarily, the parts of the layout."""
-    device: Literal["auto", "cuda", "cpu"] = "auto"
+    device: Device = "auto"
     """auto takes GPUs where there are any."""
 
-    model: Literal["sage"] = "sage"
+    model: Model = "sage"
     """sage: GraphSAGE with mean aggregation."""
     num_layers: int | None = None
     """Layers of the model. By default one for each number in --fan-out."""
@@ -37,7 +51,7 @@ class TrainConfig:
     """Share of hidden values dropped in training."""
     input_dropout: float = 0.0
     """Share of feature values dropped in training."""
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: Dtype = "float32"
     """In which the model computes."""
     normalize_features: bool = False
     """Divide each feature row by the sum of its absolute values."""
@@ -66,12 +80,19 @@ class TrainConfig:
     """Also write one after every so many mini-batches; 0 never."""
     resume: Path | None = None
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
-    save_predictions: Literal["no", "classes", "logits"] = "no"
+    save_predictions: Predictions = "no"
     """Write predictions.npy of all vertices, in global ids, at the end."""
     overwrite: bool = False
     """Replace the run in --out."""
 
     def __post_init__(self) -> None:
+        for name in PATHS:
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, Path(value))
+        object.__setattr__(self, "fan_out", tuple(self.fan_out))
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(f"{_flag(name)} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
         at_least = {
             "gpus": 1, "num_layers": 1, "hidden": 1, "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
             "validate_every": 0, "checkpoint_every": 0, "checkpoint_every_batches": 0, "weight_decay": 0.0,
@@ -118,14 +139,23 @@ class TrainConfig:
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
                 raise InputError(f"{path} has unknown keys: {', '.join(sorted(unknown))}")
-            values["fan_out"] = tuple(values["fan_out"])
-            for name in ("layout", "out", "resume"):
-                values[name] = None if values[name] is None else Path(values[name])
             return cls(**values)
         except FileNotFoundError:
             raise InputError(f"{path.parent} is no run: it has no {path.name}") from None
         except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
+
+    @classmethod
+    def resuming(cls, run: Path | str, **changes: Any) -> TrainConfig:
+        """The configuration of a run, to go on with it: ``train(config=TrainConfig.resuming("run", epochs=60))``.
+
+        The number of trainers follows the layout, which may be another one now.
+
+        Raises:
+            InputError: where ``run`` is no run.
+        """
+        before = cls.from_json(Path(run) / CONFIG)
+        return replace(before, **{"gpus": None, "out": None, "overwrite": False, "resume": Path(run), **changes})
 
 
 def _flag(name: str) -> str:

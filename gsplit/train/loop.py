@@ -16,11 +16,13 @@ from torch import Tensor
 
 from gsplit.bars import tqdm
 from gsplit.data import Layout
+from gsplit.errors import InputError
 from gsplit.nn import Lane, blocks_of
 from gsplit.parallel import reduce_gradients
 from gsplit.parallel.group import joined
 from gsplit.sampling import Segment
 from gsplit.sampling.plan import fold_key
+from gsplit.train.task import Task
 from gsplit.train.trainer import Job, Trainer
 
 DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling and shuffling
@@ -42,7 +44,7 @@ def train(trainer: Trainer) -> None:
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)
         for batch, targets in trainer.plan.batches(progress.epoch, first=progress.batch):
-            seed_dropout(config.seed, progress.epoch, batch, worker.rank, device)
+            seed_dropout(config.seed, progress.epoch, batch, worker.rank)
 
             with clock("sample"):
                 trainer.sampler.sample(targets, epoch=progress.epoch, batch=batch)
@@ -56,7 +58,8 @@ def train(trainer: Trainer) -> None:
 
             with clock("forward"):
                 logits = trainer.model(blocks, x)
-                loss = lane.tie(mini_batch_loss(trainer, logits, labels, segment.num_targets))
+                check_logits(logits, len(labels), trainer.layout.graph.num_classes)
+                loss = lane.tie(mini_batch_loss(trainer.task, logits, labels, segment.num_targets))
 
             with clock("backward"):
                 trainer.optimizer.zero_grad(set_to_none=True)
@@ -79,11 +82,24 @@ def train(trainer: Trainer) -> None:
         trainer.end_epoch()
 
 
-def mini_batch_loss(trainer: Trainer, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
+def mini_batch_loss(task: Task, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
     """This trainer's share: the sum over its own targets, divided by the targets of all trainers (law 2)."""
     if len(labels) == 0:
         return logits.sum() * 0  # no target, but a graph that reaches all exchanges
-    return trainer.task.loss_sum(logits, labels) / num_targets
+    return task.loss_sum(logits, labels) / num_targets
+
+
+def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:
+    """Whether a model of the user's gives what a loss can be made of.
+
+    Raises:
+        InputError: for any shape but [targets, classes].
+    """
+    if logits.shape != (num_targets, num_classes):
+        raise InputError(
+            f"the model gave logits of shape {tuple(logits.shape)} for {num_targets} targets and {num_classes} "
+            "classes; it must have as many layers as --fan-out has numbers, and as many outputs as there are classes"
+        )
 
 
 def labels_of(layout: Layout, segment: Segment, device: torch.device) -> Tensor:
@@ -91,13 +107,9 @@ def labels_of(layout: Layout, segment: Segment, device: torch.device) -> Tensor:
     return torch.from_numpy(layout.graph.labels[segment.targets]).to(device, non_blocking=True)
 
 
-def seed_dropout(seed: int, epoch: int, batch: int, rank: int, device: torch.device) -> None:
+def seed_dropout(seed: int, epoch: int, batch: int, rank: int) -> None:
     """Dropout depends on (seed, epoch, batch, rank) alone, so that a resumed run repeats it (law 6)."""
-    key = fold_key(seed, epoch, batch, rank, DROPOUT) >> 1
-    if device.type == "cuda":
-        torch.cuda.manual_seed(key)
-    else:
-        torch.manual_seed(key)
+    torch.manual_seed(fold_key(seed, epoch, batch, rank, DROPOUT) >> 1)  # of the CPU and of all GPUs
 
 
 def _progress_bar(trainer: Trainer) -> tqdm:

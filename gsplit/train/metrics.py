@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -61,29 +64,41 @@ class StageClock:
 
 
 class RunLog:
-    """``metrics.jsonl`` of a run: one JSON object a line, one line an epoch."""
+    """``metrics.jsonl`` of a run: one JSON object a line, one line an epoch.
 
-    def __init__(self, run: Path) -> None:
+    Args:
+        run: the folder.
+        records: the lines so far. A checkpoint holds them too, so what the file lost or has too much is mended.
+    """
+
+    def __init__(self, run: Path, records: list[dict[str, Any]]) -> None:
         self._path = run / "metrics.jsonl"
-
-    @property
-    def num_bytes(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
-
-    def cut(self, num_bytes: int) -> None:
-        """Drop what was written after a checkpoint; it will be written again."""
-        if self._path.exists():
-            with self._path.open("r+b") as file:
-                file.truncate(num_bytes)
+        self.records = records
 
     def append(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
         with self._path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(_json_line(record))
 
-    def records(self) -> list[dict[str, Any]]:
-        if not self._path.exists():
-            return []
-        return [json.loads(line) for line in self._path.read_text().splitlines()]
+    def rewrite(self) -> None:
+        replace_file(self._path, "".join(map(_json_line, self.records)).encode())
+
+
+def _json_line(record: dict[str, Any]) -> str:
+    return json.dumps(record, allow_nan=False) + "\n"
+
+
+def finite(value: float) -> float | None:
+    """JSON has no NaN and no infinity."""
+    return value if math.isfinite(value) else None
+
+
+def say(line: str) -> None:
+    """Print a line; a reader that went away, as ``head`` does, must not end a training run."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open, for the lines to come
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +23,13 @@ from gsplit.sampling.plan import fold_key
 from gsplit.train import checkpoint, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
-from gsplit.train.metrics import RunLog, StageClock, totals, write_summary
+from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.train.progress import Progress
 from gsplit.train.task import task_of
 
 INITIAL_WEIGHTS = 0x494E4954
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +44,9 @@ class Job:
     threads: int
     port: int
     signature: dict[str, Any]
-    model: nn.Module | None
-    """A model that was handed over, or None to build the one the signature names."""
+    pickled_model: bytes | None
+    """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
+    to another process would arrive in shared memory, and every trainer would train the same weights."""
     levels: tuple[SharedBuffer, SharedBuffer]
     resume: bool
 
@@ -72,7 +77,10 @@ class Trainer:
             num_layers=config.layers, dtype=dtype, threads=job.threads,
         )  # fmt: skip
         torch.manual_seed(fold_key(config.seed, INITIAL_WEIGHTS) >> 1)
-        model = job.model or models.build(job.signature, dropout=config.dropout, input_dropout=config.input_dropout)
+        if job.pickled_model is not None:
+            model: nn.Module = pickle.loads(job.pickled_model)
+        else:
+            model = models.build(job.signature, dropout=config.dropout, input_dropout=config.input_dropout)
         self.model = model.to(worker.device, dtype)
         for tensor in self.model.state_dict().values():
             dist.broadcast(tensor, 0, group=worker.group)
@@ -81,7 +89,7 @@ class Trainer:
         self.exchanged = ExchangeCounters()
         self.clock = StageClock(worker.device)
         self.progress = Progress()
-        self.log = RunLog(job.run)
+        self.log = RunLog(job.run, [])
         self.best: dict[str, Any] | None = None
         """Score, epoch and weights of the best validation."""
         if job.resume:
@@ -103,7 +111,7 @@ class Trainer:
         traffic, stages = self._sums()
         record = {
             "epoch": progress.epoch + 1,
-            "loss": progress.mean_loss(),
+            "loss": finite(progress.mean_loss()),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),
             "stages": {name: round(s / self.worker.world, 4) for name, s in stages.items()},
@@ -111,7 +119,9 @@ class Trainer:
         }
         if self.worker.rank == 0:
             self.log.append(record)
-            print(_line(record, score), flush=True)
+            say(_line(record))
+            if record["loss"] is None:
+                logger.warning("the loss is not finite any more; try a lower --lr")
         progress.next_epoch()
         if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
             self.save_checkpoint()
@@ -130,7 +140,7 @@ class Trainer:
             self._save_predictions()
         if self.worker.rank != 0:
             return None
-        records = self.log.records()
+        records = self.log.records
         seconds = [record["seconds"] for record in records]
         summary = {
             f"test_{name}": test,
@@ -159,7 +169,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "progress": self.progress.state(traffic, stages),
             "best": self.best,
-            "metrics_bytes": self.log.num_bytes,
+            "records": self.log.records,
         }
         about = {
             "epoch": self.progress.epoch,
@@ -177,9 +187,11 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress.from_state(state["progress"], self.worker.rank, self.worker.device)
         self.best = state["best"]
-        self.worker.barrier()
+        for group in self.optimizer.param_groups:  # the checkpoint's were restored; flags may say otherwise
+            group["lr"], group["weight_decay"] = self.config.lr, self.config.weight_decay
+        self.log = RunLog(self.job.run, state["records"])
         if self.worker.rank == 0:
-            self.log.cut(state["metrics_bytes"])
+            self.log.rewrite()
 
     def _save_model(self, best: dict[str, Any]) -> None:
         if self.worker.rank == 0:
@@ -217,8 +229,10 @@ def _copy(state: dict[str, Any]) -> dict[str, Any]:
     return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
 
 
-def _line(record: dict[str, Any], score: float | None) -> str:
+def _line(record: dict[str, Any]) -> str:
     seconds = record["seconds"]
+    loss = "nan" if record["loss"] is None else f"{record['loss']:.4f}"
+    score = record.get("valid_accuracy", record.get("valid_f1"))
     valid = "" if score is None else f" | valid {score:.4f}"
     rate = record["traffic"]["sampled_edges"] / max(seconds, 1e-9) / 1e6
-    return f"Epoch {record['epoch']:02d} | loss {record['loss']:.4f}{valid} | {seconds:.2f} s | {rate:.2f} M edges/s"
+    return f"Epoch {record['epoch']:02d} | loss {loss}{valid} | {seconds:.2f} s | {rate:.2f} M edges/s"

@@ -157,16 +157,6 @@ def test_resuming_between_epochs_changes_nothing(pool, layouts, tmp_path, world)
         assert (first["loss"], first["traffic"]) == (second["loss"], second["traffic"])
 
 
-def test_dropout_differs_between_batches_and_ranks_but_repeats(pool, layouts, tmp_path):
-    path = layouts(2).path
-    first, second = (
-        pool.run(2, train_in_worker, config_for(path, tmp_path / f"{i}", dropout=0.5, seed=3))[0] for i in range(2)
-    )
-    other = pool.run(2, train_in_worker, config_for(path, tmp_path / "2", dropout=0.5, seed=4))[0]
-    assert all_equal(first["after"], second["after"])
-    assert not all_equal(first["before"], other["before"])
-
-
 def test_layout_order_of_predictions_is_the_store_s(pool, layouts, tmp_path):
     for world in (1, 2):
         config = config_for(layouts(world).path, tmp_path / f"{world}", dtype="float64", save_predictions="logits")

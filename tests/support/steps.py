@@ -10,7 +10,7 @@ from gsplit.features import FeatureLoader
 from gsplit.nn import SAGE, ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients
 from gsplit.sampling import MiniBatchSampler
-from gsplit.train.loop import labels_of
+from gsplit.train.loop import labels_of, mini_batch_loss
 from gsplit.train.task import task_of
 
 CPU = torch.device("cpu")
@@ -38,8 +38,7 @@ def one_step(worker: Worker, layout: Layout, global_targets, fan_outs, dtype, hi
     logits = model(blocks_of(segment, CPU, lane), loader.load(segment.vertices))
     task = task_of(graph.multi_label)
     labels = labels_of(layout, segment, CPU)
-    loss = task.loss_sum(logits, labels) / segment.num_targets if len(labels) else logits.sum() * 0
-    loss = lane.tie(loss)
+    loss = lane.tie(mini_batch_loss(task, logits, labels, segment.num_targets))
     loss.backward()
     total = loss
     if worker.world > 1:

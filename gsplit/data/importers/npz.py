@@ -116,6 +116,8 @@ def _labels(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> tuple[NDArra
         return np.full(n, -1, np.int64), 0
     if y.ndim not in (1, 2) or len(y) != n or y.dtype.kind not in "fiub":
         raise InputError(f"{path}: y must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]  # one class a vertex, in the shape that OGB gives it
     if y.ndim == 2:
         return y.astype(np.float32), y.shape[1]
     if y.dtype.kind == "f":

@@ -1,0 +1,149 @@
+"""What a user may do to a run: change flags when resuming, start two at once, lose files, forget the guard."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from support.graphs import lay_out, random_graph
+from support.runs import all_equal, config_for, job_for, train_in_worker
+
+from gsplit.errors import InputError
+from gsplit.files import LOCK, locked
+from gsplit.train import checkpoint, loop
+from gsplit.train.api import train
+from gsplit.train.config import TrainConfig
+from gsplit.train.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    return lay_out(random_graph(200, 8, seed=6), tmp_path_factory.mktemp("misuse"), parts=2)
+
+
+@pytest.fixture
+def run(pool, layout, tmp_path):
+    """A run of one epoch with a checkpoint at its end."""
+    config = config_for(layout.path, tmp_path / "run", epochs=1)
+    config.out.mkdir()
+    (config.out / "config.json").write_text(config.to_json())
+    pool.run(2, train_in_worker, config)
+    return config
+
+
+def resume(pool, config, **changes):
+    config = TrainConfig(**{**config.__dict__, "epochs": 2, **changes})
+    return pool.run(2, train_in_worker, config, None, True)[0]
+
+
+def test_a_new_learning_rate_counts_when_resuming(pool, run):
+    start = checkpoint.load_state(run.out, "checkpoint")
+    state = start["optimizer"]["param_groups"][0]
+    assert (state["lr"], state["weight_decay"]) == (run.lr, run.weight_decay)
+    resume(pool, run, lr=0.5, weight_decay=0.1)
+    state = checkpoint.load_state(run.out, "checkpoint")["optimizer"]["param_groups"][0]
+    assert (state["lr"], state["weight_decay"]) == (0.5, 0.1)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", None])
+def test_metrics_come_back_from_the_checkpoint(pool, run, damage):
+    metrics = run.out / "metrics.jsonl"
+    before = metrics.read_text()
+    metrics.unlink() if damage is None else metrics.write_bytes(damage)
+    summary = resume(pool, run)["summary"]
+    assert metrics.read_text().startswith(before)
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [record["epoch"] for record in records] == [1, 2]
+    assert summary["traffic"]["sampled_edges"] == sum(r["traffic"]["sampled_edges"] for r in records)
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 41}, {"seed": 5}])
+def test_the_order_of_an_epoch_cannot_change_in_its_middle(run, change):
+    described = checkpoint.describe_state(run.out, "checkpoint")
+    (run.out / "checkpoint.json").write_text(json.dumps({**described, "batch": 1}))
+    (name,) = change
+    with pytest.raises(InputError, match=f"in the middle of an epoch, so {name} must stay"):
+        train(config=TrainConfig.resuming(run.out, **change))
+
+
+def test_resuming_takes_the_configuration_of_the_run(run):
+    config = TrainConfig.resuming(run.out, epochs=7)
+    assert (config.batch_size, config.fan_out, config.hidden, config.epochs) == (40, (4, 4), 8, 7)
+    assert config.resume == run.out
+
+
+def test_a_run_in_use_is_left_alone(run):
+    before = sorted(os.listdir(run.out))
+    with locked(run.out):
+        for config in (TrainConfig.resuming(run.out), TrainConfig(layout=run.layout, out=run.out, overwrite=True)):
+            with pytest.raises(InputError, match="in use by another run"):
+                train(config=config)
+    assert sorted({*os.listdir(run.out)} - {LOCK}) == [name for name in before if name != LOCK]
+
+
+def test_leftovers_of_a_killed_writer_are_swept(pool, run):
+    (run.out / ".checkpoint-0123.pt.99999").write_bytes(b"half")
+    resume(pool, run)
+    assert not list(run.out.glob(".checkpoint*"))
+
+
+def test_a_loss_that_is_not_finite_stays_json(pool, layout, tmp_path):
+    pool.run(2, train_in_worker, config_for(layout.path, tmp_path / "run", lr=1e38, epochs=3))
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    records = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert records[-1]["loss"] is None
+
+
+def python(script, *words, cwd):
+    (cwd / "script.py").write_text(script)
+    command = [sys.executable, "script.py", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=90)
+
+
+def test_a_script_without_the_guard_is_told_so(layout, tmp_path):
+    script = f"""
+import gsplit
+gsplit.train({str(layout.path)!r}, gsplit.TrainConfig(out="run", device="cpu", fan_out=(2, 2), overwrite=True))
+"""
+    done = python(script, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "put the call under: if __name__ == '__main__'" in done.stderr
+    assert "if __name__ == '__main__':" in done.stderr.strip().splitlines()[-1]
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run(layout, tmp_path):
+    command = (
+        f"{sys.executable} -m gsplit.train {layout.path} --out run --device cpu --fan-out 2,2 --epochs 3 | head -n 1"
+    )
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=90, check=True)
+    assert done.stdout.startswith("Epoch 01")
+    assert "Traceback" not in done.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["epochs"] == 3
+
+
+def dropout_draws(worker, config):
+    """For each mini-batch, the numbers that its first dropout layer would see."""
+    trainer = Trainer(worker, job_for(config, worker.world))
+    draws = []
+    trainer.model.register_forward_pre_hook(lambda *_: draws.append(tuple(torch.rand(4).tolist())))
+    loop.train(trainer)
+    return draws
+
+
+def test_dropout_differs_between_epochs_batches_and_ranks_and_repeats(pool, layout, tmp_path):
+    configs = [config_for(layout.path, tmp_path / f"{i}", seed=i // 2, validate_every=0) for i in range(3)]
+    first, again, other = (pool.run(2, dropout_draws, config) for config in configs)
+    assert first == again
+    draws = [draw for ranks in (first, other) for rank in ranks for draw in rank]
+    assert len(draws) == len(set(draws)) == 2 * 2 * 2 * 3  # seeds, ranks, epochs, mini-batches: all different
+
+
+def test_all_weights_repeat_with_dropout(pool, layout, tmp_path):
+    results = [
+        pool.run(2, train_in_worker, config_for(layout.path, tmp_path / f"{i}", dropout=0.5))[0] for i in range(2)
+    ]
+    assert all_equal(results[0]["after"], results[1]["after"])
