@@ -1,0 +1,66 @@
+"""Which device a run gets, on machines with other numbers of GPUs than this one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gsplit.errors import InputError
+from gsplit.train.api import _device_type
+from gsplit.train.config import TrainConfig
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    def pretend(count):
+        monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "world", "given"),
+    [("auto", 0, 4, "cpu"), ("auto", 4, 4, "cuda"), ("cpu", 4, 4, "cpu"), ("cuda", 8, 4, "cuda")],
+)
+def test_device(gpus, asked, count, world, given):
+    gpus(count)
+    assert _device_type(TrainConfig(device=asked), world) == given
+
+
+@pytest.mark.parametrize("asked", ["auto", "cuda"])
+@pytest.mark.parametrize(("count", "said"), [(1, "there is 1; make a layout with --parts 1"), (3, "there are 3")])
+def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
+    # auto too: falling back to the CPU without a word would be a slow surprise.
+    gpus(count)
+    with pytest.raises(InputError, match=f"4 trainers need 4 GPUs and {said}"):
+        _device_type(TrainConfig(device=asked), 4)
+
+
+def test_no_gpu_at_all(gpus):
+    gpus(0)
+    with pytest.raises(InputError, match="finds no GPU; use --device cpu"):
+        _device_type(TrainConfig(device="cuda"), 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"device": "gpu"}, "--device must be one of auto, cuda, cpu"),
+        ({"dtype": "float16"}, "--dtype must be one of float32, float64"),
+        ({"model": "gat"}, "--model must be one of sage"),
+        ({"fan_out": ()}, "--fan-out needs a number"),
+        ({"fan_out": [3], "num_layers": 2}, "--fan-out has 1 numbers, but --num-layers is 2"),
+    ],
+)
+def test_configurations_built_in_python_are_checked_too(change, said):
+    with pytest.raises(InputError, match=said):
+        TrainConfig(**change)
+
+
+def test_paths_may_be_strings(tmp_path):
+    config = TrainConfig(layout="a", out=str(tmp_path))
+    (tmp_path / "config.json").write_text(config.to_json())
+    assert TrainConfig.from_json(tmp_path / "config.json") == config
+    assert config.out == tmp_path
