@@ -8,11 +8,12 @@ SOURCES := $(shell find gsplit -name '*.cpp' -o -name '*.hpp') CMakeLists.txt py
 .PHONY: demo test test-all check bench clean
 .DELETE_ON_ERROR:
 
+# CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
 # PyTorch first and pinned: a looser request would take gigabytes of CUDA packages on a machine without a GPU.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind
+	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
 	touch $@
 
