@@ -81,6 +81,8 @@ def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children
     """Start ``function(rank, *arguments)`` in ``world`` new processes."""
     context = multiprocessing.get_context("spawn")
     children = Children([])
+    # Children inherit the mask: Ctrl-C reaches the whole foreground group, and the parent decides what ends when.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         for rank in range(world):
             reader, writer = context.Pipe(duplex=False)
@@ -92,7 +94,9 @@ def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children
             process.start()
             writer.close()
             children.members.append(Child(rank, process, reader))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         children.end()
         raise
     return children
@@ -124,7 +128,14 @@ class Children:
             self.end()
 
     def end(self) -> None:
-        """End whoever still runs, and wait until they are gone."""
+        """End whoever still runs, and wait until they are gone; a second Ctrl-C has to wait as well."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._end()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _end(self) -> None:
         for send in ("terminate", "kill"):
             for child in self.members:
                 if child.process.is_alive():
@@ -196,8 +207,6 @@ def _child_main(
     parent: int, rank: int, pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     die_with_parent(parent)
-    # Ctrl-C reaches the whole foreground group; the parent decides what ends when.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         report = Report("result", function(rank, *arguments), time.monotonic())
     except InputError as error:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gsplit import cli
-from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
-from gsplit.train.metrics import say
-from gsplit.train.report import summary_text
 
 PROG = "python -m gsplit.train"
 
@@ -24,6 +21,11 @@ def resumed_run(arguments: list[str]) -> Path | None:
 
 
 def command(arguments: list[str]) -> None:
+    # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
+    from gsplit.train.api import train
+    from gsplit.train.metrics import say
+    from gsplit.train.report import summary_text
+
     run = resumed_run(arguments)
     default = None if run is None else TrainConfig.resuming(run)
     config = cli.parse(TrainConfig, arguments, prog=PROG, default=default)

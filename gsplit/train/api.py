@@ -44,7 +44,7 @@ def train(
             and ``level_widths`` it is evaluated level by level. By default the model that ``config.model`` names.
 
     Raises:
-        InputError: for whatever is wrong with the input; nothing has been written then.
+        InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
         gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
     """
     if multiprocessing.current_process().name.startswith(NAME):
@@ -81,6 +81,10 @@ def train(
                 resume=config.resume is not None,
             )  # fmt: skip
             return start(run, world, job).join()[0]
+    except BaseException:
+        if config.resume is None and not _holds_results(run_folder):
+            shutil.rmtree(run_folder, ignore_errors=True)
+        raise
     finally:
         for level in levels:
             level.close()
@@ -144,10 +148,12 @@ def _new_run(config: TrainConfig) -> TrainConfig:
     if config.out is None:
         raise InputError("no --out given: name the folder for the run")
     if os.path.lexists(config.out):
-        if not config.overwrite:
+        ours = config.out.is_dir() and not config.out.is_symlink()
+        ours = ours and (not any(config.out.iterdir()) or (config.out / CONFIG).is_file())
+        # A run that ended before it saved anything is nobody's loss.
+        if not config.overwrite and not (ours and not _holds_results(config.out)):
             raise InputError(f"{config.out} exists already; choose another --out, add --overwrite, or --resume it")
-        ours = config.out.is_dir() and (not any(config.out.iterdir()) or (config.out / CONFIG).is_file())
-        if config.out.is_symlink() or not ours:
+        if not ours:
             raise InputError(f"{config.out} is no run, so --overwrite does not remove it")
         with locked(config.out):
             shutil.rmtree(config.out)
@@ -158,13 +164,24 @@ def _new_run(config: TrainConfig) -> TrainConfig:
     return config
 
 
+def _holds_results(folder: Path) -> bool:
+    states = (f"{name}.json" for name in (checkpoint.CHECKPOINT, checkpoint.MODEL))
+    return any((folder / name).exists() for name in (*states, "metrics.jsonl", "summary.json"))
+
+
 def _resume(config: TrainConfig, layout: Layout, world: int, threads: int, signature: dict[str, Any]) -> TrainConfig:
     folder = config.resume
     assert folder is not None
     if config.out is not None and config.out.resolve() != folder.resolve():
         raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
     before = TrainConfig.from_json(folder / CONFIG)
-    saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
+    with locked(folder):
+        saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
+    if saved["signature"].get("model") == models.CUSTOM and signature["model"] != models.CUSTOM:
+        raise InputError(
+            f"the run in {folder} trained a custom model, {saved['signature'].get('class')}; resume it from Python, "
+            "with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
+        )
     checkpoint.check_same_model(folder, saved["signature"], signature)
     if saved["store_checksum"] != layout.store_checksum:
         raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")

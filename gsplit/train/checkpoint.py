@@ -93,9 +93,16 @@ def check_same_model(run: Path, saved: dict[str, Any], wanted: dict[str, Any]) -
     Raises:
         InputError: naming the first difference.
     """
-    for key in wanted.keys() | saved.keys():
+    saved, wanted = _flat(saved), _flat(wanted)
+    for key in [*wanted, *(key for key in saved if key not in wanted)]:
         if saved.get(key) != wanted.get(key):
             raise InputError(
-                f"the checkpoint in {run} is of another model: {key} is {saved.get(key)} there, "
-                f"{wanted.get(key)} here; drop the flag or start a new run"
+                f"what is saved in {run} is of another model: {key} is {saved.get(key, 'missing')} there, "
+                f"{wanted.get(key, 'missing')} here; use the model it was trained with, or start a new run"
             )
+
+
+def _flat(signature: dict[str, Any]) -> dict[str, Any]:
+    """The shapes of a custom model's parameters as entries of their own."""
+    shapes = {f"shape of {name}": shape for name, shape in signature.get("shapes", {}).items()}
+    return {**{key: value for key, value in signature.items() if key != "shapes"}, **shapes}

@@ -99,8 +99,13 @@ class TrainConfig:
         }  # fmt: skip
         for name, least in at_least.items():
             value = getattr(self, name)
+            if value is not None and not isinstance(value, (int, float)):
+                raise InputError(f"{_flag(name)} must be a number, not {value!r}")
             if value is not None and not value >= least:
                 raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
+        for name in ("lr", "dropout", "input_dropout"):
+            if not isinstance(getattr(self, name), (int, float)):
+                raise InputError(f"{_flag(name)} must be a number, not {getattr(self, name)!r}")
         if not 0 < self.lr < math.inf:
             raise InputError(f"--lr must be above 0 and finite, not {self.lr}")
         if self.weight_decay == math.inf:
@@ -111,6 +116,8 @@ class TrainConfig:
         if not self.fan_out:
             raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
         for fan_out in self.fan_out:
+            if not isinstance(fan_out, int):
+                raise InputError(f"--fan-out takes whole numbers, not {fan_out!r}")
             if fan_out < -1 or fan_out == 0:
                 raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {fan_out}")
         if self.num_layers is not None and self.num_layers != len(self.fan_out):
@@ -138,8 +145,10 @@ class TrainConfig:
             values: dict[str, Any] = json.loads(path.read_text())
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
-                raise InputError(f"{path} has unknown keys: {', '.join(sorted(unknown))}")
+                raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
             return cls(**values)
+        except InputError as error:
+            raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:
             raise InputError(f"{path.parent} is no run: it has no {path.name}") from None
         except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:

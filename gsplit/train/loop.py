@@ -22,6 +22,7 @@ from gsplit.parallel import reduce_gradients
 from gsplit.parallel.group import joined
 from gsplit.sampling import Segment
 from gsplit.sampling.plan import fold_key
+from gsplit.train.metrics import say
 from gsplit.train.task import Task
 from gsplit.train.trainer import Job, Trainer
 
@@ -40,6 +41,8 @@ def train(trainer: Trainer) -> None:
     """Run the epochs that are left."""
     config, progress, clock = trainer.config, trainer.progress, trainer.clock
     worker, device = trainer.worker, trainer.worker.device
+    if progress.epoch >= config.epochs > 0 and worker.rank == 0:
+        say(f"nothing to train: {progress.epoch} epochs are done, --epochs is {config.epochs}")
     while progress.epoch < config.epochs:
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)

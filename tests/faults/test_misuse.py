@@ -85,6 +85,21 @@ def test_a_run_in_use_is_left_alone(run):
     assert sorted({*os.listdir(run.out)} - {LOCK}) == [name for name in before if name != LOCK]
 
 
+def test_a_folder_in_which_nothing_was_saved_is_free(layout, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "config.json").write_text("{}")  # as kill -9 before the first checkpoint leaves it
+    config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1)
+    assert train(config=config)["epochs"] == 1
+    with pytest.raises(InputError, match="exists already"):
+        train(config=config)
+
+
+def test_a_finished_run_says_so(run, capfd):
+    train(config=TrainConfig.resuming(run.out, epochs=1))
+    assert "nothing to train: 1 epochs are done" in capfd.readouterr().out
+
+
 def test_leftovers_of_a_killed_writer_are_swept(pool, run):
     (run.out / ".checkpoint-0123.pt.99999").write_bytes(b"half")
     resume(pool, run)

@@ -98,6 +98,7 @@ def test_models_that_cannot_be_trained_are_named(graph, tmp_path, make, message)
     layout = lay_out(graph, tmp_path, parts=2)
     with pytest.raises(InputError, match=message):
         gsplit.train(layout.path, config(tmp_path / "run"), model=make(graph.num_features, graph.num_classes))
+    assert not (tmp_path / "run").exists()  # a run that saved nothing leaves nothing
 
 
 def test_one_part_may_use_batch_normalisation(graph, tmp_path):
@@ -105,3 +106,7 @@ def test_one_part_may_use_batch_normalisation(graph, tmp_path):
     model = MyModel(graph.num_features, graph.num_classes, norm=nn.BatchNorm1d)
     gsplit.train(layout.path, config(tmp_path / "run", epochs=1), model=model)
     assert checkpoint.describe_state(tmp_path / "run", "model")["signature"]["class"] == "MyModel"
+    with pytest.raises(InputError, match="trained a custom model, MyModel; resume it from Python"):
+        gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=2))
+    with pytest.raises(InputError, match=r"shape of first.weight is \[8, 10\] there, \[8, 12\] here"):
+        gsplit.load(tmp_path / "run", model=MyModel(6, graph.num_classes, norm=nn.BatchNorm1d))

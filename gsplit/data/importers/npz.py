@@ -73,6 +73,8 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         with archive:
             return {key: archive[key] for key in archive.files}
     except DAMAGE as error:
+        if "pickle" in str(error):  # what NumPy takes anything for that it does not know
+            error = ValueError("it is no .npz at all, or holds Python objects, which are never read")
         raise InputError(f"{path} is not a readable .npz of plain arrays: {error}") from None
 
 
