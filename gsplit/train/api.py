@@ -6,6 +6,8 @@ import logging
 import multiprocessing
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,7 @@ def train(
     resolved = replace(config, layout=layout_path, gpus=world, threads=threads)
     levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
     try:
-        with locked(run_folder), rendezvous(world) as port:
+        with locked(run_folder), _swept_if_empty(run_folder), rendezvous(world) as port:
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
                 config=config, layout=layout_path, run=run_folder, world=world, device_type=device_type,
@@ -81,10 +83,6 @@ def train(
                 resume=config.resume is not None,
             )  # fmt: skip
             return start(run, world, job).join()[0]
-    except BaseException:
-        if config.resume is None and not _holds_results(run_folder):
-            shutil.rmtree(run_folder, ignore_errors=True)
-        raise
     finally:
         for level in levels:
             level.close()
@@ -162,6 +160,17 @@ def _new_run(config: TrainConfig) -> TrainConfig:
     except OSError as error:
         raise InputError(f"cannot make the folder {config.out}: {error.strerror}") from None
     return config
+
+
+@contextmanager
+def _swept_if_empty(folder: Path) -> Iterator[None]:
+    """Remove the folder of a run that fails before it has saved anything. Only under its lock: it is ours then."""
+    try:
+        yield
+    except BaseException:
+        if not _holds_results(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _holds_results(folder: Path) -> bool:
