@@ -62,7 +62,8 @@ class GCNConv(nn.Module):
             total = sum_of_neighbours(block, block.exchange(x), weight) + own * x[:n]
             return total / _or_one(own + drawn)
         degrees = block.graph_degrees().to(x.dtype).unsqueeze(1)  # of own sources; the destinations come first
-        factor = _or_one(own + degrees).rsqrt()
+        # Without loops a vertex without in-edges has no degree to divide by, and gives nothing, as in PyG.
+        factor = torch.where(own + degrees > 0, (own + degrees).rsqrt(), torch.zeros_like(degrees))
         # Each trainer scales its own rows before they travel, so that no degree has to.
         x = x * factor
         missing = _or_one(degrees[:n]) / _or_one(drawn)

@@ -44,7 +44,7 @@ class BatchNorm(nn.BatchNorm1d):
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += 1
-        share: Any = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        share: Any = 1 / self.num_batches_tracked.double() if self.momentum is None else self.momentum
         unbiased = variance * count / (count - 1).clamp(min=1)
         self.running_mean += share * (mean - self.running_mean)
         self.running_var += share * (unbiased - self.running_var)

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
 import pytest
 import torch
-from support.graphs import random_graph
-from support.steps import CPU
+from support.blocks import close, complete_block, coo, dgl_block, gradients, largest_allocation, sampled_block
 
-from gsplit.nn import SAGEConv, blocks_of, mean_of_neighbours
-from gsplit.sampling import MiniBatchSampler
+from gsplit.nn import SAGEConv, mean_of_neighbours
 
 WIDTHS = [(5, 3), (3, 5), (4, 4)]  # project before the mean, and after
 
 
 @pytest.fixture
 def block():
-    graph = random_graph(150, 9, seed=8)
-    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 150], fan_outs=[6], seed=0)
-    sampler.sample(np.arange(60), epoch=0, batch=0)
-    block = blocks_of(sampler.segment(0), CPU, None)[1]
-    assert (block.in_degrees() == 0).any()  # a vertex without neighbours is part of the test
-    return block
-
-
-def coo(block):
-    """[2, E] source and destination rows."""
-    destinations = torch.repeat_interleave(torch.arange(block.num_destinations), block.in_degrees().long())
-    return torch.stack([block.indices.long(), destinations])
+    return sampled_block()
 
 
 def dense_mean(block):
@@ -38,17 +24,6 @@ def dense_mean(block):
     matrix = torch.zeros(block.num_destinations, block.num_sources, dtype=torch.float64)
     matrix.index_put_((destination, source), torch.ones(1, dtype=torch.float64), accumulate=True)
     return matrix / matrix.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-def gradients(module, output, x):
-    torch.manual_seed(2)
-    names, parameters = zip(*module.named_parameters(), strict=True)
-    grads = torch.autograd.grad((output * torch.randn(output.shape)).sum(), (x, *parameters))
-    return dict(zip(("x", *names), grads, strict=True))
-
-
-def close(ours, theirs):
-    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -84,19 +59,14 @@ def test_equals_pyg(block, w_in, w_out):
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 @pytest.mark.parametrize(("w_in", "w_out"), WIDTHS)
 def test_equals_dgl(block, w_in, w_out):
-    import dgl
     from dgl.nn.pytorch import SAGEConv as DGLSAGEConv
 
     ours, theirs = SAGEConv(w_in, w_out), DGLSAGEConv(w_in, w_out, "mean")
     theirs.fc_neigh.weight.data.copy_(ours.lin_neigh.weight)
     theirs.fc_self.weight.data.copy_(ours.lin_self.weight)
     theirs.fc_self.bias.data.copy_(ours.lin_self.bias)
-    source, destination = coo(block)
-    dgl_block = dgl.create_block(
-        (source, destination), num_src_nodes=block.num_sources, num_dst_nodes=block.num_destinations
-    )
     x = torch.randn(block.num_sources, w_in, requires_grad=True)
-    out, out_dgl = ours(block, x), theirs(dgl_block, x)
+    out, out_dgl = ours(block, x), theirs(dgl_block(block), x)
     close(out, out_dgl)
     mine, other = gradients(ours, out, x), gradients(theirs, out_dgl, x)
     close(mine["x"], other["x"])
@@ -107,18 +77,12 @@ def test_equals_dgl(block, w_in, w_out):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_tensor_of_edges_by_features(dtype):
     """No single allocation of forward or backward comes near edges x features."""
-    n, wide = 200, 64  # the complete graph with loops: 200 sources, 40,000 edges
-    indptr, indices = np.arange(0, n * n + 1, n), np.tile(np.arange(n, dtype=np.int32), n)
-    sampler = MiniBatchSampler(indptr, indices, [0, n], fan_outs=[-1], seed=0)
-    sampler.sample(np.arange(n), epoch=0, batch=0)
-    block = blocks_of(sampler.segment(0), CPU, None)[1]
+    n, wide = 200, 64
+    block = complete_block(n)
     x = torch.randn(n, wide, dtype=dtype, requires_grad=True)
-    with torch.profiler.profile(profile_memory=True) as profile:
-        mean_of_neighbours(block, x).sum().backward()
-    events = profile.profiler.kineto_results.events()
-    allocated = [event.nbytes() for event in events if event.name() == "[memory]"]
-    assert max(allocated) >= n * wide * dtype.itemsize  # the gradient of x was seen
-    assert max(allocated) < n * n * wide * dtype.itemsize / 8
+    largest = largest_allocation(lambda: mean_of_neighbours(block, x).sum().backward())
+    assert largest >= n * wide * dtype.itemsize  # the gradient of x was seen
+    assert largest < n * n * wide * dtype.itemsize / 8
 
 
 def test_block_refuses_rows_that_do_not_fit(block):

@@ -1,0 +1,87 @@
+"""Our batch normalisation against PyTorch's, on rows that are all here and on rows split over trainers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.steps import CPU
+from torch import nn
+
+from gsplit.nn import BatchNorm, ExchangeCounters, Lane
+from gsplit.nn.norm import convert_batch_norms
+
+ROWS = 12
+
+
+def rows():
+    torch.manual_seed(1)
+    return 3 + 2 * torch.randn(ROWS, 4, dtype=torch.float64)
+
+
+def both(**options):
+    theirs = nn.BatchNorm1d(4, **options).double()
+    ours = BatchNorm(4, **options).double()
+    if theirs.affine:
+        nn.init.normal_(theirs.weight)
+        nn.init.normal_(theirs.bias)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": None}, {"affine": False}, {"track_running_stats": False}])
+def test_equals_pytorch_where_all_rows_are_here(options):
+    ours, theirs = both(**options)
+    for batch in range(3):
+        x, y = rows().requires_grad_(), rows().requires_grad_()
+        out, wanted = ours(x + batch), theirs(y + batch)
+        torch.testing.assert_close(out, wanted, rtol=1e-12, atol=1e-12)
+        (out**3).sum().backward()
+        (wanted**3).sum().backward()
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict(), rtol=1e-12, atol=1e-12)
+    ours.eval(), theirs.eval()
+    torch.testing.assert_close(ours(rows()), theirs(rows()), rtol=1e-12, atol=1e-12)
+
+
+def normalised(worker, counts):
+    """This trainer's rows normalised with those of the others, their gradient, and the running variance."""
+    begin = sum(counts[: worker.rank])
+    x = rows()[begin : begin + counts[worker.rank]].requires_grad_()
+    torch.manual_seed(2)
+    norm, _ = both()
+    norm.lane = Lane(worker.group, ExchangeCounters(), CPU)
+    out = norm(x)
+    norm.lane.tie((out**3).sum()).backward()
+    return out.detach(), x.grad, norm.running_var
+
+
+@pytest.mark.parametrize("counts", [(5, 7), (0, 12), (4, 0, 8), (1, 2, 3, 6)])
+def test_rows_of_all_trainers_count(pool, counts):
+    results = pool.run(len(counts), normalised, counts)
+    torch.manual_seed(2)
+    _, theirs = both()
+    x = rows().requires_grad_()
+    wanted = theirs(x)
+    (wanted**3).sum().backward()
+    for i, whole in enumerate((wanted.detach(), x.grad)):
+        torch.testing.assert_close(torch.cat([r[i] for r in results]), whole, rtol=1e-10, atol=1e-10)
+    for result in results:
+        torch.testing.assert_close(result[2], theirs.running_var, rtol=1e-12, atol=1e-12)
+
+
+def test_a_single_row_becomes_the_bias():
+    norm = BatchNorm(4)
+    nn.init.normal_(norm.bias)
+    torch.testing.assert_close(norm(torch.randn(1, 4)), norm.bias.unsqueeze(0))
+    assert norm.running_var.isfinite().all()
+
+
+def test_conversion_keeps_the_parameters_and_says_nothing_new():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.SyncBatchNorm(4), nn.BatchNorm1d(4, momentum=0.3)))
+    before = dict(model.named_parameters())
+    convert_batch_norms(model)
+    assert all(isinstance(norm, BatchNorm) for norm in model[1])
+    assert model[1][1].momentum == 0.3
+    assert all(parameter is before[name] for name, parameter in model.named_parameters())
+    assert set(model.state_dict()) == {*before, *(f"1.{i}.{b}" for i in (0, 1) for b in (
+        "running_mean", "running_var", "num_batches_tracked"))}  # fmt: skip

@@ -1,0 +1,80 @@
+"""Our GCNConv against PyG's on whole graphs, and against dense algebra where nobody else computes the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support.blocks import close, coo, gradients, sampled_block, without_loops
+from support.graphs import random_graph
+
+from gsplit.nn import GCNConv
+
+WIDTHS = [(5, 3), (3, 5)]  # project before the sum, and after
+
+
+def graph_of(weighted):
+    return without_loops(random_graph(150, 9, seed=8, features=3, weighted=weighted))
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("w_in", "w_out"), WIDTHS)
+def test_both_over_full_neighbourhoods_equals_pyg(w_in, w_out, weighted, loops):
+    from torch_geometric.nn import GCNConv as PyGGCNConv
+
+    graph = graph_of(weighted)
+    block = sampled_block(graph, targets=graph.num_vertices, fan_out=-1)
+    ours, theirs = GCNConv(w_in, w_out, loops=loops), PyGGCNConv(w_in, w_out, add_self_loops=loops)
+    theirs.lin.weight.data.copy_(ours.lin.weight)
+    x = torch.randn(block.num_sources, w_in, requires_grad=True)
+    out, out_pyg = ours(block, x), theirs(x, coo(block), block.edge_weight)
+    assert (block.edge_weight is not None) == weighted
+    close(out, out_pyg)
+    mine, pyg = gradients(ours, out, x), gradients(theirs, out_pyg, x)
+    for name, other in [("x", "x"), ("lin.weight", "lin.weight"), ("bias", "bias")]:
+        close(mine[name], pyg[other])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("w_in", "w_out"), WIDTHS)
+def test_mean_equals_dense_algebra(w_in, w_out, weighted):
+    block = sampled_block(graph_of(weighted))
+    conv = GCNConv(w_in, w_out, normalization="mean")
+    source, destination = coo(block)
+    weight = torch.ones(block.num_edges) if block.edge_weight is None else block.edge_weight
+    matrix = torch.zeros(block.num_destinations, block.num_sources)
+    matrix.index_put_((destination, source), weight, accumulate=True)
+    matrix[:, : block.num_destinations] += torch.eye(block.num_destinations)
+    matrix /= matrix.sum(dim=1, keepdim=True)
+    x = torch.randn(block.num_sources, w_in)
+    close(conv(block, x), matrix @ x @ conv.lin.weight.t() + conv.bias)
+
+
+def test_both_is_unbiased_under_sampling():
+    """The mean over many samples comes near the full neighbourhood, which one sample does not."""
+    graph = graph_of(weighted=False)
+    torch.manual_seed(0)
+    conv, x = GCNConv(3, 3), torch.randn(graph.num_vertices, 3)
+
+    def output(fan_out, epoch):
+        block = sampled_block(graph, targets=graph.num_vertices, fan_out=fan_out, epoch=epoch)
+        return conv(block, x).detach()
+
+    full = output(-1, 0)
+    errors = torch.stack([output(2, epoch) - full for epoch in range(400)])
+    spread = errors.std(dim=0) / np.sqrt(len(errors))
+    varying = spread > 1e-7  # vertices with more than 2 neighbours
+    assert varying.sum() > 100
+    scores = errors.mean(dim=0)[varying] / spread[varying]
+    assert scores.abs().mean() < 1.2  # 0.8 for standard normal values
+    assert (errors[0].abs() > 10 * spread)[varying].any()
+
+
+def test_degrees_are_asked_for_by_name():
+    block = sampled_block(graph_of(weighted=False))
+    object.__setattr__(block, "degrees", None)
+    with pytest.raises(ValueError, match="set uses_degrees = True on the model"):
+        GCNConv(3, 3)(block, torch.randn(block.num_sources, 3))
+    with pytest.raises(ValueError, match="normalization must be one of both, mean, not 'left'"):
+        GCNConv(3, 3, normalization="left")
