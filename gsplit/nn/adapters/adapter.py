@@ -52,17 +52,18 @@ class Adapter(nn.Module):
         return out
 
     def forward_until(self, layer: int, blocks: dict[int, Block], x: Tensor) -> Tensor:
-        """The vectors of level ``layer``, as the next convolution gets them; after the last layer, the logits.
+        """The vectors of level ``layer``, as the next convolution gets them.
 
         Args:
-            layer: from 1 on.
+            layer: from 1 on, below the last; the vectors of the last level are the logits of :meth:`forward`.
             blocks: of the layers 1 .. ``layer``.
             x: [n_0, D].
         """
         try:
-            return self._run(blocks, x, layer + 1, stop_at=layer + 1)
+            self._run(blocks, x, layer + 1, stop_at=layer + 1)
         except _Reached as reached:
             return reached.rows
+        raise InputError(f"the model {type(self.module).__name__} has no convolution after layer {layer}")
 
     def _run(self, blocks: dict[int, Block], x: Tensor, layers: int, *, stop_at: int) -> Tensor:
         self._blocks, self._calls, self._last_layer, self._stop_at = blocks, 0, 0, stop_at

@@ -1,0 +1,223 @@
+"""Wrapping models of PyG and DGL: which block a convolution gets, and what is refused and how."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from support.graphs import random_graph
+from support.models import HAS_DGL, make_model
+from support.steps import CPU
+from torch import nn
+
+from gsplit.errors import InputError
+from gsplit.nn import blocks_of
+from gsplit.nn.adapters import Adapter, wrap
+from gsplit.sampling import MiniBatchSampler
+
+needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
+GRAPH = random_graph(80, 6, seed=5)
+
+
+def batch(layers=2):
+    """Blocks and features of an unsplit mini-batch."""
+    sampler = MiniBatchSampler(GRAPH.indptr, GRAPH.indices, [0, 80], fan_outs=[4] * layers, seed=0)
+    sampler.sample(np.arange(30), epoch=0, batch=0)
+    segment = sampler.segment(0)
+    return blocks_of(segment, CPU, None), torch.from_numpy(GRAPH.features[segment.vertices])
+
+
+class Net(nn.Module):
+    """Two convolutions of PyG and whatever else a test puts beside them."""
+
+    def __init__(self, convs=2, **others):
+        from torch_geometric.nn import SAGEConv
+
+        super().__init__()
+        self.convs = nn.ModuleList(SAGEConv(5, 5) for _ in range(convs))
+        for name, module in others.items():
+            setattr(self, name, module)
+
+    def forward(self, x, edge_index):
+        for conv in self.convs:
+            x = conv(x, edge_index)
+        return x
+
+
+@pytest.mark.parametrize("name", ["pyg-SAGEConv", pytest.param("dgl-GraphConv-both", marks=needs_dgl)])
+def test_weights_keep_their_names_and_a_wrapped_model_travels(name):
+    model = make_model(name, 5, 3, 2)
+    names = set(model.state_dict())
+    wrapped = wrap(model)
+    assert isinstance(wrapped, Adapter)
+    assert wrap(wrapped) is wrapped
+    assert set(wrapped.state_dict()) == names
+    blocks, x = batch()
+    out = wrapped(blocks, x)
+    assert out.shape == (30, 3)
+    travelled = pickle.loads(pickle.dumps(wrapped))
+    assert torch.equal(travelled(blocks, x), out)
+    other = make_model(name, 5, 3, 2)
+    other.load_state_dict(wrapped.state_dict())
+    with torch.no_grad():
+        next(other.parameters()).zero_()
+    wrapped.load_state_dict(other.state_dict())
+    assert not torch.equal(wrapped(blocks, x), out)
+
+
+def test_the_model_itself_can_still_be_used_with_its_library():
+    model = make_model("pyg-SAGEConv", 5, 3, 2)
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    before = model(torch.ones(3, 5), edge_index)
+    wrapped = wrap(model)
+    wrapped(*batch())
+    assert torch.equal(model(torch.ones(3, 5), edge_index), before)
+
+
+@pytest.mark.parametrize(
+    "name", ["pyg-SAGEConv", "pyg-adjs", "pyg-data", pytest.param("dgl-SAGEConv", marks=needs_dgl)]
+)
+def test_vectors_of_a_level_are_those_the_next_convolution_gets(name):
+    model = wrap(make_model(name, 5, 3, 3)).eval()
+    blocks, x = batch(layers=3)
+    first = model.forward_until(1, {1: blocks[1]}, x)
+    assert first.shape == (blocks[1].num_destinations, 8)
+    assert (first >= 0).all()  # after the activation
+    second = model.forward_until(2, {layer: blocks[layer] for layer in (1, 2)}, x)
+    assert second.shape == (blocks[2].num_destinations, 8)
+
+
+def test_other_models_are_returned_as_they_are():
+    model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
+    assert wrap(model) is model
+
+
+def pyg(name, *arguments, **options):
+    import torch_geometric.nn as g
+
+    return lambda: getattr(g, name)(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (pyg("GCNConv", 5, 5), r"a GCNConv, which .* bipartite input .*GraphConv or gsplit.nn.GCNConv"),
+        (pyg("APPNP", 3, 0.1), "an? APPNP, which cannot be split: it takes no bipartite input"),
+        (pyg("SuperGATConv", 5, 5), "a SuperGATConv, which cannot be split"),
+        (pyg("GraphNorm", 5), "a GraphNorm, which cannot be split: it normalises over all vertices"),
+        (pyg("LayerNorm", 5), "a LayerNorm, which cannot be split: it normalises .*mode='node'"),
+        (pyg("TopKPooling", 5), "a TopKPooling, which cannot be split: it needs all vertices"),
+        (lambda: nn.InstanceNorm1d(5), "a InstanceNorm1d, which cannot be split"),
+    ],
+)
+def test_what_cannot_be_split_is_refused_by_name(layer, message):
+    with pytest.raises(InputError, match=f"the model's extra is {message}"):
+        wrap(Net(extra=layer()))
+
+
+@pytest.mark.parametrize(
+    "layer", [pyg("LayerNorm", 5, mode="node"), pyg("MessageNorm"), pyg("BatchNorm", 5), lambda: nn.LayerNorm(5)]
+)
+def test_what_looks_at_one_vertex_is_not_refused(layer):
+    wrap(Net(extra=layer()))
+
+
+@needs_dgl
+@pytest.mark.parametrize("name", ["ChebConv", "APPNPConv", "TAGConv"])
+def test_convolutions_of_dgl_over_several_hops_are_refused(name):
+    import dgl.nn as d
+
+    layer = getattr(d, name)(*{"ChebConv": (5, 5, 2), "APPNPConv": (2, 0.1), "TAGConv": (5, 5)}[name])
+    with pytest.raises(InputError, match=f"a {name}, which cannot be split: .* several hops"):
+        wrap(nn.Sequential(layer))
+
+
+@needs_dgl
+def test_a_mixture_of_libraries_is_refused():
+    import dgl.nn as d
+
+    with pytest.raises(InputError, match=r"mixes convolutions of DGL \(SAGEConv\) and PyG \(SAGEConv\)"):
+        wrap(Net(extra=d.SAGEConv(5, 5, "mean")))
+
+
+class Adds(Net):
+    def forward(self, x, edge_index):
+        return super().forward(x, torch.cat([edge_index, edge_index], dim=1))
+
+
+class Unknown(Net):
+    def forward(self, x, edge_index, temperature):
+        return x
+
+
+class Skips(Net):
+    def forward(self, x, edge_index):
+        self.convs[0](x, edge_index)
+        return self.convs[1](x, edge_index)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (Adds, "got a graph that forward was not given"),
+        (Unknown, "forward of Unknown needs 'temperature', which we do not know"),
+        (lambda: Net(convs=3), "calls more convolutions than --fan-out has numbers"),
+        (lambda: Net(convs=1), "called 1 convolutions of 1 layers, but --fan-out has 2 numbers"),
+        (Skips, r"of layer 2 of Skips got \d+ rows, not the \d+ of level 1"),
+    ],
+)
+def test_forwards_that_do_not_fit_are_told_so(make, message):
+    with pytest.raises(InputError, match=message):
+        wrap(make())(*batch())
+
+
+class OwnConv(nn.Module):
+    """A convolution of the user's own, in DGL's message passing."""
+
+    def __init__(self, w_in, w_out):
+        super().__init__()
+        self.lin = nn.Linear(w_in, w_out)
+
+    def forward(self, block, x):
+        import dgl.function as fn
+
+        with block.local_scope():
+            block.srcdata["h"] = x
+            block.update_all(fn.copy_u("h", "m"), fn.max("m", "h"))
+            return self.lin(block.dstdata["h"])
+
+
+class OwnNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = OwnConv(5, 8), OwnConv(8, 3)
+
+    def forward(self, mfgs, feats):
+        return self.second(mfgs[1], torch.relu(self.first(mfgs[0], feats)))
+
+
+@needs_dgl
+def test_convolutions_of_ones_own_in_dgl():
+    blocks, x = batch()
+    wrapped = wrap(OwnNet(), convolutions=[OwnConv])
+    assert wrapped(blocks, x).shape == (30, 3)
+    assert not isinstance(wrap(OwnNet()), Adapter)
+
+
+class AsksTheGraph(nn.Module):
+    def __init__(self):
+        import dgl.nn as d
+
+        super().__init__()
+        self.conv = d.SAGEConv(5, 3, "mean")
+
+    def forward(self, g, h):
+        return self.conv(g, h * g.num_nodes())
+
+
+@needs_dgl
+def test_a_forward_that_asks_the_one_graph_is_told_to_take_blocks():
+    with pytest.raises(InputError, match="uses 'num_nodes' of the graph itself; let it take a list of blocks"):
+        wrap(AsksTheGraph())(*batch(layers=1))
