@@ -1,0 +1,49 @@
+"""docs/bring_your_own_model.md runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from support.models import HAS_DGL
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "bring_your_own_model.md"
+BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_bring_your_own_model(tmp_path):
+    files = [text for kind, text in BLOCKS if kind == "python"]
+    commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
+    assert len(files) == 4
+    assert len(commands) == 8
+    for text in files:
+        name = re.match(r"# (\w+\.py)\n", text)
+        assert name, "a file says its name first"
+        (tmp_path / name[1]).write_text(text)
+    said = {}
+    for command in commands:
+        if "my_dgl" in command and not HAS_DGL:
+            continue
+        words = shlex.split(command)
+        assert words[0] == "python"
+        if words[1:3] == ["-m", "gsplit.train"]:
+            words += ["--device", "cpu"]
+        done = subprocess.run(
+            [sys.executable, *words[1:]], cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        said[command] = done.stdout
+    assert any("Net can be split" in text for text in said.values())
+    for run in ("run-pyg", "run-own", *(["run-dgl"] if HAS_DGL else [])):
+        lines = next(text for command, text in said.items() if command.endswith(run))
+        assert float(re.search(r"test accuracy (\d\.\d+)", lines)[1]) > 0.3  # of 4 classes
+    assert float(said["python train_mine.py"]) > 0.3
+    classes = np.load(tmp_path / "classes.npy")
+    assert len(classes) == 1000
+    assert len(set(classes.tolist())) > 1
