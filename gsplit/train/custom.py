@@ -17,7 +17,7 @@ from torch import nn
 
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
-from gsplit.nn.adapters import wrap
+from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.norm import convert_batch_norms, follow_lane
 from gsplit.train.config import TrainConfig
 
@@ -161,7 +161,11 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> None:
         raise InputError(f"the model {name} has {depth} layers, but --fan-out has {layers} numbers")
     if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
         raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
-    prepare(copy.deepcopy(model))
+    prepared = prepare(copy.deepcopy(model))
+    if not isinstance(prepared, Adapter) and "blocks" not in inspect.signature(model.forward).parameters:
+        raise InputError(
+            f"the model {name} has no convolution of PyG or DGL and no forward(blocks, x), so it cannot see the graph"
+        )
     lonely = int((np.diff(graph.indptr) == 0).sum())
     for path, layer in model.named_modules():
         if lonely and getattr(layer, "_allow_zero_in_degree", True) is False:  # DGL's flag

@@ -14,10 +14,20 @@ import gsplit
 from gsplit.data import open_layout
 from gsplit.train import checkpoint
 
+MODELS = [
+    {"model": "sage"},
+    {"model": "gat", "heads": 2, "norm": "batch", "residual": True},
+    {"model": "gcn", "input_projection": True, "norm": "layer"},
+    {"model": "torch_geometric.nn:GraphSAGE", "model_args": "norm=batch_norm"},
+    {"model": "torch_geometric.nn:GAT", "model_args": "v2=True,heads=2"},
+]
 
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model["model"])
 @pytest.mark.parametrize("world", [2, 3, 4])
-def test_after_5_epochs_in_float64_the_logits_of_all_vertices_agree(pool, layouts, tmp_path, world):
-    changes = {"epochs": 5, "dtype": "float64", "fan_out": (5, 4, 3), "validate_every": 2}
+def test_after_5_epochs_in_float64_the_logits_of_all_vertices_agree(pool, weighted_layouts, tmp_path, world, model):
+    layouts = weighted_layouts
+    changes = {"epochs": 5, "dtype": "float64", "fan_out": (5, 4, 3), "validate_every": 2, **model}
     alone, *_ = pool.run(1, train_in_worker, config_for(layouts(1).path, tmp_path / "1", **changes))
     together = pool.run(world, train_in_worker, config_for(layouts(world).path, tmp_path / "P", **changes))
     assert np.abs(alone["logits"] - together[0]["logits"]).max() <= 1e-8
@@ -65,6 +75,32 @@ def test_evaluation_is_exact_and_in_global_ids(pool, tmp_path, world):
     right = logits.argmax(axis=1) == graph.labels
     assert result["summary"]["test_accuracy"] == pytest.approx(right[graph.test_idx].mean())
     assert result["summary"]["valid_accuracy"] == pytest.approx(right[graph.valid_idx].mean())
+
+
+def dense_gcn(graph, model):
+    """Full-graph GCN by dense algebra, with edge weights and loops, in the store's order."""
+    n = graph.num_vertices
+    matrix = np.eye(n)
+    for v in range(n):
+        for at in range(graph.indptr[v], graph.indptr[v + 1]):
+            matrix[v, graph.indices[at]] += graph.edge_weight[at]
+    degrees = matrix.sum(axis=1)
+    matrix /= np.sqrt(np.outer(degrees, degrees))
+    h = graph.features.astype(np.float64)
+    for i, conv in enumerate(model.convs):
+        h = matrix @ h @ conv.lin.weight.detach().double().numpy().T + conv.bias.detach().double().numpy()
+        h = h if i == model.num_layers - 1 else np.maximum(h, 0)
+    return h
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_edge_weights_reach_the_layout_the_blocks_and_the_evaluation(pool, tmp_path, world):
+    graph = random_graph(90, 7, seed=4, weighted=True)
+    layout = lay_out(graph, tmp_path, parts=world)
+    config = config_for(layout.path, tmp_path / "run", dtype="float64", model="gcn", validate_every=0)
+    result, *_ = pool.run(world, train_in_worker, config)
+    logits = dense_gcn(graph, gsplit.load(tmp_path / "run"))
+    np.testing.assert_allclose(result["logits"], logits, rtol=0, atol=1e-10)
 
 
 class WholeOnly(torch.nn.Module):

@@ -117,6 +117,8 @@ class Adapter(nn.Module):
         for name, parameter in inspect.signature(self.module.forward).parameters.items():
             if name in FEATURE_NAMES:
                 known[name] = "features"
+            elif name == "edge_attr" and parameter.default is not parameter.empty:
+                continue  # PyG's models take it for all convolutions, but most of those want none
             elif name in self.graph_names:
                 known[name] = name
             elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
