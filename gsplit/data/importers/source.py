@@ -35,6 +35,8 @@ class Edges:
     weighted: bool = False
     count: int | None = None
     """How many, where that is known before reading (for the progress bar)."""
+    place: Callable[[int], str] = "edge {}".format
+    """How messages call the i-th edge of the chunks, counted from 0: its line in a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +67,49 @@ class Source:
     """train, valid, test -> vertices; empty where the source has none."""
     where: str = ""
     """How messages call the source: its path."""
+    as_is: bool = False
+    """A finished adjacency of our own: duplicate edges stay unless the user says otherwise."""
+
+
+EDGES_AT_ONCE = 1 << 22
+
+
+def array_edges(
+    source: NDArray[Any],
+    destination: NDArray[Any],
+    weight: NDArray[Any] | None = None,
+    place: Callable[[int], str] = "edge {}".format,
+) -> Edges:
+    """The edges of two arrays [E] (memory-mapped ones are read piece by piece), with weights [E] or none."""
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for begin in range(0, len(source), EDGES_AT_ONCE):
+            piece = slice(begin, begin + EDGES_AT_ONCE)
+            yield EdgeChunk(
+                source=source[piece],
+                destination=destination[piece],
+                weight=None if weight is None else np.asarray(weight[piece], np.float32),
+            )
+
+    return Edges(chunks=chunks, weighted=weight is not None, count=len(source), place=place)
+
+
+def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] | None = None) -> Edges:
+    """The edges of a CSC adjacency (in-neighbours of v: ``indices[indptr[v]:indptr[v + 1]]``), row after row.
+
+    ``indptr`` [N + 1] must ascend from 0 to the length of ``indices``; that is the caller's to check.
+    """
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for begin in range(0, len(indices), EDGES_AT_ONCE):
+            end = min(begin + EDGES_AT_ONCE, len(indices))
+            first, last = np.searchsorted(indptr, [begin, end - 1], side="right") - 1
+            # Only the part of each row that lies in this piece.
+            bounds = np.clip(indptr[first : last + 2], begin, end)
+            yield EdgeChunk(
+                source=indices[begin:end],
+                destination=np.repeat(np.arange(first, last + 1), np.diff(bounds)),
+                weight=None if weight is None else np.asarray(weight[begin:end], np.float32),
+            )
+
+    return Edges(chunks=chunks, weighted=weight is not None, count=len(indices))
