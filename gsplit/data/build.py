@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit import cli
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import folders
 from gsplit.data.adjacency import Cleaning, Tally, write_adjacency
@@ -35,16 +36,24 @@ logger = logging.getLogger(__name__)
 class BuildOptions:
     """What is made of a source beside copying it."""
 
+    # The docstrings are the help of the command.
+
     undirected: bool = False
+    """Add the reverse of every edge, with its weight, where it is not there."""
     self_loops: Literal["keep", "drop", "add"] = "keep"
+    """Keep or drop self-loops, or add one, of weight 1, to each vertex that has none."""
     duplicates: Literal["drop", "keep"] | None = None
-    """None: drop, but keep in a source that is a finished adjacency (:attr:`Source.as_is`)."""
-    split: tuple[float, ...] | None = None
-    """Shares of the labelled vertices for train, valid and test."""
+    """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
+    drop; keep for GSplit's own .npz and synthetic graphs."""
+    split: cli.FloatList | None = None
+    """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
+    splits."""
     seed: int = 0
+    """Of --split, and of a synthetic graph."""
     num_vertices: int | None = None
+    """How many vertices there are; by default what the source, features or labels tell, or the largest id."""
     feature_dtype: Literal["float32", "float16"] | None = None
-    """None: float16 stays, all other numbers become float32."""
+    """Store features in this type; by default float16 stays and all else becomes float32."""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -85,18 +94,17 @@ def build_store(
         if n is not None:
             _check_rows(source, n)
         if source.features is not None:
-            _copy_features(writer, source.features, options.feature_dtype, source.where)
+            _copy_features(writer, source.features, options.feature_dtype, source)
         indptr, tally = write_adjacency(writer, source, n, cleaning)
         n = len(indptr) - 1
-        labels, num_classes = clean_labels(source.labels, n, source.num_classes, f"{source.where}: labels")
+        labels, num_classes = clean_labels(source.labels, n, source.num_classes, source.call("labels"))
         writer.save("labels", labels)
         if options.split:
             splits = random_split(labels, options.split, options.seed, source.where)
         elif splits and source.labels is None:
             raise InputError(f"{source.where}: the {next(iter(splits))} split needs labels; give --labels FILE")
         ids = {
-            f"{key}_idx": integers(splits.get(key, np.empty(0, np.int64)), f"{source.where}: {key}_idx", ndim=1)
-            for key in SPLITS
+            f"{key}_idx": integers(splits.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in SPLITS
         }
         for key, values in ids.items():
             writer.save(key, values)
@@ -132,17 +140,17 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
 
 
 def _check_rows(source: Source, n: int) -> None:
-    """Features, labels and the splits' ids, before the edges are read."""
+    """Features and labels, before the edges are read."""
     features = source.features
     if features is not None and (
         len(features.shape) != 2 or features.shape[0] != n or features.dtype.kind not in "fiub"
     ):
-        raise InputError(f"{source.where}: the features must be numbers of shape ({n}, D), not {features.dtype} of "
+        raise InputError(f"{source.call('features')} must be numbers of shape ({n}, D), not {features.dtype} of "
                          f"shape {tuple(features.shape)}")  # fmt: skip
-    clean_labels(source.labels, n, source.num_classes, f"{source.where}: labels")
+    clean_labels(source.labels, n, source.num_classes, source.call("labels"))
 
 
-def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, where: str) -> None:
+def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
     rows, width = features.shape
     dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
     copied = 0
@@ -153,12 +161,12 @@ def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: s
     ):  # fmt: skip
         for piece in _pieces(features):
             piece = cast(piece, dtype)
-            check_finite(piece, copied, where)
+            check_finite(piece, copied, source.called.get("features", source.where))
             out.write(piece)
             copied += len(piece)
             bar.update(len(piece))
     if copied != rows:
-        raise InputError(f"{where}: the features have {copied} rows, but {rows} were announced")
+        raise InputError(f"{source.call('features')} have {copied} rows, but {rows} were announced")
 
 
 def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.graph import SPLITS, GraphArrays
+
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeChunk:
@@ -67,8 +69,14 @@ class Source:
     """train, valid, test -> vertices; empty where the source has none."""
     where: str = ""
     """How messages call the source: its path."""
+    called: dict[str, str] = field(default_factory=dict)
+    """How messages call features, labels, train, valid or test where they have a file of their own."""
     as_is: bool = False
     """A finished adjacency of our own: duplicate edges stay unless the user says otherwise."""
+
+    def call(self, part: str) -> str:
+        """How messages call ``features``, ``labels``, or a split."""
+        return self.called.get(part, f"{self.where}: {part}")
 
 
 EDGES_AT_ONCE = 1 << 22
@@ -113,3 +121,19 @@ def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] 
             )
 
     return Edges(chunks=chunks, weighted=weight is not None, count=len(indices))
+
+
+def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
+    """A graph that is in memory already, as a source."""
+    splits = {split: ids for split in SPLITS if len(ids := graph.split(split))}
+    return Source(
+        name=name,
+        edges=csc_edges(graph.indptr, graph.indices, graph.edge_weight),
+        num_vertices=graph.num_vertices,
+        features=graph.features,
+        labels=graph.labels,
+        num_classes=graph.num_classes,
+        splits=splits,
+        where=where,
+        as_is=True,
+    )
