@@ -7,7 +7,6 @@ labels. DGL is not needed, nor what GraphBolt makes of the folder (``preprocesse
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels, read_npy
 from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights
-from gsplit.data.importers.number_tables import read_rows, read_table
-from gsplit.data.importers.source import EdgeChunk, Edges, Source, array_edges
+from gsplit.data.importers.number_tables import read_matrix, table_edges
+from gsplit.data.importers.source import Edges, Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
 from gsplit.errors import InputError
 
@@ -151,21 +150,11 @@ def _edges(entry: Node, weight_entry: Node | None) -> Edges:
         return array_edges(source, destination, weight, place=lambda i: f"{path.name}, column {i}")
     if form != "csv":
         raise InputError(f"{entry.at('format')} is {form!r}; expected csv or numpy")
-    if not path.is_file():
-        raise InputError(f"{path} is missing")
-
-    def place(edge: int) -> str:
-        return f"{path.name}, line {edge + 1}"
-
-    if weight_entry is not None:
-        pairs = read_table(path, np.int64, columns=2)
-        return array_edges(pairs[:, 0], pairs[:, 1], _weight(weight_entry, len(pairs)), place=place)
-
-    def chunks() -> Iterator[EdgeChunk]:
-        for pairs in read_rows(path, np.int64, columns=2):
-            yield EdgeChunk(source=pairs[:, 0], destination=pairs[:, 1])
-
-    return Edges(chunks=chunks, place=place)
+    edges = table_edges(path)
+    if weight_entry is None:
+        return edges
+    pairs = read_matrix(path, int, columns=2)
+    return array_edges(pairs[:, 0], pairs[:, 1], _weight(weight_entry, len(pairs)), place=edges.place)
 
 
 def _weight(entry: Node | None, count: int) -> NDArray[Any] | None:

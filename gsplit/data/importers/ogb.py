@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
 from gsplit.data.importers.checked import as_split
-from gsplit.data.importers.number_tables import read_rows, read_table
+from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
 from gsplit.data.importers.torch_files import as_array, load_torch
 from gsplit.data.importers.zipped_arrays import ZippedArray, zipped_arrays
@@ -95,24 +95,23 @@ def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[A
     """Number of vertices, edges, features and labels of the form in ``.csv.gz``."""
     edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
     counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
-    if not edge.is_file():
-        raise InputError(f"{edge} is missing")
-    n = _single(read_table(counts, np.int64, columns=1), counts)
-    count = _single(read_table(edge_counts, np.int64, columns=1), edge_counts) if edge_counts.is_file() else None
+    n = _single(read_matrix(counts, int, columns=1), counts)
+    count = _single(read_matrix(edge_counts, int, columns=1), edge_counts) if edge_counts.is_file() else None
+    table = table_edges(edge)
 
     def pairs() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         done = 0
-        for chunk in read_rows(edge, np.int64, columns=2):
-            done += len(chunk)
-            yield chunk[:, 0], chunk[:, 1]
+        for chunk in table.chunks():
+            done += len(chunk.source)
+            yield chunk.source, chunk.destination
         if count is not None and done != count:
-            raise InputError(f"{edge} has {done} lines; {edge_counts.name} says {count}")
+            raise InputError(f"{edge} has {done} edges; {edge_counts.name} says {count}")
 
     return (
         n,
-        _edges(pairs, count, lambda i: f"raw/{edge.name}, line {i + 1}", both_ways=about.both_ways),
+        _edges(pairs, count, table.place, both_ways=about.both_ways),
         _text_rows(features, n) if features.is_file() else None,
-        clean_labels(read_table(labels, np.float64), n, None, f"{labels}: the table")[0],
+        clean_labels(read_matrix(labels, float), n, None, f"{labels}: the table")[0],
     )
 
 
@@ -137,7 +136,7 @@ def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray
     node_label, node_feat = _array(label_data, "node_label", label_path), data.get("node_feat")
     return (
         n,
-        _edges(pairs, count, lambda i: f"raw/{path.name}, edge_index[:, {i}]", both_ways=about.both_ways),
+        _edges(pairs, count, lambda i: f"{path.name}, edge_index[:, {i}]", both_ways=about.both_ways),
         None if node_feat is None else _zipped_rows(node_feat, n),
         clean_labels(node_label.read(), n, None, str(node_label))[0],
     )
@@ -158,14 +157,11 @@ def _edges(pairs: Pairs, count: int | None, place: Callable[[int], str], *, both
 
 
 def _text_rows(path: Path, n: int) -> Rows:
-    first = next(read_rows(path, np.float32, rows_at_once=1), None)
-    if first is None:
-        raise InputError(f"{path} is empty; the graph has {n} vertices")
-    width = first.shape[1]
+    table = open_columns(path, None)
 
     def chunks() -> Iterator[NDArray[Any]]:
         done = 0
-        for chunk in read_rows(path, np.float32, columns=width, rows_at_once=max(1, NUMBERS_AT_ONCE // width)):
+        for chunk in chunks_of(table, float):
             done += len(chunk)
             if done > n:
                 raise InputError(f"{path} has more than {n} rows; the graph has {n} vertices")
@@ -173,7 +169,7 @@ def _text_rows(path: Path, n: int) -> Rows:
         if done != n:
             raise InputError(f"{path} has {done} rows; the graph has {n} vertices")
 
-    return Rows(shape=(n, width), dtype=np.dtype(np.float32), chunks=chunks)
+    return Rows(shape=(n, table.num_columns), dtype=np.dtype(np.float32), chunks=chunks)
 
 
 def _zipped_rows(array: ZippedArray, n: int) -> Rows:
@@ -200,7 +196,7 @@ def _splits(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
     else:
         paths = {name: folder / f"{name}.csv.gz" for name in SPLIT_FILES}
         splits = {
-            name: as_split(read_table(path, np.int64, columns=1), n, str(path), mask=False)
+            name: as_split(read_matrix(path, int, columns=1), n, str(path), mask=False)
             for name, path in paths.items()
         }
     return {name: ids for name, ids in splits.items() if len(ids)}
