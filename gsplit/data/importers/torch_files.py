@@ -23,7 +23,10 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
     if not path.is_file():
         raise InputError(f"{path} is missing" if not path.exists() else f"{path} is a folder, not a file")
     try:
-        with torch.serialization.safe_globals([*classes, *_numpy_globals()]):
+        with (
+            torch.serialization.safe_globals([*classes, *_numpy_globals()]),
+            torch.sparse.check_sparse_tensor_invariants(),  # or ids out of range reach memory of others
+        ):
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:
         # A damaged pickle fails in as many ways as there are opcodes.

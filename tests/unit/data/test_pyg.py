@@ -32,7 +32,8 @@ def load(tmp_path):
 
     def save_and_load(**changes):
         attributes = {"edge_index": EDGE_INDEX, "x": X, "y": Y, **changes}
-        torch.save(Data(**{key: value for key, value in attributes.items() if value is not None}), tmp_path / "data.pt")
+        data = Data(**{key: value for key, value in attributes.items() if value is not None})
+        torch.save(data, tmp_path / "data.pt")
         return load_pyg(tmp_path / "data.pt")
 
     return save_and_load
@@ -93,6 +94,14 @@ def test_transposed_adjacency_in_place_of_edge_index(load, layout, weighted, tmp
         assert dict(zip(edges_of(graph), graph.edge_weight.tolist(), strict=True)) == dict(
             zip(EDGES, [1, 2, 3, 4], strict=True)
         )
+
+
+@pytest.mark.parametrize("column", [5, -1, 2**40])
+def test_sparse_tensors_with_ids_out_of_range(load, column):
+    indices = torch.tensor([[0, 1], [1, column]])
+    adj_t = torch.sparse_coo_tensor(indices, torch.ones(2), (5, 5), check_invariants=False)
+    with pytest.raises(InputError, match=r"data\.pt is damaged or not a file of torch\.save"):
+        load(edge_index=None, adj_t=adj_t)
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_coo])
