@@ -81,6 +81,19 @@ def write_adjacency(
     return indptr, reader.tally
 
 
+def check_memory(vertices: int, where: str) -> None:
+    """Refuse a number of vertices whose arrays do not fit, as one stray id can ask for.
+
+    Raises:
+        InputError: naming ``where`` and the number.
+    """
+    if vertices * VERTEX_BYTES > psutil.virtual_memory().available:
+        raise InputError(
+            f"{where}: {vertices:,} vertices, by the largest id or --num-vertices, do not fit in memory; "
+            "number the vertices from 0 on without gaps"
+        )
+
+
 class _Reader:
     """Checks edges on their way into the spill, and counts."""
 
@@ -150,11 +163,7 @@ class _Reader:
     def _grow(self, vertices: int) -> None:
         if vertices <= len(self._degrees):
             return
-        if vertices * VERTEX_BYTES > psutil.virtual_memory().available:
-            raise InputError(
-                f"{self._source.where}: {vertices:,} vertices, by the largest id or --num-vertices, do not fit in "
-                "memory; number the vertices from 0 on without gaps"
-            )
+        check_memory(vertices, self._source.where)
         grown = np.zeros(vertices if self._n is not None else max(vertices, 2 * len(self._degrees)), np.int64)
         grown[: len(self._degrees)] = self._degrees
         self._degrees = grown

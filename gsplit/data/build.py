@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gsplit import cli
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import folders
-from gsplit.data.adjacency import Cleaning, Tally, write_adjacency
+from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
 from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import SPLITS, GraphArrays, cast, check_splits, open_arrays
 from gsplit.data.importers.arrays import clean_labels, integers
@@ -92,6 +92,7 @@ def build_store(
         raise InputError(f"{source.where} has splits already ({', '.join(splits)}); drop --split")
     with folders.writing_folder(out, overwrite=overwrite) as writer:
         if n is not None:
+            check_memory(n, source.where)
             _check_rows(source, n)
         if source.features is not None:
             _copy_features(writer, source.features, options.feature_dtype, source)
