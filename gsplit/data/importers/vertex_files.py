@@ -59,10 +59,14 @@ def attach(source: Source, files: VertexFiles) -> Source:
         changes["features"] = _features(files.features)
     if files.labels:
         changes["labels"], changes["num_classes"] = _labels(files.labels), None
+    n = _num_vertices(replace(source, **changes))
     if files.split_file:
-        changes["splits"] = _split_file(files.split_file)
+        changes["splits"], rows = _split_file(files.split_file)
+        if n is not None and rows != n:
+            raise InputError(f"{files.split_file} has {rows} rows; there must be one for each of the {n} vertices")
+        changes["num_vertices"] = rows if source.num_vertices is None else source.num_vertices
     elif lists:
-        changes["splits"] = {name: _split(path) for name, path in lists.items()}
+        changes["splits"] = {name: _split(path, n) for name, path in lists.items()}
     named = {name: str(path) for name in ("features", "labels", *SPLITS) if (path := getattr(files, name))}
     return replace(source, **changes, called={**source.called, **named})
 
@@ -88,24 +92,36 @@ def _labels(path: Path) -> NDArray[Any]:
     return labels[:, 0] if len(columns) == 1 else labels
 
 
+def _num_vertices(source: Source) -> int | None:
+    """What the source, its features or its labels tell."""
+    rows = [array.shape[0] for array in (source.features, source.labels) if array is not None and len(array.shape)]
+    return rows[0] if source.num_vertices is None and rows else source.num_vertices
+
+
 def _numbers(table: Table, columns: list[int]) -> Iterator[NDArray[np.float32]]:
-    """[n, columns] of a table, its ids checked."""
+    for chunk in _checked(table, columns, float):
+        yield np.stack(chunk, axis=1)
+
+
+def _checked(table: Table, columns: list[int], kind: type) -> Iterator[list[NDArray[Any]]]:
+    """These columns in chunks of rows; the ids beside them are checked."""
     begin = 0
-    ids = [column for column, name in enumerate(table.names) if name in IDS][:1]
-    for chunk in table.read([*columns, *ids], [float] * len(columns) + [int] * len(ids)):
-        if ids:
-            expected = np.arange(begin, begin + len(chunk[-1]))
-            if (chunk[-1] != expected).any():
-                at = int(np.argmax(chunk[-1] != expected))
+    ids = [column for column in range(table.num_columns) if column not in columns]
+    for chunk in table.read([*columns, *ids], [kind] * len(columns) + [int] * len(ids)):
+        for column in chunk[len(columns) :]:
+            expected = np.arange(begin, begin + len(column))
+            if (column != expected).any():
+                at = int(np.argmax(column != expected))
                 raise InputError(
-                    f"{table.path}, {table.place(begin + at)}: id {chunk[-1][at]} where {begin + at} should be; "
+                    f"{table.path}, {table.place(begin + at)}: id {column[at]} where {begin + at} should be; "
                     "there must be a row for each vertex, in the order of their ids"
                 )
         begin += len(chunk[0])
-        yield np.stack(chunk[: len(columns)], axis=1)
+        yield chunk[: len(columns)]
 
 
 def _value_columns(table: Table) -> list[int]:
+    """All but the first column of ids, if there is one."""
     ids = [column for column, name in enumerate(table.names) if name in IDS][:1]
     columns = [column for column in range(table.num_columns) if column not in ids]
     if not columns:
@@ -113,10 +129,10 @@ def _value_columns(table: Table) -> list[int]:
     return columns
 
 
-def _split(path: Path) -> NDArray[np.int64]:
+def _split(path: Path, n: int | None) -> NDArray[np.int64]:
     """Ids, or a mask, from a ``.npy``; ids in the one column of a table."""
     if path.suffix == ".npy":
-        return split_ids(read_npy(path), str(path))
+        return split_ids(read_npy(path), str(path), n)
     table = open_table(path)
     if table.num_columns != 1:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a split need one")
@@ -124,7 +140,8 @@ def _split(path: Path) -> NDArray[np.int64]:
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
 
 
-def _split_file(path: Path) -> dict[str, NDArray[np.int64]]:
+def _split_file(path: Path) -> tuple[dict[str, NDArray[np.int64]], int]:
+    """The splits, and the number of rows."""
     if path.suffix == ".npy":
         words = read_npy(path)
         if words.ndim != 1 or words.dtype.kind != "U":
@@ -136,14 +153,11 @@ def _split_file(path: Path) -> dict[str, NDArray[np.int64]]:
         raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
     if len(columns) != 1:
         raise InputError(f"{path} has {len(columns)} columns; a split file has one, of train, valid and test")
-    if len(columns) < table.num_columns:
-        for _ in _numbers(table, []):
-            pass
-    chunks = [words for (words,) in table.read(columns, [str])]
+    chunks = [words for (words,) in _checked(table, columns, str)]
     return _split_of_words(np.concatenate(chunks) if chunks else np.empty(0, object), path, table.place)
 
 
-def _split_of_words(words: NDArray[Any], path: Path, place: Any) -> dict[str, NDArray[np.int64]]:
+def _split_of_words(words: NDArray[Any], path: Path, place: Any) -> tuple[dict[str, NDArray[np.int64]], int]:
     found, code = np.unique(["" if word is None else str(word) for word in words], return_inverse=True)
     names = [SPLIT_WORDS.get(word.strip().lower(), "") for word in found.tolist()]
     for index, word in enumerate(found.tolist()):
@@ -151,4 +165,4 @@ def _split_of_words(words: NDArray[Any], path: Path, place: Any) -> dict[str, ND
             at = int(np.argmax(code == index))
             raise InputError(f"{path}, {place(at)}: {word[:40]!r} is none of train, valid, test and none")
     split_of = np.array([SPLITS.index(name) if name else -1 for name in names] or [-1])[code]
-    return {name: np.flatnonzero(split_of == index) for index, name in enumerate(SPLITS)}
+    return {name: np.flatnonzero(split_of == index) for index, name in enumerate(SPLITS)}, len(words)
