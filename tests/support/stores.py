@@ -22,7 +22,8 @@ def build(source: Source, folder: Path, **options) -> GraphArrays:
 
 def edges_of(graph: GraphArrays) -> list[tuple[int, int]]:
     """(source, destination) in the order of the adjacency."""
-    return list(zip(graph.indices.tolist(), np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr)).tolist()))  # noqa: B905
+    destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
+    return list(zip(graph.indices.tolist(), destination.tolist(), strict=True))
 
 
 def assert_equal_graphs(got: GraphArrays, wanted: GraphArrays) -> None:

@@ -126,7 +126,8 @@ def _description(file: Path) -> Node:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise InputError(f"{file}{line} is not YAML: {getattr(error, 'problem', None) or error}") from None
+        cause = " ".join(str(getattr(error, "problem", None) or error).split())
+        raise InputError(f"{file}{line} is not YAML: {cause}") from None
     if not isinstance(value, dict):
         raise InputError(f"{file} is no description of a dataset: it holds no keys")
     return Node(value, file)

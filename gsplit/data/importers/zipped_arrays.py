@@ -96,7 +96,9 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except InputError:
         raise
     except DAMAGE as error:
-        raise InputError(f"{path}: {what} is damaged or not of an .npz: {error}") from None
+        # Keys and messages of damaged archives may have line ends in them.
+        cause = " ".join(f"{what} is damaged or not of an .npz: {error}".split())
+        raise InputError(f"{path}: {cause}") from None
 
 
 @contextmanager

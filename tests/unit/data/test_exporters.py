@@ -43,7 +43,9 @@ GRAPHS = {
     "float16": replace(PLAIN, features=PLAIN.features.astype(np.float16)),
     "some unlabelled": replace(PLAIN, labels=holes(PLAIN.labels, PLAIN.valid_idx), valid_idx=NONE),
     "no split": replace(PLAIN, train_idx=NONE, valid_idx=NONE, test_idx=NONE),
-    "splits out of order": replace(PLAIN, train_idx=PLAIN.train_idx[::-1].copy(), test_idx=PLAIN.test_idx[::-1].copy()),
+    "splits out of order": replace(
+        PLAIN, train_idx=PLAIN.train_idx[::-1].copy(), test_idx=PLAIN.test_idx[::-1].copy()
+    ),
     "no features": replace(PLAIN, features=None),
     "more classes than labels": replace(PLAIN, num_classes=9),
     "no label at all": replace(
@@ -137,7 +139,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", fail)
     (tmp_path / "out").write_bytes(b"mine")
-    with pytest.raises(InputError, match="cannot write .*out: No space left on device"):
+    with pytest.raises(InputError, match=r"cannot write .*out: No space left on device"):
         export(tmp_path / "store", "npz", tmp_path / "out", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "store"]
     assert (tmp_path / "out").read_bytes() == b"mine"
