@@ -18,7 +18,7 @@ from gsplit.errors import InputError
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, KeyError, TypeError, IndexError, AttributeError,
-    SyntaxError, tokenize.TokenError, NotImplementedError, RuntimeError, OverflowError,
+    SyntaxError, tokenize.TokenError, NotImplementedError, RuntimeError, OverflowError, MemoryError,
 )  # fmt: skip
 """What reading a damaged file raises."""
 
@@ -79,7 +79,7 @@ def _source(path: Path, matrix: Any) -> Source:
     return Source(
         name=path.name.split(".")[0],
         edges=array_edges(
-            matrix.row, matrix.col, matrix.data if weighted else None, place="entry {}, counted from 0,".format
+            matrix.row, matrix.col, matrix.data if weighted else None, place="entry {} (from 0)".format
         ),
         num_vertices=rows,
         where=str(path),

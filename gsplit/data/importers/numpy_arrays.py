@@ -19,6 +19,8 @@ from gsplit.data.importers.source import Edges, Source, array_edges, csc_edges
 from gsplit.errors import InputError
 
 SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
+UNKNOWN = np.iinfo(np.int64).max
+"""A bound of ids before the number of vertices is known."""
 
 
 def load_numpy(path: Path) -> Source:
@@ -32,16 +34,22 @@ def load_numpy(path: Path) -> Source:
     if path.is_file():
         return Source(name=path.stem, edges=_edge_index(path, None), num_vertices=None, where=str(path))
     features, labels = _first(path, "features", "x"), _first(path, "labels", "y")
+    files = _split_files(path)
     edges, n = _adjacency(path)
     if n is None:
-        n = next((len(array) for array in (features, labels) if array is not None and array.ndim), None)
+        masks = (read_npy(file) for file in files.values() if _is_mask(file))
+        rows = (array for array in (features, labels, *masks) if array is not None and array.ndim)
+        n = next(map(len, rows), None)
     return Source(
         name=path.resolve().name,
         edges=edges,
         num_vertices=n,
         features=features[:, None] if features is not None and features.ndim == 1 else features,
         labels=labels,
-        splits=_splits(path, n),
+        splits={
+            name: as_split(read_npy(file), n or UNKNOWN, str(file), mask=_is_mask(file))
+            for name, file in files.items()
+        },
         where=str(path),
     )
 
@@ -96,14 +104,13 @@ def _weight(folder: Path, weight: NDArray[Any] | None, count: int) -> NDArray[An
     return None if weight is None else as_weights(weight, count, str(folder / "edge_weight.npy"))
 
 
-def _splits(folder: Path, n: int | None) -> dict[str, NDArray[np.int64]]:
-    splits = {}
-    for name, spellings in SPLIT_NAMES.items():
-        for file in (folder / f"{spelling}_{kind}.npy" for spelling in spellings for kind in ("idx", "mask")):
-            if file.exists() and name not in splits:
-                array = read_npy(file)
-                mask = file.stem.endswith("mask")
-                if mask and n is None:
-                    n = len(array) if array.ndim else 0
-                splits[name] = as_split(array, np.iinfo(np.int64).max if n is None else n, str(file), mask=mask)
-    return splits
+def _split_files(folder: Path) -> dict[str, Path]:
+    found = {
+        name: [file for key in keys for kind in ("idx", "mask") if (file := folder / f"{key}_{kind}.npy").exists()]
+        for name, keys in SPLIT_NAMES.items()
+    }
+    return {name: files[0] for name, files in found.items() if files}
+
+
+def _is_mask(file: Path) -> bool:
+    return file.stem.endswith("mask")
