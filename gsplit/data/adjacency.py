@@ -151,11 +151,25 @@ class _Reader:
             at = int(np.argmax(bad))
             raise InputError(
                 f"{self._at(at)}: {source[at]} -> {destination[at]} names a vertex "
-                + ("below 0; ids count from 0" if self._n is None else f"outside the vertices 0 .. {self._n - 1}")
+                + (
+                    "below 0; ids count from 0"
+                    if self._n is None
+                    else f"outside the vertices 0 .. {self._n - 1}{self._told_by()}"
+                )
             )
         if weight is not None and not np.isfinite(weight).all():
             at = int(np.argmin(np.isfinite(weight)))
             raise InputError(f"{self._at(at)}: the weight is {weight[at]}; clean the weights first")
+
+    def _told_by(self) -> str:
+        """What the number of vertices was taken from, where that is not plain."""
+        source = self._source
+        if source.num_vertices is not None or self._n is None:
+            return ""
+        for part, rows in (("features", source.features), ("labels", source.labels)):
+            if rows is not None and rows.shape[0] == self._n:
+                return f" ({source.call(part)} has {self._n} rows)"
+        return ""
 
     def _at(self, position: int) -> str:
         return f"{self._source.where}: {self._source.edges.place(self._edges + position)}"
