@@ -177,8 +177,9 @@ def _splits(data: dict[str, Any], n: int, file: Path) -> dict[str, NDArray[np.in
 
 def _count(data: dict[str, Any], key: str, file: Path) -> int | None:
     value = data.get(key)
-    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_floating_point():
-        value = int(value)
-    if value is not None and (not isinstance(value, int) or value < 0):
+    if isinstance(value, (torch.Tensor, np.ndarray, np.integer)):
+        values = np.asarray(value)
+        value = values.item() if values.size == 1 else value
+    if value is not None and (type(value) is not int or value < 0):
         raise InputError(f"{file}: {key} must be one integer from 0 on, not of type {type(value).__name__}")
     return value

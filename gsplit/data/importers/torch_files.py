@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,9 +25,11 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
         raise InputError(f"{path} is missing" if not path.exists() else f"{path} is a folder, not a file")
     try:
         with (
+            warnings.catch_warnings(),
             torch.serialization.safe_globals([*classes, *_numpy_globals()]),
             torch.sparse.check_sparse_tensor_invariants(),  # or ids out of range reach memory of others
         ):
+            warnings.simplefilter("ignore")  # remarks on sparse layouts, which are not the user's doing
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:
         # A damaged pickle fails in as many ways as there are opcodes.
@@ -54,8 +57,8 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
     value = value.detach()
     if value.layout != torch.strided:
         value = value.to_dense()
-    if value.dtype == torch.bfloat16:  # NumPy has no such type
-        value = value.float()
+    if value.is_floating_point() and value.dtype not in (torch.float16, torch.float32, torch.float64):
+        value = value.float()  # NumPy has no bfloat16, nor anything smaller
     return value.numpy()
 
 

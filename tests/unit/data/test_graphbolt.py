@@ -255,6 +255,21 @@ def test_descriptions_that_are_damaged(folder, text, message):
     assert "\n" not in str(error.value)
 
 
+def test_each_line_of_the_description_may_be_missing(load, folder):
+    load()
+    lines = (folder / "metadata.yaml").read_text().splitlines(keepends=True)
+    refused = 0
+    for at in range(len(lines)):
+        (folder / "metadata.yaml").write_text("".join(lines[:at] + lines[at + 1 :]))
+        try:
+            load_graphbolt(folder)
+        except InputError as error:
+            refused += 1
+            words = str(error).splitlines()
+            assert len(words) == 1
+    assert refused > len(lines) // 2
+
+
 def test_without_pyyaml_the_message_says_how_to_get_it(load, monkeypatch):
     load()
     monkeypatch.setitem(sys.modules, "yaml", None)

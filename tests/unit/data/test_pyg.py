@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +82,7 @@ def test_weights(load, attributes, weights, caplog):
     assert ("left out" in caplog.text) == (weights is None)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")  # to_sparse, here
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_coo])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_transposed_adjacency_in_place_of_edge_index(load, layout, weighted, tmp_path):
@@ -109,11 +112,17 @@ def test_sparse_features_become_dense(load, layout):
     np.testing.assert_array_equal(load(x=X.to_sparse(layout=layout)).features, X)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e5m2, torch.float64, torch.int32])
 def test_types_of_features(load, dtype, tmp_path):
     features = build(load(x=X.to(dtype)), tmp_path / "store").features
     assert features.dtype == (np.float16 if dtype == torch.float16 else np.float32)
-    np.testing.assert_array_equal(features, X)
+    np.testing.assert_array_equal(features, X.to(dtype).float())
+
+
+def test_plain_numpy_is_read_as_well(load):
+    source = load(x=X.numpy(), num_classes=np.int64(4), year=np.float64(1999), names=["a", "b"])
+    np.testing.assert_array_equal(source.features, X)
+    assert source.num_classes == 4
 
 
 def test_labels(load, tmp_path):
@@ -171,6 +180,8 @@ WRONG = [
     ({"test_idx": torch.tensor([0.5])}, "test_idx must be integers"),
     ({"num_nodes": 0, "x": None, "y": None}, "the graph has no vertices"),
     ({"num_classes": -1}, "num_classes must be one integer"),
+    ({"num_classes": torch.tensor([1, 2])}, "num_classes must be one integer"),
+    ({"num_nodes": 5.0}, "num_nodes must be one integer"),
 ]  # fmt: skip
 
 
@@ -232,6 +243,13 @@ def test_files_that_are_none(tmp_path, write, message):
     write(tmp_path / "data.pt")
     with pytest.raises(InputError, match=message):
         load_pyg(tmp_path / "data.pt")
+
+
+def test_without_pyg_the_message_says_how_to_get_it(load, monkeypatch):
+    load()
+    monkeypatch.setitem(sys.modules, "torch_geometric.data", None)
+    with pytest.raises(InputError, match=r"graphs of PyG need PyG .*pip install 'gsplit\[pyg\]'"):
+        load_pyg(Path("data.pt"))
 
 
 @pytest.fixture(scope="module")
