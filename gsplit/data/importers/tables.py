@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ PARQUET = (".parquet", ".pq")
 UNREADABLE = (OSError, EOFError, zlib.error)
 
 
-class Table:
+class Table(Protocol):
     """A table in a file; columns are counted from 0."""
 
     path: Path
@@ -41,16 +41,14 @@ class Table:
         for ``str``.
 
         Raises:
-            InputError: naming the line, where a row does not parse.
+            InputError: naming the line or row, where one does not parse.
         """
-        raise NotImplementedError
 
     def num_rows(self) -> int:
-        raise NotImplementedError
+        """How many; text is read for it."""
 
     def place(self, row: int) -> str:
         """How messages call a row, counted from 0."""
-        raise NotImplementedError
 
 
 def open_table(path: Path, words: frozenset[str] = frozenset()) -> Table:
@@ -84,7 +82,7 @@ def _to_numpy(column: Any, kind: type) -> NDArray[Any]:
     return column.to_numpy(zero_copy_only=kind is int)
 
 
-class TextTable(Table):
+class TextTable:
     """Text with one row a line. Lines that start with # or % at the top, and empty ones, are skipped."""
 
     def __init__(self, path: Path, words: frozenset[str] = frozenset()) -> None:
@@ -242,7 +240,7 @@ def _parses(field: str, kind: type) -> bool:
     return kind is not int or -(2**63) <= value < 2**63
 
 
-class ParquetTable(Table):
+class ParquetTable:
     """A Parquet file of flat columns."""
 
     def __init__(self, path: Path) -> None:
