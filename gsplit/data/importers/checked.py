@@ -73,5 +73,10 @@ def as_split(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDArray[
     return ids
 
 
+def one_line(text: str) -> str:
+    """Text out of a file as a message may show it: damaged, it may have line ends and control characters in it."""
+    return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
+
+
 def _flat(values: NDArray[Any]) -> NDArray[Any]:
     return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

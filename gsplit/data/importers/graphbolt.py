@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels, read_npy
-from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights
+from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights, one_line
 from gsplit.data.importers.number_tables import read_matrix, table_edges
 from gsplit.data.importers.source import Edges, Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -126,7 +126,7 @@ def _description(file: Path) -> Node:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        cause = " ".join(str(getattr(error, "problem", None) or error).split())
+        cause = one_line(str(getattr(error, "problem", None) or error))
         raise InputError(f"{file}{line} is not YAML: {cause}") from None
     if not isinstance(value, dict):
         raise InputError(f"{file} is no description of a dataset: it holds no keys")

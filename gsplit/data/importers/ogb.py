@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
-from gsplit.data.importers.checked import as_split
+from gsplit.data.importers.checked import as_split, one_line
 from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -204,7 +204,7 @@ def _splits(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
 
 def _array(arrays: dict[str, ZippedArray], key: str, path: Path) -> ZippedArray:
     if key not in arrays:
-        raise InputError(f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}")
+        raise InputError(f"{path} has no array {key!r}; it has {one_line(', '.join(sorted(arrays))) or 'none'}")
     return arrays[key]
 
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
-from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights
+from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights, one_line
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
 from gsplit.errors import InputError
@@ -39,7 +39,8 @@ def load_pyg(path: Path) -> Source:
     classes = _classes()
     data = _one_graph(load_torch(file, classes), file)
     if "edge_index" not in data and "adj_t" not in data:
-        raise InputError(f"{file} has neither edge_index nor adj_t; it has {', '.join(sorted(data)) or 'nothing'}")
+        found = one_line(", ".join(sorted(data))) or "nothing"
+        raise InputError(f"{file} has neither edge_index nor adj_t; it has {found}")
     source, destination, weight, size = _edges(data, file)
     n = _num_vertices(data, source, destination, size, file)
     x, y = data.get("x"), data.get("y")

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gsplit.data.importers.checked import one_line
 from gsplit.errors import InputError
 
 
@@ -38,7 +39,7 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
             raise InputError(
                 f"{path} holds Python objects ({unsafe}), which are never unpickled; save plain tensors instead"
             ) from None
-        cause = (str(error).strip().splitlines() or [""])[0]
+        cause = one_line((str(error).strip().splitlines() or [""])[0])
         raise InputError(
             f"{path} is damaged or not a file of torch.save: {type(error).__name__} {cause}".rstrip()
         ) from None
@@ -81,4 +82,4 @@ def _unsafe(path: Path, allowed: Iterable[Any]) -> str:
             names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # as damaged as above
         return ""
-    return ", ".join(sorted(names)[:3])
+    return one_line(", ".join(sorted(names)[:3]))

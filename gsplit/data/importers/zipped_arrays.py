@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.importers.checked import one_line
 from gsplit.errors import InputError
 
 BYTES_AT_ONCE = 1 << 26
@@ -83,7 +84,7 @@ def zipped_arrays(path: Path) -> dict[str, ZippedArray]:
         with reading(path, key), _member(path, key) as file:
             shape, column_major, dtype = _header(file)
         if dtype.kind not in "biuf":
-            raise InputError(f"{path}: {key} holds {dtype}, not numbers")
+            raise InputError(f"{path}: {one_line(key)} holds {dtype}, not numbers")
         arrays[key] = ZippedArray(path=path, key=key, shape=shape, dtype=dtype, column_major=column_major)
     return arrays
 
@@ -96,9 +97,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except InputError:
         raise
     except DAMAGE as error:
-        # Keys and messages of damaged archives may have line ends in them.
-        cause = " ".join(f"{what} is damaged or not of an .npz: {error}".split())
-        raise InputError(f"{path}: {cause}") from None
+        raise InputError(f"{path}: {one_line(f'{what} is damaged or not of an .npz: {error}')}") from None
 
 
 @contextmanager

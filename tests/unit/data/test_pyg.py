@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.stores import build, edges_of
 
@@ -259,10 +259,12 @@ def saved(tmp_path_factory):
     return path, path.read_bytes()
 
 
-@given(data=st.data(), mask=st.integers(0, 255))
-def test_damage_of_any_byte_is_an_input_error_or_harmless(saved, data, mask):
+@settings(deadline=None)
+@example(at=130, mask=120)  # a line end in the name of a class
+@given(at=st.integers(0, 1 << 16), mask=st.integers(0, 255))
+def test_damage_of_any_byte_is_an_input_error_or_harmless(saved, at, mask):
     path, content = saved
-    at = data.draw(st.integers(0, len(content) - 1))
+    at %= len(content)
     # No mask stands for a file that was cut short.
     path.write_bytes(content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :] if mask else content[:at])
     try:
