@@ -41,6 +41,7 @@ def rows_from_edges(
     first: int,
     degrees: NDArray[np.int64],
     seen: NDArray[Any],
+    keep_duplicates: bool,
     add_loops: bool,
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32], int, int, int]: ...
 def gather_rows(rows: NDArray[np.uint8], ids: NDArray[np.int64], out: NDArray[np.uint8], threads: int) -> None: ...

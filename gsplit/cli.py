@@ -147,7 +147,7 @@ def _first_paragraph(box: str) -> str:
     if "╭" not in box:
         paragraphs = paragraphs[1:] or paragraphs
     words = " ".join(paragraphs[0]) or "the arguments do not parse"
-    words = re.sub(r"^Error parsing \w+Config: ", "", words)
+    words = re.sub(r"^Error parsing \w+: ", "", words)
     for paragraph in paragraphs[1:]:
         if paragraph and paragraph[0].startswith("Perhaps you meant") and len(paragraph) > 1:
             words += f"; did you mean {paragraph[1].split()[0].rstrip(',')}?"

@@ -128,21 +128,21 @@ void bind_graph(nb::module_& m) {
         },
         nb::arg("pairs"), nb::arg("reverse"), nb::arg("degrees"));
   m.def("rows_from_edges",
-        [](Array<Index> pairs, std::optional<Array<float>> weights, int64_t own, int64_t first, Array<int64_t> degrees,
-           Writable<Index> seen, bool add_loops) {
+        [](Array<Index> pairs, std::optional<Array<float>> weights, int64_t own, int64_t first,
+           Array<int64_t> degrees, Writable<Index> seen, bool keep_duplicates, bool add_loops) {
           gsplit::Rows<Index> rows;
           {
             nb::gil_scoped_release unlocked;
             std::optional<std::span<const float>> given;
             if (weights) given = span_of(*weights);
             rows = gsplit::rows_from_edges(span_of(pairs), given, own, first, span_of(degrees),
-                                           std::span<Index>(seen.data(), seen.size()), add_loops);
+                                           std::span<Index>(seen.data(), seen.size()), keep_duplicates, add_loops);
           }
           return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
                                 to_numpy(std::move(rows.weights)), rows.duplicates, rows.reverses, rows.loops);
         },
         nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
-        nb::arg("seen"), nb::arg("add_loops"));
+        nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
 }
 
 }  // namespace

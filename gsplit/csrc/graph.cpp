@@ -82,7 +82,8 @@ void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int6
 
 template <class Index>
 Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
-                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen, bool add_loops) {
+                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
+                            bool keep_duplicates, bool add_loops) {
   const auto rows = static_cast<int64_t>(degrees.size());
   const auto edges = static_cast<int64_t>(pairs.size() / 2);
   std::vector<int64_t> begins(rows + 1, 0);
@@ -113,8 +114,11 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
       const Index source = pairs[2 * e];
       if (!seen.empty()) {
         if (seen[source] == vertex) {
-          out.duplicates += e < own;
-          continue;
+          if (e >= own) continue;
+          if (!keep_duplicates) {
+            ++out.duplicates;
+            continue;
+          }
         }
         seen[source] = vertex;
       }
@@ -136,9 +140,9 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
 template void count_in_degrees(std::span<const int32_t>, bool, std::span<int64_t>);
 template void count_in_degrees(std::span<const int64_t>, bool, std::span<int64_t>);
 template Rows<int32_t> rows_from_edges(std::span<const int32_t>, std::optional<std::span<const float>>, int64_t,
-                                       int64_t, std::span<const int64_t>, std::span<int32_t>, bool);
+                                       int64_t, std::span<const int64_t>, std::span<int32_t>, bool, bool);
 template Rows<int64_t> rows_from_edges(std::span<const int64_t>, std::optional<std::span<const float>>, int64_t,
-                                       int64_t, std::span<const int64_t>, std::span<int64_t>, bool);
+                                       int64_t, std::span<const int64_t>, std::span<int64_t>, bool, bool);
 template Csc<int32_t> csc_from_edges(std::span<const int32_t>, std::span<const int32_t>, int64_t, bool);
 template Csc<int64_t> csc_from_edges(std::span<const int64_t>, std::span<const int64_t>, int64_t, bool);
 template Csc<int64_t> symmetrize(std::span<const int64_t>, std::span<const int32_t>);

@@ -46,12 +46,14 @@ template <class Index>
 void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees);
 
 /// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
-/// edges of each row; `weights` [edges] or none. The edges from `own` on are reverse edges: they differ from
-/// the others only in how they are counted. Duplicates but the first are dropped unless `seen` is empty;
-/// otherwise it is [N], holds -1 or what earlier calls for other rows left there. With `add_loops` a row without
-/// a self-loop gets one at its end, of weight 1. Throws std::invalid_argument for an edge that does not belong.
+/// edges of each row; `weights` [edges] or none. The edges from `own` on are reverse edges, which follow all others:
+/// they are added only where the edge is not there yet. Other duplicates but the first are dropped, unless
+/// `keep_duplicates`. `seen` is [N] and holds -1 or what earlier calls for other rows left there; it may be empty
+/// where duplicates are kept and there are no reverse edges. With `add_loops` a row without a self-loop gets
+/// one at its end, of weight 1. Throws std::invalid_argument for an edge that does not belong.
 template <class Index>
 Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
-                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen, bool add_loops);
+                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
+                            bool keep_duplicates, bool add_loops);
 
 }  // namespace gsplit

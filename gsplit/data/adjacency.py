@@ -231,7 +231,8 @@ def _write_rows(
 ) -> NDArray[np.int64]:
     n = len(degrees)
     indptr = np.zeros(n + 1, np.int64)
-    seen = np.full(n if cleaning.duplicates == "drop" else 0, -1, edges.dtype)
+    keep = cleaning.duplicates == "keep"
+    seen = np.full(0 if keep and not cleaning.undirected else n, -1, edges.dtype)
     with ExitStack() as streams:
         indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
         weight_out = streams.enter_context(writer.stream("edge_weight", np.float32)) if edges.files.weighted else None
@@ -239,7 +240,7 @@ def _write_rows(
             begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
             pairs, weight = edges.files.read(b)
             kept, indices, weights, duplicates, reverses, loops = _core.rows_from_edges(
-                pairs, weight, int(edges.own[b]), begin, degrees[begin:end], seen, cleaning.self_loops == "add"
+                pairs, weight, int(edges.own[b]), begin, degrees[begin:end], seen, keep, cleaning.self_loops == "add"
             )
             indptr[begin + 1 : end + 1] = kept
             indices_out.write(indices)

@@ -61,7 +61,7 @@ class BuildOptions:
         if self.num_vertices is not None and self.num_vertices < 1:
             raise InputError(f"--num-vertices must be at least 1, not {self.num_vertices}")
         if self.split is not None:
-            shares = ",".join(f"{share:g}" for share in self.split)
+            shares = ",".join(f"{share:g}" for share in self.split) or "none"
             if (
                 len(self.split) != 3
                 or not all(share >= 0 for share in self.split)

@@ -64,7 +64,7 @@ def expected_rows(edges, weights, n, undirected, self_loops, duplicates):
         else:
             rows[d].append((s, w))
     for d, s, w in given if undirected else []:
-        if s != d and not (duplicates == "drop" and any(u == s for u, _ in rows[d])):
+        if s != d and not any(u == s for u, _ in rows[d]):
             tally.reverses += 1
             rows[d].append((s, w))
     for v in range(n if self_loops == "add" else 0):
@@ -102,11 +102,13 @@ def test_an_edge_of_the_source_wins_over_a_reverse_edge(build):
     assert rows_of(graph) == [[(1, 2), (2, 3)], [(0, 1)], [(0, 3)]]
 
 
-def test_a_symmetric_graph_stays_as_it_is(build, small_pieces, caplog):
+@pytest.mark.parametrize("duplicates", ["drop", "keep"])
+def test_a_symmetric_graph_stays_as_it_is(build, small_pieces, caplog, duplicates):
     once = build(source_of([(3, 1), (0, 1), (2, 3), (1, 1), (0, 3)]), undirected=True)
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        twice = build(Source(name="x", edges=csc_edges(once.indptr, once.indices), num_vertices=4), undirected=True)
+        source = Source(name="x", edges=csc_edges(once.indptr, once.indices), num_vertices=4)
+        twice = build(source, undirected=True, duplicates=duplicates)
     assert "nothing to drop or add" in caplog.text
     assert (twice.indices.tolist(), twice.indptr.tolist()) == (once.indices.tolist(), once.indptr.tolist())
 
@@ -136,7 +138,7 @@ def test_ids_beyond_32_bits(tmp_path):
     def rows(pairs, n):
         seen = np.full(n, -1, np.int64)
         return _core.rows_from_edges(
-            np.array(pairs, np.int64), None, len(pairs) // 2, big, np.array([2]), seen, False
+            np.array(pairs, np.int64), None, len(pairs) // 2, big, np.array([2]), seen, False, False
         )
 
     big = 2**33
@@ -242,6 +244,7 @@ WRONG = [
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5)}, "--split takes the shares .* not 0.5,0.5"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5, 0.1)}, "--split takes the shares"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, np.nan, 0.1)}, "--split takes the shares"),
+    (source_of([(0, 1)], labels=np.ones(2)), {"split": ()}, "--split takes the shares .* not none"),
     (Source(name="x", edges=Edges(chunks=full_disk), num_vertices=2), {}, "cannot write to .*: No space left"),
 ]  # fmt: skip
 

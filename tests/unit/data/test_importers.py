@@ -111,7 +111,7 @@ def test_a_whole_import(tmp_path, monkeypatch, capsys, caplog):
     assert graph.labels.tolist() == [0, 1, -1, 2, 1]
 
 
-@pytest.mark.parametrize("flags", [(), ("--undirected", "--self-loops", "add", "--duplicates", "drop")])
+@pytest.mark.parametrize("flags", [(), ("--undirected", "--self-loops", "add")])
 def test_flags_work_for_synthetic_graphs(tmp_path, flags):
     command(["import", "synthetic:tiny", "--seed", "1", "--out", str(tmp_path / "store"), *flags])
     graph = open_store(tmp_path / "store", verify=True).graph
