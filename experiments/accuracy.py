@@ -16,7 +16,7 @@ from typing import Any
 
 from gsplit import cli
 from gsplit.data import write_store
-from gsplit.data.importers import load_source
+from gsplit.data.importers.npz import load_npz
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
@@ -59,7 +59,7 @@ class AccuracyConfig:
 def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each number of trainers."""
     store = folder / "store"
-    _, graph = load_source(str(config.data / f"{dataset}.npz"), feature_dtype="float16")
+    graph = load_npz(config.data / f"{dataset}.npz").with_feature_dtype("float16")
     write_store(store, graph, name=dataset, source=dataset)
     rows = []
     for trainers in config.trainers:

@@ -32,6 +32,10 @@ def _ints_from_words(words: list[str]) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
+def _floats_from_words(words: list[str]) -> tuple[float, ...]:
+    return tuple(float(number) for word in words for number in word.split(",") if number)
+
+
 IntList = Annotated[
     tuple[int, ...],
     tyro.constructors.PrimitiveConstructorSpec(
@@ -43,6 +47,18 @@ IntList = Annotated[
     ),
 ]
 """A flag that takes ``20,20,20`` as well as ``20 20 20``."""
+
+FloatList = Annotated[
+    tuple[float, ...],
+    tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="X,X,...",
+        instance_from_str=_floats_from_words,
+        is_instance=lambda x: isinstance(x, tuple) and all(isinstance(i, float) for i in x),
+        str_from_instance=lambda x: [",".join(map(str, x))],
+    ),
+]
+"""The same for fractions."""
 
 
 def main(command: Callable[[list[str]], None]) -> None:
@@ -131,7 +147,7 @@ def _first_paragraph(box: str) -> str:
     if "╭" not in box:
         paragraphs = paragraphs[1:] or paragraphs
     words = " ".join(paragraphs[0]) or "the arguments do not parse"
-    words = re.sub(r"^Error parsing \w+Config: ", "", words)
+    words = re.sub(r"^Error parsing \w+: ", "", words)
     for paragraph in paragraphs[1:]:
         if paragraph and paragraph[0].startswith("Perhaps you meant") and len(paragraph) > 1:
             words += f"; did you mean {paragraph[1].split()[0].rstrip(',')}?"

@@ -2,9 +2,11 @@
 // work, and vectors that C++ made become NumPy arrays that own them.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "gather.hpp"
@@ -17,7 +19,9 @@ namespace {
 
 template <class T>
 using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Writable = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes = Writable<uint8_t>;
 
 template <class T>
 std::span<const T> span_of(const Array<T>& array) {
@@ -117,6 +121,28 @@ void bind_graph(nb::module_& m) {
           return csc_to_numpy(std::move(csc));
         },
         nb::arg("indptr"), nb::arg("indices"));
+  m.def("count_in_degrees",
+        [](Array<Index> pairs, bool reverse, Writable<int64_t> degrees) {
+          nb::gil_scoped_release unlocked;
+          gsplit::count_in_degrees(span_of(pairs), reverse, std::span<int64_t>(degrees.data(), degrees.size()));
+        },
+        nb::arg("pairs"), nb::arg("reverse"), nb::arg("degrees"));
+  m.def("rows_from_edges",
+        [](Array<Index> pairs, std::optional<Array<float>> weights, int64_t own, int64_t first,
+           Array<int64_t> degrees, Writable<Index> seen, bool keep_duplicates, bool add_loops) {
+          gsplit::Rows<Index> rows;
+          {
+            nb::gil_scoped_release unlocked;
+            std::optional<std::span<const float>> given;
+            if (weights) given = span_of(*weights);
+            rows = gsplit::rows_from_edges(span_of(pairs), given, own, first, span_of(degrees),
+                                           std::span<Index>(seen.data(), seen.size()), keep_duplicates, add_loops);
+          }
+          return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
+                                to_numpy(std::move(rows.weights)), rows.duplicates, rows.reverses, rows.loops);
+        },
+        nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
+        nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
 }
 
 }  // namespace

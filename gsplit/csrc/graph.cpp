@@ -72,6 +72,77 @@ Csc<int64_t> symmetrize(std::span<const int64_t> indptr, std::span<const Index> 
   });
 }
 
+template <class Index>
+void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees) {
+  for (size_t e = 0; e + 1 < pairs.size(); e += 2) {
+    ++degrees[pairs[e + 1]];
+    if (reverse && pairs[e] != pairs[e + 1]) ++degrees[pairs[e]];
+  }
+}
+
+template <class Index>
+Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
+                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
+                            bool keep_duplicates, bool add_loops) {
+  const auto rows = static_cast<int64_t>(degrees.size());
+  const auto edges = static_cast<int64_t>(pairs.size() / 2);
+  std::vector<int64_t> begins(rows + 1, 0);
+  for (int64_t r = 0; r < rows; ++r) begins[r + 1] = begins[r] + degrees[r];
+  if (begins[rows] != edges || (weights && static_cast<int64_t>(weights->size()) != edges))
+    throw std::invalid_argument("degrees or weights do not fit " + std::to_string(edges) + " edges");
+
+  // Sorted by row: the position of each edge, so that weight and origin follow.
+  std::vector<int64_t> next(begins.begin(), begins.end() - 1);
+  std::vector<int64_t> sorted(edges);
+  for (int64_t e = 0; e < edges; ++e) {
+    const int64_t row = static_cast<int64_t>(pairs[2 * e + 1]) - first;
+    if (row < 0 || row >= rows || next[row] == begins[row + 1])
+      throw std::invalid_argument("edge " + std::to_string(e) + " does not belong to the rows it was given with");
+    sorted[next[row]++] = e;
+  }
+
+  Rows<Index> out;
+  out.degrees.assign(rows, 0);
+  out.indices.reserve(edges + (add_loops ? rows : 0));
+  if (weights) out.weights.reserve(out.indices.capacity());
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto vertex = static_cast<Index>(first + r);
+    const size_t begin = out.indices.size();
+    bool loop = false;
+    for (int64_t at = begins[r]; at < begins[r + 1]; ++at) {
+      const int64_t e = sorted[at];
+      const Index source = pairs[2 * e];
+      if (!seen.empty()) {
+        if (seen[source] == vertex) {
+          if (e >= own) continue;
+          if (!keep_duplicates) {
+            ++out.duplicates;
+            continue;
+          }
+        }
+        seen[source] = vertex;
+      }
+      loop |= source == vertex;
+      out.reverses += e >= own;
+      out.indices.push_back(source);
+      if (weights) out.weights.push_back((*weights)[e]);
+    }
+    if (add_loops && !loop) {
+      ++out.loops;
+      out.indices.push_back(vertex);
+      if (weights) out.weights.push_back(1.0f);
+    }
+    out.degrees[r] = static_cast<int64_t>(out.indices.size() - begin);
+  }
+  return out;
+}
+
+template void count_in_degrees(std::span<const int32_t>, bool, std::span<int64_t>);
+template void count_in_degrees(std::span<const int64_t>, bool, std::span<int64_t>);
+template Rows<int32_t> rows_from_edges(std::span<const int32_t>, std::optional<std::span<const float>>, int64_t,
+                                       int64_t, std::span<const int64_t>, std::span<int32_t>, bool, bool);
+template Rows<int64_t> rows_from_edges(std::span<const int64_t>, std::optional<std::span<const float>>, int64_t,
+                                       int64_t, std::span<const int64_t>, std::span<int64_t>, bool, bool);
 template Csc<int32_t> csc_from_edges(std::span<const int32_t>, std::span<const int32_t>, int64_t, bool);
 template Csc<int64_t> csc_from_edges(std::span<const int64_t>, std::span<const int64_t>, int64_t, bool);
 template Csc<int64_t> symmetrize(std::span<const int64_t>, std::span<const int32_t>);

@@ -1,9 +1,13 @@
 // Building and turning adjacency in memory: edge lists to CSC, directed CSC to the symmetric graph that a
 // partitioner wants. Counting sort by destination, then a sort and a clean-up within each row, so the time is
 // linear but for the short row sorts and the result does not depend on the order of the input.
+//
+// Imported graphs are built in ranges of rows instead, so that the edges need not fit in memory, and their rows
+// keep the order of the input: a stable counting sort, and no sort within the rows.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,5 +28,32 @@ Csc<Index> csc_from_edges(std::span<const Index> sources, std::span<const Index>
 /// The graph with every edge in both directions, without self-loops and duplicates; int64 as METIS takes it.
 template <class Index>
 Csc<int64_t> symmetrize(std::span<const int64_t> indptr, std::span<const Index> indices);
+
+/// A range of rows of the adjacency, made from the edges that end there.
+template <class Index>
+struct Rows {
+  std::vector<int64_t> degrees;   // [rows]
+  std::vector<Index> indices;     // [edges kept], in order of first appearance within each row
+  std::vector<float> weights;     // [edges kept]; empty without weights
+  int64_t duplicates = 0;         // edges of the source that were dropped
+  int64_t reverses = 0;           // reverse edges that were not there already
+  int64_t loops = 0;              // self-loops that were added
+};
+
+/// Adds to `degrees` one for each edge at its destination, and when `reverse` also one at its source unless it
+/// is a self-loop. `pairs` is [2 * edges]: source, destination, source, ...; ids must be within `degrees`.
+template <class Index>
+void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees);
+
+/// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
+/// edges of each row; `weights` [edges] or none. The edges from `own` on are reverse edges, which follow all others:
+/// they are added only where the edge is not there yet. Other duplicates but the first are dropped, unless
+/// `keep_duplicates`. `seen` is [N] and holds -1 or what earlier calls for other rows left there; it may be empty
+/// where duplicates are kept and there are no reverse edges. With `add_loops` a row without a self-loop gets
+/// one at its end, of weight 1. Throws std::invalid_argument for an edge that does not belong.
+template <class Index>
+Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
+                            int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,
+                            bool keep_duplicates, bool add_loops);
 
 }  // namespace gsplit

@@ -1,4 +1,4 @@
-"""``python -m gsplit.data import SOURCE --out DIR`` and ``python -m gsplit.data info DIR``."""
+"""``python -m gsplit.data import SOURCE --out DIR``, ``export DIR --to KIND --out FILE`` and ``info DIR``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import tyro
 
 from gsplit import cli
 from gsplit.data import layout, store
+from gsplit.data.build import BuildOptions, build_store
 from gsplit.data.folders import check_free
 from gsplit.data.graph import GraphArrays
 from gsplit.data.importers import load_source
+from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
 
 PROG = "python -m gsplit.data"
@@ -22,26 +24,46 @@ def import_(
     source: Annotated[str, tyro.conf.Positional],
     out: Path,
     name: str | None = None,
-    seed: int = 0,
-    feature_dtype: Literal["float32", "float16"] | None = None,
+    root: Path | None = None,
     overwrite: bool = False,
+    vertices: tyro.conf.OmitArgPrefixes[VertexFiles] = VertexFiles(),  # noqa: B008 (frozen)
+    build: tyro.conf.OmitArgPrefixes[BuildOptions] = BuildOptions(),  # noqa: B008
 ) -> None:
     """Make a graph store.
 
     Args:
-        source: a path.npz, or synthetic:PRESET (tiny, small, medium, large, products).
+        source: an edge list (.csv, .tsv, .txt, .parquet), a matrix (.mtx, SciPy's .npz), a folder of .npy arrays, a
+            graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, ogb:NAME, or synthetic:PRESET
+            (tiny, small, medium, large, products). KIND:PATH says what a path is: csv, parquet, mtx, scipy, numpy,
+            pyg, dgl, graphbolt or npz.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
-        seed: of a synthetic graph.
-        feature_dtype: store features in this type; by default that of the source.
+        root: where OGB's datasets are, for ogb:NAME; by default dataset, as for OGB.
         overwrite: replace the folder if it is there.
     """
-    if seed < 0:
-        raise InputError(f"--seed must be at least 0, not {seed}")
     check_free(out, overwrite=overwrite)
-    source_name, graph = load_source(source, seed=seed, feature_dtype=feature_dtype)
-    store.write_store(out, graph, name=name or source_name, source=source, overwrite=overwrite)
+    opened = attach(load_source(source, seed=build.seed, root=root), vertices)
+    graph = build_store(opened, out, build, name=name or opened.name, described_as=source, overwrite=overwrite)
     print(f"{out}: {_counts(graph)}")
+
+
+def export_(
+    path: Annotated[Path, tyro.conf.Positional],
+    to: Literal["pyg", "dgl", "npz"],
+    out: Path,
+    overwrite: bool = False,
+) -> None:
+    """Write a graph store for another library.
+
+    Args:
+        path: the graph store.
+        to: pyg: a Data in a .pt; dgl: a graph in a .bin; npz: GSplit's own .npz.
+        out: the file to write.
+        overwrite: replace the file if it is there.
+    """
+    from gsplit.data.exporters import export
+
+    export(path, to, out, overwrite=overwrite)
 
 
 def info(path: Annotated[Path, tyro.conf.Positional], verify: bool = False, store_dir: Path | None = None) -> None:
@@ -97,7 +119,7 @@ def _print_graph(graph: GraphArrays) -> None:
 
 
 def command(arguments: list[str]) -> None:
-    cli.subcommand({"import": import_, "info": info}, arguments, prog=PROG, about=__doc__ or "")
+    cli.subcommand({"import": import_, "export": export_, "info": info}, arguments, prog=PROG, about=__doc__ or "")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ bytes and the SHA-256 of its file, so ``sha256sum`` can check a folder as well.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -13,7 +14,7 @@ import shutil
 import tempfile
 import tokenize
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,26 @@ class FolderWriter:
             return np.zeros(shape, dtype)
         return np.lib.format.open_memmap(self.path / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
 
+    @contextmanager
+    def stream(self, name: str, dtype: Any, width: int | None = None) -> Iterator[NpyStream]:
+        """``name``.npy, written from top to bottom: [n], or [n, width], for an n known at the end."""
+        stream = NpyStream(self.path / f"{name}.npy", np.dtype(dtype), width)
+        try:
+            yield stream
+        finally:
+            stream.close()
+        self._arrays.append(name)
+
+    def mapped(self, name: str) -> NDArray[Any]:
+        """An array that has been written, read-only."""
+        return _map(self.path / f"{name}.npy")
+
     def describe(self, file_name: str, description: dict[str, Any]) -> None:
         """Write the JSON description, with the arrays' checksums and one over all of them. Comes last."""
         arrays: dict[str, Any] = {}
         for name in sorted(self._arrays):
             path = self.path / f"{name}.npy"
-            array = np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None)
+            array = _map(path)
             arrays[name] = {
                 "dtype": str(array.dtype),
                 "shape": list(array.shape),
@@ -74,6 +89,42 @@ class FolderWriter:
         (self.path / file_name).write_text(
             json.dumps({**description, "checksum": checksum, "arrays": arrays}, indent=2) + "\n"
         )
+
+
+class NpyStream:
+    """An array that grows at the end; its header, of a fixed size, is written again when the length is known.
+
+    Unlike a writable map it keeps nothing of what was written in memory.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], width: int | None) -> None:
+        self.rows = 0
+        self._dtype = dtype
+        self._width = width
+        self._file = path.open("wb")
+        self._write_header()
+        self._header_bytes = self._file.tell()
+
+    def write(self, rows: NDArray[Any]) -> None:
+        """Append rows of the array's width; other dtypes are converted."""
+        assert rows.shape[1:] == (() if self._width is None else (self._width,))
+        self._file.write(np.ascontiguousarray(rows, self._dtype).data)
+        self.rows += len(rows)
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+        assert self._file.tell() == self._header_bytes
+        self._file.close()
+
+    def _write_header(self) -> None:
+        shape = (self.rows,) if self._width is None else (self.rows, self._width)
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        np.lib.format.write_array_header_1_0(self._file, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
+def _map(path: Path) -> NDArray[Any]:
+    return np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
@@ -99,6 +150,7 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
         InputError: where :func:`check_free` does, or the parent of ``out`` cannot be written.
     """
     check_free(out, overwrite=overwrite)
+    missing = [parent for parent in out.parents if not parent.exists()]
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -119,8 +171,13 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
         else:
             temporary.rename(out)
         make_durable(out.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(OSError):  # somebody else put something there
+            for parent in missing:
+                parent.rmdir()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
         raise
 
 

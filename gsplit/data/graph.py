@@ -110,8 +110,6 @@ def check(graph: GraphArrays, where: str) -> None:
         InputError: naming ``where``, the array and the first bad entry.
     """
     n = graph.num_vertices
-    if graph.num_classes < 0:
-        raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     if n < 1:
         raise InputError(f"{where}: the graph has no vertices")
     if graph.indptr[0] != 0 or graph.indptr[-1] != graph.num_edges:
@@ -124,6 +122,14 @@ def check(graph: GraphArrays, where: str) -> None:
         at = int(np.argmax(falls))
         raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
     _check_ids(graph.indices, n, f"{where}: indices")
+    check_splits(graph, where)
+
+
+def check_splits(graph: GraphArrays, where: str) -> None:
+    """The part of :func:`check` that needs no edges: the splits and the labels of their vertices."""
+    if graph.num_classes < 0:
+        raise InputError(f"{where}: the number of classes is {graph.num_classes}")
+    n = graph.num_vertices
     for name in SPLITS:
         ids = graph.split(name)
         _check_ids(ids, n, f"{where}: {name}_idx")

@@ -16,6 +16,7 @@ from gsplit.errors import InputError
 FORMAT = "gsplit-graph"
 VERSION = 1
 FILE = "graph.json"
+ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,8 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
     """
     check(graph, source)
     if graph.features is not None:
-        _check_finite(graph.features, source)
+        for begin in range(0, len(graph.features), ROWS_AT_ONCE):
+            check_finite(graph.features[begin : begin + ROWS_AT_ONCE], begin, source)
     if graph.edge_weight is not None and not np.isfinite(graph.edge_weight).all():
         at = int(np.argmin(np.isfinite(graph.edge_weight)))
         raise InputError(f"{source}: edge_weight[{at}] is NaN or infinite; clean the weights first")
@@ -86,12 +88,16 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
         )
 
 
-def _check_finite(features: NDArray[Any], source: str, rows_at_once: int = 65536) -> None:
-    for begin in range(0, len(features), rows_at_once):
-        finite = np.isfinite(features[begin : begin + rows_at_once]).all(axis=1)
-        if not finite.all():
-            vertex = begin + int(np.argmin(finite))
-            raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity as {features.dtype}")
+def check_finite(rows: NDArray[Any], first: int, source: str) -> None:
+    """Features [n, D] of the vertices ``first``, ``first + 1``, ... must be finite.
+
+    Raises:
+        InputError: naming the first vertex for which they are not.
+    """
+    finite = np.isfinite(rows).all(axis=1)
+    if not finite.all():
+        vertex = first + int(np.argmin(finite))
+        raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity as {rows.dtype}")
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:

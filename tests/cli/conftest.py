@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import logging
@@ -56,14 +57,20 @@ def place(made, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def refused(place, capsys, monkeypatch):
+def refused(place, refused_in):
     """refused("train", "layout", ...): run in this process; assert one line, code 2, nothing written; the line."""
+    return functools.partial(refused_in, place)
+
+
+@pytest.fixture
+def refused_in(capsys, monkeypatch):
+    """The same in a folder: refused_in(folder, "train", "layout", ...)."""
     # The suite's own logging stays as it is.
     monkeypatch.setattr(logging, "addLevelName", lambda *_: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
-    def run(command, *arguments):
+    def run(place, command, *arguments):
         before = contents(place)
         monkeypatch.setattr(sys, "argv", ["gsplit", *map(str, arguments)])
         capsys.readouterr()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gsplit.data import open_store, write_store
-from gsplit.data.importers import load_source
+from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 
 TRAIN = ("train", "layout", "--out", "new")
@@ -27,8 +27,8 @@ GRAPH = {
 }
 
 FLAGS = [
-    (("data",), "no command given; choose one of import, info"),
-    (("data", "improt"), "unknown command 'improt'; choose one of import, info"),
+    (("data",), "no command given; choose one of import, export, info"),
+    (("data", "improt"), "unknown command 'improt'; choose one of import, export, info"),
     (("data", "import", "nowhere.npz", "--out", "new"), "nowhere.npz: no such file"),
     (("data", "import", "synthetic:huge", "--out", "new"), "unknown preset 'huge'"),
     (("data", "import", "synthetic:tiny"), "--out"),
@@ -184,7 +184,7 @@ def test_damaged_folders(refused, place, file, damage, words, message):
 @pytest.mark.parametrize(("key", "message"), [("train_idx", "an empty training set"), ("x", "no features")])
 def test_graphs_without_what_training_needs(refused, place, key, message):
     np.savez(place / "graph.npz", **{name: array for name, array in GRAPH.items() if name != key})
-    write_store(place / "lacking", load_source("graph.npz")[1], name="lacking", source="test")
+    write_store(place / "lacking", load_npz(place / "graph.npz"), name="lacking", source="test")
     partition(PartitionConfig(store=place / "lacking", out=place / "layout-lacking", parts=2))
     assert message in refused("train", "layout-lacking", "--out", "new")
 

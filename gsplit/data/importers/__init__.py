@@ -1,34 +1,95 @@
 """Sources a graph store can be made from; one module a format.
 
-An importer is a function from a source to :class:`gsplit.data.graph.GraphArrays`.
+An importer is a function from a path to a :class:`gsplit.data.importers.source.Source`. Its module is imported when
+it is used: some need libraries that are not installed everywhere.
 """
 
 from __future__ import annotations
 
+import importlib
+import zipfile
 from pathlib import Path
 
-from gsplit.data import synthetic
-from gsplit.data.graph import GraphArrays
-from gsplit.data.importers.npz import load_npz
+from gsplit.data.importers.source import Source, graph_source
 from gsplit.errors import InputError
 
-SYNTHETIC = "synthetic:"
+IMPORTERS = {
+    "csv": "edge_list.load_edge_list",
+    "parquet": "edge_list.load_edge_list",
+    "numpy": "numpy_arrays.load_numpy",
+    "scipy": "matrices.load_scipy",
+    "mtx": "matrices.load_matrix_market",
+    "pyg": "pyg.load_pyg",
+    "dgl": "dgl.load_dgl",
+    "graphbolt": "graphbolt.load_graphbolt",
+}
+"""Kind of a source that is a path -> module and function."""
+KINDS = (*IMPORTERS, "npz", "ogb", "synthetic")
+SUFFIXES = {
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".edges": "csv", ".edgelist": "csv", ".parquet": "parquet",
+    ".pq": "parquet", ".npy": "numpy", ".mtx": "mtx", ".pt": "pyg", ".bin": "dgl",
+}  # fmt: skip
+EXPECTED = (
+    "expected .csv, .tsv, .txt, .parquet, .npz, .npy, .mtx, .pt (PyG), .bin (DGL), a folder, ogb:NAME, "
+    "synthetic:PRESET, or KIND:PATH with KIND one of " + ", ".join(IMPORTERS)
+)
 
 
-def load_source(source: str, *, seed: int = 0, feature_dtype: str | None = None) -> tuple[str, GraphArrays]:
-    """Name and arrays of a source: ``synthetic:PRESET`` or the path of an ``.npz``.
+def load_source(source: str, *, seed: int = 0, root: Path | None = None) -> Source:
+    """Open ``KIND:PATH``, ``synthetic:PRESET``, ``ogb:NAME``, or a path whose kind its name or content tells.
+
+    Args:
+        seed: of a synthetic graph.
+        root: the folder of OGB's datasets.
 
     Raises:
         InputError: for a source that does not exist, is damaged or of no known kind.
     """
-    if source.startswith(SYNTHETIC):
-        preset = source.removeprefix(SYNTHETIC)
-        name, graph = f"synthetic-{preset}", synthetic.generate_preset(preset, seed=seed)
-    else:
-        path = Path(source)
-        if not path.exists():
-            raise InputError(f"{source}: no such file (a source is a path.npz or {SYNTHETIC}PRESET)")
-        if path.suffix != ".npz":
-            raise InputError(f"{source}: unknown kind of source; expected a path.npz or {SYNTHETIC}PRESET")
-        name, graph = path.stem, load_npz(path)
-    return name, graph.with_feature_dtype(feature_dtype) if feature_dtype else graph
+    kind, _, rest = source.partition(":")
+    if kind not in KINDS or not rest:
+        kind, rest = _kind_of(source), source
+    if root is not None and kind != "ogb":
+        raise InputError(f"--root is for ogb:NAME, and {source} is none")
+    if kind == "synthetic":
+        from gsplit.data.synthetic import generate_preset
+
+        return graph_source(f"synthetic-{rest}", generate_preset(rest, seed=seed), source)
+    if kind == "ogb":
+        from gsplit.data.importers.ogb import load_ogb
+
+        return load_ogb(rest, root or Path("dataset"))
+    if kind == "npz":
+        from gsplit.data.importers.npz import load_npz
+
+        return graph_source(Path(rest).stem, load_npz(Path(rest)), rest)
+    module, function = IMPORTERS[kind].split(".")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), function)(Path(rest))
+
+
+def _kind_of(source: str) -> str:
+    path = Path(source)
+    if not path.exists():
+        raise InputError(f"{source}: no such file or folder ({EXPECTED})")
+    if path.suffix == ".npz":
+        return "scipy" if _is_scipy(path) else "npz"
+    if path.is_dir():
+        if any((path / where).is_file() for where in ("metadata.yaml", "preprocessed/metadata.yaml")):
+            return "graphbolt"
+        if any(path.glob("*.npy")):
+            return "numpy"
+        if any(path.glob("*.pt")) or any(path.glob("processed/*.pt")):
+            return "pyg"
+        raise InputError(f"{source}: a folder with neither .npy arrays nor metadata.yaml (GraphBolt) nor .pt (PyG)")
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise InputError(f"{source}: unknown kind of source; {EXPECTED}")
+    return SUFFIXES[suffix]
+
+
+def _is_scipy(path: Path) -> bool:
+    """Whether an archive has the key that ``scipy.sparse.save_npz`` gives a matrix; a damaged one has not."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "format.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays, cast
+from gsplit.data.importers.arrays import clean_labels, integers
+from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
 
-INT32_VERTICES = 2**31
 DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, OSError, KeyError, TypeError,
     SyntaxError, tokenize.TokenError, NotImplementedError, RuntimeError, MemoryError,
@@ -37,15 +38,15 @@ def load_npz(path: Path) -> GraphArrays:
     for key in ("indptr", "indices"):
         if key not in arrays:
             raise InputError(f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}")
-    indptr = _integers(arrays["indptr"], f"{path}: indptr", ndim=1)
+    indptr = integers(arrays["indptr"], f"{path}: indptr", ndim=1)
     n = len(indptr) - 1
     if n < 1:
         raise InputError(f"{path}: indptr has {len(indptr)} entries, so the graph has no vertices")
-    indices = _integers(arrays["indices"], f"{path}: indices", ndim=1)
+    indices = integers(arrays["indices"], f"{path}: indices", ndim=1)
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         at = int(np.argmax((indices < 0) | (indices >= n)))
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
-    labels, num_classes = _labels(arrays, n, path)
+    labels, num_classes = clean_labels(arrays.get("y"), n, _count(arrays, "num_classes", path), f"{path}: y")
     weight = arrays.get("edge_weight")
     if weight is not None and (weight.shape != indices.shape or weight.dtype.kind not in "fiu"):
         raise InputError(
@@ -59,7 +60,7 @@ def load_npz(path: Path) -> GraphArrays:
         edge_weight=None if weight is None else weight.astype(np.float32),
         num_classes=num_classes,
         **{
-            f"{name}_idx": _integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
+            f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
             for name in ("train", "valid", "test")
         },
     )
@@ -78,12 +79,6 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path} is not a readable .npz of plain arrays: {error}") from None
 
 
-def _integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
-    if array.ndim != ndim or (array.dtype.kind not in "iu" and array.size):
-        raise InputError(f"{what} must be integers in {ndim} dimension, not {array.dtype} of shape {array.shape}")
-    return array.astype(np.int64)
-
-
 def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[Any] | None:
     if "x" in arrays:
         x = arrays["x"]
@@ -95,8 +90,8 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
     missing = [key for key in ("x_indices", "x_data") if key not in arrays]
     if missing:
         raise InputError(f"{path} has x_indptr but no {' and no '.join(missing)}")
-    indptr = _integers(arrays["x_indptr"], f"{path}: x_indptr", ndim=1)
-    columns = _integers(arrays["x_indices"], f"{path}: x_indices", ndim=1)
+    indptr = integers(arrays["x_indptr"], f"{path}: x_indptr", ndim=1)
+    columns = integers(arrays["x_indices"], f"{path}: x_indices", ndim=1)
     data = arrays["x_data"]
     if len(indptr) != n + 1 or (np.diff(indptr) < 0).any() or indptr[0] != 0 or indptr[-1] != len(columns):
         raise InputError(f"{path}: x_indptr does not ascend from 0 to {len(columns)} in {n + 1} entries")
@@ -110,26 +105,6 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
     x_ND = np.zeros((n, width), np.float32)
     x_ND[np.repeat(np.arange(n), np.diff(indptr)), columns] = data
     return x_ND
-
-
-def _labels(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> tuple[NDArray[Any], int]:
-    y = arrays.get("y")
-    if y is None:
-        return np.full(n, -1, np.int64), 0
-    if y.ndim not in (1, 2) or len(y) != n or y.dtype.kind not in "fiub":
-        raise InputError(f"{path}: y must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]  # one class a vertex, in the shape that OGB gives it
-    if y.ndim == 2:
-        return y.astype(np.float32), y.shape[1]
-    if y.dtype.kind == "f":
-        whole = np.isnan(y) | (np.isfinite(y) & (y == np.floor(y)))
-        if not whole.all():
-            raise InputError(f"{path}: y[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class")
-        y = np.where(np.isnan(y), -1, y)
-    labels = y.astype(np.int64)
-    num_classes = _count(arrays, "num_classes", path)
-    return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
 
 
 def _count(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> int | None:

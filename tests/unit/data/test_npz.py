@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsplit.data.importers import load_source
+from gsplit.data.importers.npz import load_npz
 from gsplit.errors import InputError
 
 # 0 <-- 1 --> 2 <-- 2 (a loop stays), 0 --> 1
@@ -34,14 +35,14 @@ def load(tmp_path):
     def write_and_load(**changes):
         arrays = {key: array for key, array in {**GRAPH, **changes}.items() if array is not None}
         np.savez(tmp_path / "graph.npz", **arrays)
-        return load_source(str(tmp_path / "graph.npz"))[1]
+        return load_npz(tmp_path / "graph.npz")
 
     return write_and_load
 
 
 def test_every_array_arrives(load, tmp_path):
     graph = load(edge_weight=np.array([1, 2, 3, 4.5]))
-    assert load_source(str(tmp_path / "graph.npz"))[0] == "graph"
+    assert load_source(str(tmp_path / "graph.npz")).name == "graph"
     assert graph.indptr.tolist() == [0, 1, 2, 4]
     assert graph.indices.tolist() == [1, 0, 1, 2]
     assert graph.features.tolist() == [[0, 2], [0, 0], [3, 4]]
@@ -63,11 +64,10 @@ def test_csr_features_become_dense(load, num_features):
     assert not features[:, 2:].any()
 
 
-def test_half_precision_stays_and_can_be_asked_for(load, tmp_path):
+def test_half_precision_stays_and_can_be_asked_for(load):
     assert load(x=GRAPH["x"].astype(np.float16)).features.dtype == np.float16
     assert load().features.dtype == np.float32
-    _, graph = load_source(str(tmp_path / "graph.npz"), feature_dtype="float16")
-    assert graph.features.dtype == np.float16
+    assert load().with_feature_dtype("float16").features.dtype == np.float16
 
 
 def test_only_the_adjacency_is_needed(load):
@@ -194,7 +194,7 @@ def test_damage_of_any_byte_is_an_input_error_or_harmless(packed, data, mask):
     # No mask stands for an archive that was cut short.
     path.write_bytes(content[:at] + bytes([content[at] ^ mask]) + content[at + 1 :] if mask else content[:at])
     try:
-        graph = load_source(str(path))[1]
+        graph = load_npz(path)
     except InputError:
         return
     assert graph.indices.tolist() == GRAPH["indices"].tolist()

@@ -1,0 +1,252 @@
+"""From edges in any number to the adjacency of a store, in bounded memory.
+
+The edges are read once and spilled to disk as they are; meanwhile the in-degrees are counted. Then they are sorted
+into buckets, ranges of destinations with a bounded number of edges, on disk too; reverse edges follow all edges of
+the source. Each bucket in turn is read and becomes rows of the adjacency (csrc/graph.cpp). In memory are some
+arrays of N numbers, one piece of the edge list and one bucket.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+import gsplit._core as _core
+from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.data.folders import FolderWriter
+from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Source
+from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
+from gsplit.errors import InputError
+
+BUCKET_EDGES = 1 << 23
+"""Edges of a bucket; more only where a single vertex has more in-edges than that."""
+VERTEX_BYTES = 40
+"""Memory that a vertex takes at the peak: degrees, offsets, marks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleaning:
+    """What is done to the edges of a source."""
+
+    undirected: bool = False
+    self_loops: Literal["keep", "drop", "add"] = "keep"
+    duplicates: Literal["drop", "keep"] = "drop"
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What the cleaning did, in edges."""
+
+    duplicates: int = 0
+    self_loops: int = 0
+    """dropped"""
+    reverses: int = 0
+    """added; those that were there already do not count"""
+    loops: int = 0
+    """self-loops added"""
+
+
+def write_adjacency(
+    writer: FolderWriter, source: Source, num_vertices: int | None, cleaning: Cleaning
+) -> tuple[NDArray[np.int64], Tally]:
+    """Write indptr, indices and, where the source has weights, edge_weight; return indptr [N + 1] and the tally.
+
+    Neighbours stand in the order of the source, each at its first appearance, then those by reverse edges.
+
+    Raises:
+        InputError: for ids below 0 or from ``num_vertices`` on, weights that are not finite, no edges to tell the
+            number of vertices from, or more vertices than fit in memory.
+    """
+    with tempfile.TemporaryDirectory(prefix="spill-", dir=writer.path) as name:
+        folder = Path(name)
+        spill = EdgeSpill(folder, weighted=source.edges.weighted)
+        try:
+            reader = _Reader(source, num_vertices, cleaning)
+            degrees = reader.read_into(spill)
+            buckets = _sort(spill, folder, degrees, source.edges.weighted, cleaning)
+        finally:
+            spill.close()
+        try:
+            indptr = _write_rows(writer, buckets, degrees, cleaning, reader.tally)
+        finally:
+            buckets.files.close()
+    writer.save("indptr", indptr)
+    return indptr, reader.tally
+
+
+def check_memory(vertices: int, where: str) -> None:
+    """Refuse a number of vertices whose arrays do not fit, as one stray id can ask for.
+
+    Raises:
+        InputError: naming ``where`` and the number.
+    """
+    if vertices * VERTEX_BYTES > psutil.virtual_memory().available:
+        raise InputError(
+            f"{where}: {vertices:,} vertices, by the largest id or --num-vertices, do not fit in memory; "
+            "number the vertices from 0 on without gaps"
+        )
+
+
+class _Reader:
+    """Checks edges on their way into the spill, and counts."""
+
+    def __init__(self, source: Source, num_vertices: int | None, cleaning: Cleaning) -> None:
+        self.tally = Tally()
+        self._source = source
+        self._n = num_vertices
+        self._cleaning = cleaning
+        self._degrees = np.zeros(0, np.int64)
+        self._largest = -1
+        self._edges = 0
+
+    def read_into(self, spill: EdgeSpill) -> NDArray[np.int64]:
+        """Spill all edges; return the in-degrees [N], reverse edges included."""
+        if self._n is not None:
+            self._grow(self._n)
+        edges = self._source.edges
+        with tqdm(total=edges.count, desc="read edges", unit="", unit_scale=True, leave=False, disable=None,
+                  delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+            for chunk in edges.chunks():
+                for begin in range(0, len(chunk.source), EDGES_AT_ONCE):
+                    self._take(chunk, slice(begin, begin + EDGES_AT_ONCE), spill)
+                bar.update(len(chunk.source))
+        if self._n is None and self._largest < 0:
+            raise InputError(f"{self._source.where}: no edges to tell the vertices from; give --num-vertices")
+        return self._degrees[: self._largest + 1] if self._n is None else self._degrees
+
+    def _take(self, chunk: EdgeChunk, piece: slice, spill: EdgeSpill) -> None:
+        source, destination = np.asarray(chunk.source[piece]), np.asarray(chunk.destination[piece])
+        weight = None if chunk.weight is None else np.asarray(chunk.weight[piece], np.float32)
+        assert len(source) == len(destination)
+        assert (weight is not None) == self._source.edges.weighted
+        self._check(source, destination, weight)
+        largest = max(int(source.max()), int(destination.max()))
+        if largest > self._largest:
+            self._largest = largest
+            self._grow(largest + 1)
+        self._edges += len(source)
+        pairs = np.stack([source, destination], axis=1).astype(
+            np.int32 if largest < INT32_VERTICES else np.int64, copy=False
+        )
+        if self._cleaning.self_loops == "drop":
+            loops = source == destination
+            if loops.any():
+                self.tally.self_loops += int(loops.sum())
+                pairs = pairs[~loops]
+                weight = None if weight is None else weight[~loops]
+        _core.count_in_degrees(pairs.reshape(-1), self._cleaning.undirected, self._degrees)
+        spill.add(pairs, weight, largest)
+
+    def _check(self, source: NDArray[Any], destination: NDArray[Any], weight: NDArray[np.float32] | None) -> None:
+        limit = np.iinfo(np.int64).max if self._n is None else self._n
+        bad = (source < 0) | (source >= limit) | (destination < 0) | (destination >= limit)
+        if bad.any():
+            at = int(np.argmax(bad))
+            raise InputError(
+                f"{self._at(at)}: {source[at]} -> {destination[at]} names a vertex "
+                + (
+                    "below 0; ids count from 0"
+                    if self._n is None
+                    else f"outside the vertices 0 .. {self._n - 1}{self._told_by()}"
+                )
+            )
+        if weight is not None and not np.isfinite(weight).all():
+            at = int(np.argmin(np.isfinite(weight)))
+            raise InputError(f"{self._at(at)}: the weight is {weight[at]}; clean the weights first")
+
+    def _told_by(self) -> str:
+        """What the number of vertices was taken from, where that is not plain."""
+        source = self._source
+        if source.num_vertices is not None or self._n is None:
+            return ""
+        for part, rows in (("features", source.features), ("labels", source.labels)):
+            if rows is not None and rows.shape[0] == self._n:
+                return f" ({source.call(part)} has {self._n} rows)"
+        return ""
+
+    def _at(self, position: int) -> str:
+        return f"{self._source.where}: {self._source.edges.place(self._edges + position)}"
+
+    def _grow(self, vertices: int) -> None:
+        if vertices <= len(self._degrees):
+            return
+        check_memory(vertices, self._source.where)
+        grown = np.zeros(vertices if self._n is not None else max(vertices, 2 * len(self._degrees)), np.int64)
+        grown[: len(self._degrees)] = self._degrees
+        self._degrees = grown
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sorted:
+    files: Buckets
+    bounds: NDArray[np.int64]
+    """[B + 1]"""
+    own: NDArray[np.int64]
+    """[B] how many edges of each bucket are the source's own; reverse edges follow them."""
+    dtype: Any
+
+
+def _sort(spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weighted: bool, cleaning: Cleaning) -> _Sorted:
+    ends = np.cumsum(degrees)
+    bounds = _bucket_bounds(ends)
+    sizes = np.diff(np.concatenate([[0], ends])[bounds])
+    dtype = np.int32 if len(degrees) <= INT32_VERTICES else np.int64
+    files = Buckets(folder, bounds, sizes, dtype, weighted=weighted)
+    try:
+        with tqdm(total=int(ends[-1]), desc="sort edges", unit="", unit_scale=True, leave=False, disable=None,
+                  delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+            for pairs, weight in spill.pieces():
+                files.add(pairs, weight)
+                bar.update(len(pairs))
+            own = files.filled
+            for pairs, weight in spill.pieces() if cleaning.undirected else ():
+                other = pairs[:, 0] != pairs[:, 1]
+                files.add(pairs[other][:, ::-1], None if weight is None else weight[other])
+                bar.update(int(other.sum()))
+    except BaseException:
+        files.close()
+        raise
+    spill.remove()
+    return _Sorted(files=files, bounds=bounds, own=own, dtype=dtype)
+
+
+def _bucket_bounds(ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Bounds of ranges of vertices with at most BUCKET_EDGES in-edges; ``ends`` [N] is the running sum of them."""
+    bounds = [0]
+    while bounds[-1] < len(ends):
+        before = ends[bounds[-1] - 1] if bounds[-1] else 0
+        bounds.append(max(bounds[-1] + 1, int(np.searchsorted(ends, before + BUCKET_EDGES, side="right"))))
+    return np.array(bounds, np.int64)
+
+
+def _write_rows(
+    writer: FolderWriter, edges: _Sorted, degrees: NDArray[np.int64], cleaning: Cleaning, tally: Tally
+) -> NDArray[np.int64]:
+    n = len(degrees)
+    indptr = np.zeros(n + 1, np.int64)
+    keep = cleaning.duplicates == "keep"
+    seen = np.full(0 if keep and not cleaning.undirected else n, -1, edges.dtype)
+    with ExitStack() as streams:
+        indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
+        weight_out = streams.enter_context(writer.stream("edge_weight", np.float32)) if edges.files.weighted else None
+        for b in tqdm(range(len(edges.own)), desc="build rows", leave=False, disable=None, delay=SECONDS_BEFORE_BAR):
+            begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
+            pairs, weight = edges.files.read(b)
+            kept, indices, weights, duplicates, reverses, loops = _core.rows_from_edges(
+                pairs, weight, int(edges.own[b]), begin, degrees[begin:end], seen, keep, cleaning.self_loops == "add"
+            )
+            indptr[begin + 1 : end + 1] = kept
+            indices_out.write(indices)
+            if weight_out is not None:
+                weight_out.write(weights)
+            tally.duplicates += duplicates
+            tally.reverses += reverses
+            tally.loops += loops
+    return np.cumsum(indptr, out=indptr)

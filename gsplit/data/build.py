@@ -1,0 +1,216 @@
+"""From a source to a graph store, in bounded memory.
+
+Checks what is cheap first (features, labels), then builds the adjacency (:mod:`gsplit.data.adjacency`), then checks
+the splits. Nothing is left of a store that fails anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit import cli
+from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.data import folders
+from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
+from gsplit.data.folders import FolderWriter
+from gsplit.data.graph import SPLITS, GraphArrays, cast, check_splits, open_arrays
+from gsplit.data.importers.arrays import clean_labels, integers
+from gsplit.data.importers.source import Rows, Source
+from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
+from gsplit.errors import InputError
+
+PIECE_BYTES = 1 << 26
+"""Features copied at once."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """What is made of a source beside copying it."""
+
+    # The docstrings are the help of the command.
+
+    undirected: bool = False
+    """Add the reverse of every edge, with its weight, where it is not there."""
+    self_loops: Literal["keep", "drop", "add"] = "keep"
+    """Keep or drop self-loops, or add one, of weight 1, to each vertex that has none."""
+    duplicates: Literal["drop", "keep"] | None = None
+    """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
+    drop; keep for GSplit's own .npz and synthetic graphs."""
+    split: cli.FloatList | None = None
+    """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
+    splits."""
+    seed: int = 0
+    """Of --split, and of a synthetic graph."""
+    num_vertices: int | None = None
+    """How many vertices there are; by default what the source, features or labels tell, or the largest id."""
+    feature_dtype: Literal["float32", "float16"] | None = None
+    """Store features in this type; by default float16 stays and all else becomes float32."""
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, not {self.seed}")
+        if self.num_vertices is not None and self.num_vertices < 1:
+            raise InputError(f"--num-vertices must be at least 1, not {self.num_vertices}")
+        if self.split is not None:
+            shares = ",".join(f"{share:g}" for share in self.split) or "none"
+            if (
+                len(self.split) != 3
+                or not all(share >= 0 for share in self.split)
+                or not 0 < sum(self.split) < 1.0001
+            ):
+                raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {shares}")
+
+
+def build_store(
+    source: Source, out: Path, options: BuildOptions, *, name: str, described_as: str, overwrite: bool = False
+) -> GraphArrays:
+    """Write a source as a graph store and return its arrays, mapped.
+
+    Args:
+        described_as: what ``graph.json`` gives as the source.
+
+    Raises:
+        InputError: for a source that is no valid graph, or an ``out`` that exists.
+    """
+    cleaning = Cleaning(
+        undirected=options.undirected,
+        self_loops=options.self_loops,
+        duplicates=options.duplicates or ("keep" if source.as_is else "drop"),
+    )
+    n = _num_vertices(source, options)
+    splits = source.splits
+    if options.split and splits:
+        raise InputError(f"{source.where} has splits already ({', '.join(splits)}); drop --split")
+    with folders.writing_folder(out, overwrite=overwrite) as writer:
+        if n is not None:
+            check_memory(n, source.where)
+            _check_rows(source, n)
+        if source.features is not None:
+            _copy_features(writer, source.features, options.feature_dtype, source)
+        indptr, tally = write_adjacency(writer, source, n, cleaning)
+        n = len(indptr) - 1
+        labels, num_classes = clean_labels(source.labels, n, source.num_classes, source.call("labels"))
+        writer.save("labels", labels)
+        if options.split:
+            splits = random_split(labels, options.split, options.seed, source.where)
+        elif splits and source.labels is None:
+            raise InputError(f"{source.where}: the {next(iter(splits))} split needs labels; give --labels FILE")
+        ids = {
+            f"{key}_idx": integers(splits.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in SPLITS
+        }
+        for key, values in ids.items():
+            writer.save(key, values)
+        graph = GraphArrays(
+            indptr=indptr,
+            indices=writer.mapped("indices"),
+            features=None if source.features is None else writer.mapped("features"),
+            labels=labels,
+            edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
+            num_classes=num_classes,
+            **ids,
+        )
+        check_splits(graph, source.where)
+        header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
+        writer.describe(FILE, header)
+    _report(source.where, tally, cleaning)
+    return open_arrays(out, folders.read_description(out, FILE, FORMAT, VERSION))
+
+
+def _num_vertices(source: Source, options: BuildOptions) -> int | None:
+    """As given, else as long as features or labels are; None: to be told from the edges."""
+    asked, found = options.num_vertices, source.num_vertices
+    if asked is not None and found is not None and asked < found:
+        raise InputError(f"{source.where} has {found} vertices; --num-vertices {asked} is fewer")
+    n = found if asked is None else asked
+    if n is None and source.features is not None:
+        n = int(source.features.shape[0])
+    if n is None and source.labels is not None:
+        n = len(source.labels)
+    if n is not None and n < 1:
+        raise InputError(f"{source.where}: the graph has no vertices")
+    return n
+
+
+def _check_rows(source: Source, n: int) -> None:
+    """Features and labels, before the edges are read."""
+    features = source.features
+    if features is not None and (
+        len(features.shape) != 2 or features.shape[0] != n or features.dtype.kind not in "fiub"
+    ):
+        raise InputError(f"{source.call('features')} must be numbers of shape ({n}, D), not {features.dtype} of "
+                         f"shape {tuple(features.shape)}")  # fmt: skip
+    clean_labels(source.labels, n, source.num_classes, source.call("labels"))
+
+
+def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
+    rows, width = features.shape
+    dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
+    copied = 0
+    with (
+        writer.stream("features", dtype, width) as out,
+        tqdm(total=rows, desc="copy features", unit="", unit_scale=True, leave=False, disable=None,
+             delay=SECONDS_BEFORE_BAR) as bar,
+    ):  # fmt: skip
+        for piece in _pieces(features):
+            piece = cast(piece, dtype)
+            check_finite(piece, copied, source.called.get("features", source.where))
+            out.write(piece)
+            copied += len(piece)
+            bar.update(len(piece))
+    if copied != rows:
+        raise InputError(f"{source.call('features')} have {copied} rows, but {rows} were announced")
+
+
+def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
+    at_once = max(1, PIECE_BYTES // max(1, features.shape[1] * features.dtype.itemsize))
+    for chunk in features.chunks() if isinstance(features, Rows) else (features,):
+        for begin in range(0, len(chunk), at_once):
+            yield np.asarray(chunk[begin : begin + at_once])
+
+
+def random_split(
+    labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str
+) -> dict[str, NDArray[np.int64]]:
+    """Shares of the labelled vertices, drawn at random: train, valid, test, ascending.
+
+    Args:
+        labels: as in a store, [N] or [N, C].
+
+    Raises:
+        InputError: where no vertex is labelled.
+    """
+    labelled = np.flatnonzero(labels >= 0 if labels.ndim == 1 else ~np.isnan(labels).any(axis=1))
+    if not len(labelled):
+        raise InputError(f"{where}: --split needs labels, and no vertex has one; give --labels FILE")
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(labelled)
+    ends = np.minimum(np.rint(np.cumsum(shares) * len(order)), len(order)).astype(np.int64)
+    return {key: np.sort(order[a:b]) for key, a, b in zip(SPLITS, [0, *ends], ends, strict=False)}
+
+
+def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
+    dropped = [
+        (tally.duplicates, "duplicate edges (the first of each stays; --duplicates keep keeps all)"),
+        (tally.self_loops, "self-loops (--self-loops drop)"),
+    ]
+    added = [
+        (tally.reverses, "reverse edges (--undirected)"),
+        (tally.loops, "self-loops (--self-loops add)"),
+    ]
+    words = [
+        f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)
+        for verb, items in (("dropped", dropped), ("added", added))
+        if any(count for count, _ in items)
+    ]
+    if words:
+        logger.info("%s: %s", where, "; ".join(words))
+    elif cleaning != Cleaning(duplicates=cleaning.duplicates):
+        logger.info("%s: there was nothing to drop or add", where)

@@ -1,0 +1,103 @@
+"""From a graph store or a layout to the files of other systems.
+
+Edges are written in the order of the store, by destination, so that importing the file gives the same arrays.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from gsplit.data import layout, store
+from gsplit.data.exporters.dgl import write_dgl
+from gsplit.data.exporters.npz import write_npz
+from gsplit.data.exporters.pyg import write_pyg
+from gsplit.data.graph import GraphArrays
+from gsplit.errors import InputError
+from gsplit.files import make_durable
+
+WRITERS: dict[str, Callable[[GraphArrays, Path], None]] = {"pyg": write_pyg, "dgl": write_dgl, "npz": write_npz}
+
+
+def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = False) -> None:
+    """Write the graph of a store, or of a layout in global ids, as one file.
+
+    Args:
+        path: the folder of the store or layout.
+        to: ``pyg`` (a ``torch_geometric.data.Data``), ``dgl`` (a file of ``dgl.save_graphs``) or ``npz`` (the keys of
+            docs/formats.md).
+        out: the file.
+        overwrite: replace the file if it is there.
+
+    Raises:
+        InputError: for another format, a folder that is neither, a library that is missing, or an ``out`` that exists
+            or cannot be written.
+    """
+    path, out = Path(path), Path(out)
+    if to not in WRITERS:
+        raise InputError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
+    _check_free(out, overwrite=overwrite)
+    graph = _graph(path)
+    with _writing_file(out) as temporary:
+        WRITERS[to](graph, temporary)
+
+
+def _graph(path: Path) -> GraphArrays:
+    if (path / layout.FILE).is_file():
+        return in_global_ids(layout.open_layout(path))
+    return store.open_store(path).graph
+
+
+def in_global_ids(opened: layout.Layout) -> GraphArrays:
+    """The graph of a layout as its store had it; splits ascend, as a layout does not keep their order."""
+    graph, permutation = opened.graph, opened.permutation
+    layout_of_global = np.empty_like(permutation)
+    layout_of_global[permutation] = np.arange(len(permutation))
+    degrees = np.diff(graph.indptr)[layout_of_global]
+    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
+    # The place of edge e of vertex v in the layout: where v's row begins there, plus e - indptr[v].
+    place = np.arange(len(graph.indices)) + np.repeat(graph.indptr[:-1][layout_of_global] - indptr[:-1], degrees)
+    return GraphArrays(
+        indptr=indptr,
+        indices=permutation[graph.indices[place]].astype(graph.indices.dtype),
+        features=None if graph.features is None else graph.features[layout_of_global],
+        labels=graph.labels[layout_of_global],
+        edge_weight=None if graph.edge_weight is None else graph.edge_weight[place],
+        train_idx=np.sort(permutation[graph.train_idx]),
+        valid_idx=np.sort(permutation[graph.valid_idx]),
+        test_idx=np.sort(permutation[graph.test_idx]),
+        num_classes=graph.num_classes,
+    )
+
+
+def _check_free(out: Path, *, overwrite: bool) -> None:
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; name the file to write")
+    if os.path.lexists(out) and not overwrite:
+        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+
+
+@contextmanager
+def _writing_file(out: Path) -> Iterator[Path]:
+    """A path to write to, which is renamed to ``out`` when the block ends without an exception."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+    temporary = folder / out.name
+    try:
+        yield temporary
+        make_durable(temporary)
+        temporary.replace(out)
+        make_durable(out.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        folder.rmdir()

@@ -1,0 +1,28 @@
+"""A graph as a file of ``dgl.save_graphs``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from gsplit.data.exporters.tensors import coo, split_masks, tensor, unsorted_splits
+from gsplit.data.graph import GraphArrays
+from gsplit.data.importers.dgl import import_dgl
+
+
+def write_dgl(graph: GraphArrays, out: Path) -> None:
+    """Save ``feat``, ``label`` and the masks of the vertices, ``w`` of the edges, and beside them ``num_classes``.
+
+    Raises:
+        InputError: where DGL is missing.
+    """
+    dgl = import_dgl()
+    saved = dgl.graph(coo(graph), num_nodes=graph.num_vertices)
+    if graph.features is not None:
+        saved.ndata["feat"] = tensor(graph.features)
+    saved.ndata["label"] = tensor(graph.labels)
+    saved.ndata.update(split_masks(graph))
+    if graph.edge_weight is not None:
+        saved.edata["w"] = tensor(graph.edge_weight)
+    dgl.save_graphs(str(out), [saved], {"num_classes": torch.tensor([graph.num_classes]), **unsorted_splits(graph)})

@@ -1,0 +1,36 @@
+"""A graph as a ``torch_geometric.data.Data``, as PyG's own datasets are laid out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from gsplit.data.exporters.tensors import coo, split_masks, tensor, unsorted_splits
+from gsplit.data.graph import GraphArrays
+from gsplit.errors import InputError
+
+
+def write_pyg(graph: GraphArrays, out: Path) -> None:
+    """Save ``edge_index`` [2, E], ``x``, ``y``, ``edge_weight``, the masks, ``num_nodes`` and ``num_classes``.
+
+    Raises:
+        InputError: where PyG is missing.
+    """
+    try:
+        from torch_geometric.data import Data
+    except ImportError as error:
+        raise InputError(f"graphs of PyG need PyG ({error}): pip install 'gsplit[pyg]'") from None
+    attributes = {"edge_index": torch.stack(coo(graph)), "y": tensor(graph.labels)}
+    if graph.features is not None:
+        attributes["x"] = tensor(graph.features)
+    if graph.edge_weight is not None:
+        attributes["edge_weight"] = tensor(graph.edge_weight)
+    data = Data(
+        num_nodes=graph.num_vertices,
+        num_classes=graph.num_classes,
+        **attributes,
+        **split_masks(graph),
+        **unsorted_splits(graph),
+    )
+    torch.save(data, out)

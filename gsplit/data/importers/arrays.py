@@ -1,0 +1,83 @@
+"""Arrays as importers find them, made what a store holds."""
+
+from __future__ import annotations
+
+import tokenize
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.folders import SMALL_BYTES
+from gsplit.errors import InputError
+
+
+def integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
+    """``array`` as int64.
+
+    Raises:
+        InputError: naming ``what``, where it has another number of dimensions or no integers.
+    """
+    if array.ndim != ndim or (array.dtype.kind not in "iu" and array.size):
+        raise InputError(f"{what} must be integers in {ndim} dimension, not {array.dtype} of shape {array.shape}")
+    return array.astype(np.int64)
+
+
+def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: str) -> tuple[NDArray[Any], int]:
+    """Labels as in a store, and the number of classes (by default one more than the largest).
+
+    [N] or [N, 1] numbers become int64 [N], with -1 for NaN; [N, C] becomes float32; None is -1 everywhere.
+
+    Raises:
+        InputError: naming ``what``, for other shapes, texts or fractions.
+    """
+    if y is None:
+        return np.full(n, -1, np.int64), 0
+    if y.ndim not in (1, 2) or len(y) != n or y.dtype.kind not in "fiub":
+        raise InputError(f"{what} must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]  # one class a vertex, in the shape that OGB gives it
+    if y.ndim == 2:
+        return y.astype(np.float32), y.shape[1]
+    if y.dtype.kind == "f":
+        whole = np.isnan(y) | (np.isfinite(y) & (y == np.floor(y)))
+        if not whole.all():
+            raise InputError(f"{what}[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class")
+        y = np.where(np.isnan(y), -1, y)
+    labels = y.astype(np.int64)
+    return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
+
+
+def split_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.int64]:
+    """Vertices from a list of them or from a mask of all ``n`` (any length where that is None).
+
+    Raises:
+        InputError: naming ``what``, for anything else.
+    """
+    if array.dtype != np.bool_:
+        return integers(array, what, ndim=1)
+    if array.ndim != 1 or (n is not None and len(array) != n):
+        raise InputError(f"{what} must be a mask of the {n if n is not None else 'N'} vertices, "
+                         f"not of shape {array.shape}")  # fmt: skip
+    return np.flatnonzero(array).astype(np.int64)
+
+
+def read_npy(path: Path) -> NDArray[Any]:
+    """The array of a ``.npy``, memory-mapped unless small.
+
+    Raises:
+        InputError: where the file is missing, damaged or holds Python objects.
+    """
+    try:
+        large = path.stat().st_size > SMALL_BYTES
+        array = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("it is an archive of arrays")
+        return array
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
+        if "pickle" in str(error):  # what NumPy takes anything for that it does not know
+            error = ValueError("it is none, or holds Python objects, which are never read")
+        raise InputError(f"{path} is not a readable .npy file: {error}") from None

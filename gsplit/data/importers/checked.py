@@ -1,0 +1,82 @@
+"""What importers check of whole arrays, so that a message can name the file: ids, weights, features, splits.
+
+N vertices, E edges, D features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.importers.arrays import split_ids
+from gsplit.errors import InputError
+
+
+def as_ids(values: NDArray[Any], what: str) -> NDArray[Any]:
+    """Ids [n], also from [n, 1], in their own type where that is signed: they may be too many to copy.
+
+    Raises:
+        InputError: for other shapes and types.
+    """
+    values = _flat(values)
+    if values.ndim != 1 or (values.dtype.kind not in "iu" and values.size):
+        raise InputError(f"{what} must be integers in 1 dimension, not {values.dtype} of shape {values.shape}")
+    return values if values.dtype.kind == "i" else values.astype(np.int64)
+
+
+def as_weights(values: NDArray[Any], count: int, what: str) -> NDArray[Any]:
+    """Weights [E], also from [E, 1].
+
+    Raises:
+        InputError: for other shapes and types.
+    """
+    values = _flat(values)
+    if values.shape != (count,) or values.dtype.kind not in "fiu":
+        raise InputError(f"{what} must be {count} numbers, not {values.dtype} of shape {values.shape}")
+    return values
+
+
+def as_features(values: NDArray[Any], n: int, what: str) -> NDArray[Any]:
+    """Features [N, D], also from [N].
+
+    Raises:
+        InputError: for other shapes and types.
+    """
+    if values.ndim == 1:
+        values = values[:, None]
+    if values.ndim != 2 or len(values) != n or values.dtype.kind not in "fiub":
+        raise InputError(f"{what} must be numbers of shape ({n}, D), not {values.dtype} of shape {values.shape}")
+    return values
+
+
+def as_split(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDArray[np.int64]:
+    """The vertices of a split, from a mask [N] or a list of ids.
+
+    Args:
+        mask: ``values`` is a mask: booleans, or numbers 0 and 1, as DGL stores them.
+
+    Raises:
+        InputError: for a mask of another length, and ids out of range.
+    """
+    if mask:
+        values = _flat(values)
+        if not ((values == 0) | (values == 1)).all():
+            raise InputError(f"{what} must be a mask of {n} booleans, but has other numbers")
+        return split_ids(values.astype(np.bool_), what, n)
+    ids = as_ids(values, what).astype(np.int64)
+    bad = (ids < 0) | (ids >= n)
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise InputError(f"{what}[{at}] is {ids[at]}, outside the vertices 0 .. {n - 1}")
+    return ids
+
+
+def one_line(text: str) -> str:
+    """Text out of a file as a message may show it: damaged, it may have line ends and control characters in it."""
+    return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
+
+
+def _flat(values: NDArray[Any]) -> NDArray[Any]:
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values

@@ -1,0 +1,119 @@
+"""Graphs of DGL: a file of ``dgl.save_graphs`` with one homogeneous graph in it.
+
+Vertices carry ``feat`` (``x``, ``features``), ``label`` (``y``, ``labels``) and ``train_mask``, ``val_mask``
+(``valid_mask``), ``test_mask``; edges ``w`` (``weight``, ``edge_weight``). The tensors that DGL saves beside its
+graphs may hold ``num_classes``, and ``train_idx``, ``val_idx``, ``test_idx`` in place of masks, which keep an order.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.importers.arrays import clean_labels
+from gsplit.data.importers.checked import as_features, as_split, as_weights
+from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.torch_files import as_array
+from gsplit.errors import InputError
+
+FEATURES = ("feat", "x", "features")
+LABELS = ("label", "y", "labels")
+WEIGHTS = ("w", "weight", "edge_weight")
+SPLIT_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
+PROBE = "import sys, dgl; dgl.load_graphs(sys.argv[1])"
+
+
+def load_dgl(path: Path) -> Source:
+    """Read the graph of a file.
+
+    Raises:
+        InputError: where DGL is missing, or the file is damaged, or holds several or heterogeneous graphs,
+            or tensors that do not fit each other.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is missing" if not path.exists() else f"{path} is a folder; name the .bin file")
+    dgl = import_dgl()
+    _probe(path)
+    graphs, beside = dgl.load_graphs(str(path))
+    if len(graphs) != 1:
+        raise InputError(f"{path} holds {len(graphs)} graphs; save the one to train on alone")
+    graph = graphs[0]
+    if len(graph.ntypes) != 1 or len(graph.canonical_etypes) != 1:
+        raise InputError(f"{path} holds a heterogeneous graph; only homogeneous ones can be imported")
+    n = int(graph.num_nodes())
+    if n < 1:
+        raise InputError(f"{path}: the graph has no vertices")
+    source, destination = (ids.numpy() for ids in graph.edges(order="eid"))
+    weight, weight_name = _first(graph.edata, WEIGHTS, path)
+    x, x_name = _first(graph.ndata, FEATURES, path)
+    y, y_name = _first(graph.ndata, LABELS, path)
+    return Source(
+        name=path.stem,
+        edges=array_edges(
+            source,
+            destination,
+            None if weight is None else as_weights(weight, len(source), f"{path}: edata[{weight_name!r}]"),
+        ),
+        num_vertices=n,
+        features=None if x is None else as_features(x, n, f"{path}: ndata[{x_name!r}]"),
+        labels=None if y is None else clean_labels(y, n, None, f"{path}: ndata[{y_name!r}]")[0],
+        num_classes=_num_classes(beside, path),
+        splits=_splits(graph.ndata, beside, n, path),
+        where=str(path),
+    )
+
+
+def import_dgl() -> Any:
+    """The module.
+
+    Raises:
+        InputError: where it is missing or does not load.
+    """
+    os.environ.setdefault("DGLBACKEND", "pytorch")  # or DGL asks for it, and writes to the home folder
+    try:
+        import dgl
+    except (ImportError, OSError) as error:
+        raise InputError(
+            f"graphs of DGL need DGL ({error}): pip install 'gsplit[dgl]', with Python 3.10 or 3.11"
+        ) from None
+    return dgl
+
+
+def _probe(path: Path) -> None:
+    """Read the file in another process first: on a damaged one DGL ends the whole process, with no exception."""
+    tried = subprocess.run([sys.executable, "-c", PROBE, str(path.absolute())], capture_output=True, check=False)
+    if tried.returncode:
+        raise InputError(f"{path} is damaged or not a file of dgl.save_graphs: DGL cannot read it")
+
+
+def _first(frame: Any, names: tuple[str, ...], path: Path) -> tuple[NDArray[Any] | None, str]:
+    """The first of ``names`` that a frame has."""
+    for name in names:
+        if name in frame:
+            return as_array(frame[name], f"{path}: {name}"), name
+    return None, ""
+
+
+def _splits(vertices: Any, beside: dict[str, Any], n: int, path: Path) -> dict[str, NDArray[np.int64]]:
+    splits = {}
+    for split, names in SPLIT_NAMES.items():
+        for frame, kind in ((vertices, "mask"), (beside, "idx")):  # the list replaces the mask
+            values, name = _first(frame, tuple(f"{name}_{kind}" for name in names), path)
+            if values is not None:
+                splits[split] = as_split(values, n, f"{path}: {name}", mask=kind == "mask")
+    return {split: ids for split, ids in splits.items() if len(ids)}
+
+
+def _num_classes(beside: dict[str, Any], path: Path) -> int | None:
+    values, _ = _first(beside, ("num_classes",), path)
+    if values is None:
+        return None
+    if values.size != 1 or values.dtype.kind not in "iu" or values.item() < 0:
+        raise InputError(f"{path}: num_classes must be one integer from 0 on, not {values!r}")
+    return int(values.item())

@@ -1,0 +1,61 @@
+"""Edge lists: one edge a row, in text or Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gsplit.data.importers.source import EdgeChunk, Edges, Source
+from gsplit.data.importers.tables import Table, open_table
+from gsplit.errors import InputError
+
+SOURCES = ("src", "source", "from", "src_id", "source_id", "u")
+DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_id", "v")
+WEIGHTS = ("weight", "edge_weight", "w")
+
+
+def load_edge_list(path: Path) -> Source:
+    """Columns named source and destination, else the first two; a weight by its name, or the third of three.
+
+    Raises:
+        InputError: where the file is missing or damaged, or has no such columns.
+    """
+    table = open_table(path)
+    columns = _columns(table)
+    weighted = len(columns) == 3
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for source, destination, *weight in table.read(columns, [int, int, float][: len(columns)]):
+            yield EdgeChunk(source=source, destination=destination, weight=weight[0] if weighted else None)
+
+    return Source(
+        name=path.name.split(".")[0],
+        edges=Edges(chunks=chunks, weighted=weighted, place=table.place),
+        num_vertices=None,
+        where=str(path),
+    )
+
+
+def _columns(table: Table) -> list[int]:
+    """Of source, destination and perhaps weight."""
+    if table.num_columns < 2:
+        raise InputError(
+            f"{table.path} has one column; an edge needs two, with a comma, semicolon, tab or space between"
+        )
+    found = [
+        next((table.names.index(name) for name in names if name in table.names), None)
+        for names in (SOURCES, DESTINATIONS, WEIGHTS)
+    ]
+    if (found[0] is None) != (found[1] is None):
+        here, lacking = ("a source", DESTINATIONS) if found[1] is None else ("a destination", SOURCES)
+        raise InputError(f"{table.path} has {here} but no column called {', '.join(lacking)}")
+    if not table.names and table.num_columns > 3:
+        raise InputError(
+            f"{table.path} has {table.num_columns} columns and no header; add a first line such as src,dst,weight,x"
+        )
+    if not table.names and table.num_columns == 3:
+        found[2] = 2
+    first, second, weight = found
+    if first is None or second is None:
+        first, second = 0, 1
+    return [first, second] if weight is None else [first, second, weight]

@@ -1,0 +1,61 @@
+"""Tables in which every column is a number of the same kind, as in the files of OGB and GraphBolt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.importers.source import EdgeChunk, Edges
+from gsplit.data.importers.tables import Table, open_table
+from gsplit.errors import InputError
+
+
+def read_matrix(path: Path, kind: type, *, columns: int | None = None) -> NDArray[Any]:
+    """The whole table, int64 or float32 [n, columns]; by default as many columns as there are.
+
+    Raises:
+        InputError: where the file is missing, damaged, empty, of another width, or has anything but numbers.
+    """
+    table = open_columns(path, columns)
+    return np.concatenate(list(chunks_of(table, kind)))
+
+
+def open_columns(path: Path, columns: int | None) -> Table:
+    """A table, opened.
+
+    Raises:
+        InputError: where the file is missing, damaged, empty or of another width.
+    """
+    table = open_table(path)
+    if columns is not None and table.num_columns != columns:
+        raise InputError(f"{path} has {table.num_columns} columns, not {columns}")
+    return table
+
+
+def chunks_of(table: Table, kind: type) -> Iterator[NDArray[Any]]:
+    """All columns, int64 or float32 [n, columns], from top to bottom.
+
+    Raises:
+        InputError: naming the line of anything that is no number.
+    """
+    for columns in table.read(range(table.num_columns), [kind] * table.num_columns):
+        yield np.stack(columns, axis=1)
+
+
+def table_edges(path: Path) -> Edges:
+    """Edges from a table of two columns, source and destination.
+
+    Raises:
+        InputError: as :func:`open_columns`; as :func:`chunks_of` when the edges are read.
+    """
+    table = open_columns(path, 2)
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for source, destination in table.read([0, 1], [int, int]):
+            yield EdgeChunk(source=source, destination=destination)
+
+    return Edges(chunks=chunks, place=lambda edge: f"{path.name}, {table.place(edge)}")

@@ -1,0 +1,215 @@
+"""Node property datasets of the Open Graph Benchmark, from the raw files as they are downloaded.
+
+The layout is that of OGB's own loader, which is not needed: a folder for each dataset with
+
+- ``raw/edge.csv.gz``, ``num-node-list.csv.gz``, ``node-label.csv.gz``, and perhaps ``num-edge-list.csv.gz`` and
+  ``node-feat.csv.gz``; or, for the largest, ``raw/data.npz`` (``edge_index`` [2, E], ``num_nodes_list``,
+  ``node_feat`` [N, D]) and ``raw/node-label.npz`` (``node_label`` [N, 1], NaN where unlabelled),
+- ``split/NAME/{train,valid,test}.csv.gz``, or ``split/NAME/split_dict.pt``.
+
+Edges and features are read in pieces, so that memory does not have to hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.importers.arrays import clean_labels
+from gsplit.data.importers.checked import as_split, one_line
+from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
+from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
+from gsplit.data.importers.torch_files import as_array, load_torch
+from gsplit.data.importers.zipped_arrays import ZippedArray, zipped_arrays
+from gsplit.errors import InputError
+
+NUMBERS_AT_ONCE = 1 << 22
+SPLIT_FILES = ("train", "valid", "test")
+Pairs = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """What OGB's table of datasets says of one, as far as it matters here."""
+
+    num_classes: int
+    """Columns of the labels where there are many (multi-label)."""
+    split: str
+    both_ways: bool
+    """The files hold each edge once; its inverse belongs to the graph as well."""
+    archive: str
+    """The folder as it is called in the download."""
+
+
+DATASETS = {
+    "ogbn-products": Dataset(num_classes=47, split="sales_ranking", both_ways=True, archive="products"),
+    "ogbn-arxiv": Dataset(num_classes=40, split="time", both_ways=False, archive="arxiv"),
+    "ogbn-proteins": Dataset(num_classes=112, split="species", both_ways=True, archive="proteins"),
+    "ogbn-papers100M": Dataset(num_classes=172, split="time", both_ways=False, archive="papers100M-bin"),
+}
+
+
+def load_ogb(name: str, root: Path) -> Source:
+    """Read dataset ``name``, which lies in ``root`` (or is ``root``).
+
+    Raises:
+        InputError: for names that are not known, files that are missing or damaged, and numbers that do not fit
+            each other; what is wrong far down in edges or features, when those are read.
+    """
+    if name == "ogbn-mag":
+        raise InputError(f"{name} is a heterogeneous graph; only homogeneous ones can be imported")
+    if name not in DATASETS:
+        raise InputError(f"no dataset is called {name!r}; choose one of {', '.join(DATASETS)}")
+    about = DATASETS[name]
+    folder = _folder(name, root)
+    read = _binary if (folder / "raw" / "data.npz").is_file() else _text
+    n, edges, features, labels = read(folder / "raw", about)
+    if labels.ndim == 2 and labels.shape[1] != about.num_classes:
+        raise InputError(f"{folder}: the labels have {labels.shape[1]} columns; {name} has {about.num_classes}")
+    return Source(
+        name=name,
+        edges=edges,
+        num_vertices=n,
+        features=features,
+        labels=labels,
+        num_classes=about.num_classes,
+        splits=_splits(folder / "split" / about.split, n),
+        where=str(folder),
+    )
+
+
+def _folder(name: str, root: Path) -> Path:
+    own = name.replace("-", "_")
+    for folder in (root / own, root / f"{own}_pyg", root / f"{own}_dgl", root / DATASETS[name].archive, root):
+        if (folder / "raw").is_dir():
+            return folder
+    raise InputError(f"{name} is not in {root}: there is no {root / own / 'raw'}; download it with the ogb package")
+
+
+def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
+    """Number of vertices, edges, features and labels of the form in ``.csv.gz``."""
+    edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
+    counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
+    n = _single(read_matrix(counts, int, columns=1), counts)
+    count = _single(read_matrix(edge_counts, int, columns=1), edge_counts) if edge_counts.is_file() else None
+    table = table_edges(edge)
+
+    def pairs() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        done = 0
+        for chunk in table.chunks():
+            done += len(chunk.source)
+            yield chunk.source, chunk.destination
+        if count is not None and done != count:
+            raise InputError(f"{edge} has {done} edges; {edge_counts.name} says {count}")
+
+    return (
+        n,
+        _edges(pairs, count, table.place, both_ways=about.both_ways),
+        _text_rows(features, n) if features.is_file() else None,
+        clean_labels(read_matrix(labels, float), n, None, f"{labels}: the table")[0],
+    )
+
+
+def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
+    """Number of vertices, edges, features and labels of the form in ``.npz``."""
+    path, label_path = raw / "data.npz", raw / "node-label.npz"
+    data, label_data = zipped_arrays(path), zipped_arrays(label_path)
+    n = _single(_array(data, "num_nodes_list", path).read(), f"{path}: num_nodes_list")
+    edge_index = _array(data, "edge_index", path)
+    if len(edge_index.shape) != 2 or edge_index.shape[0] != 2 or edge_index.dtype.kind != "i":
+        raise InputError(f"{edge_index} must be integers of shape (2, E), not {edge_index.dtype} {edge_index.shape}")
+    count = edge_index.shape[1]
+
+    def pairs() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        if edge_index.column_major:
+            for flat in edge_index.flat(0, 2 * count, at_once=2 * EDGES_AT_ONCE):
+                yield flat[0::2], flat[1::2]
+        else:  # all sources, then all destinations: two readers of the same array
+            sources = edge_index.flat(0, count, at_once=EDGES_AT_ONCE)
+            yield from zip(sources, edge_index.flat(count, count, at_once=EDGES_AT_ONCE), strict=True)
+
+    node_label, node_feat = _array(label_data, "node_label", label_path), data.get("node_feat")
+    return (
+        n,
+        _edges(pairs, count, lambda i: f"{path.name}, edge_index[:, {i}]", both_ways=about.both_ways),
+        None if node_feat is None else _zipped_rows(node_feat, n),
+        clean_labels(node_label.read(), n, None, str(node_label))[0],
+    )
+
+
+def _edges(pairs: Pairs, count: int | None, place: Callable[[int], str], *, both_ways: bool) -> Edges:
+    each = 2 if both_ways else 1
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for source, destination in pairs():
+            if both_ways:  # each edge, then its inverse, as OGB orders them
+                source, destination = (
+                    np.stack(pair, axis=1).reshape(-1) for pair in ((source, destination), (destination, source))
+                )
+            yield EdgeChunk(source=source, destination=destination)
+
+    return Edges(chunks=chunks, count=None if count is None else each * count, place=lambda i: place(i // each))
+
+
+def _text_rows(path: Path, n: int) -> Rows:
+    table = open_columns(path, None)
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        done = 0
+        for chunk in chunks_of(table, float):
+            done += len(chunk)
+            if done > n:
+                raise InputError(f"{path} has more than {n} rows; the graph has {n} vertices")
+            yield chunk
+        if done != n:
+            raise InputError(f"{path} has {done} rows; the graph has {n} vertices")
+
+    return Rows(shape=(n, table.num_columns), dtype=np.dtype(np.float32), chunks=chunks)
+
+
+def _zipped_rows(array: ZippedArray, n: int) -> Rows:
+    if len(array.shape) != 2 or array.shape[0] != n or array.column_major:
+        order = ", column by column" if array.column_major else ""
+        raise InputError(f"{array} must be rows of shape ({n}, D), not of shape {array.shape}{order}")
+    width = array.shape[1]
+
+    def chunks() -> Iterator[NDArray[Any]]:
+        for flat in array.flat(0, n * width, at_once=width * max(1, NUMBERS_AT_ONCE // max(1, width))):
+            yield flat.reshape(-1, width)
+
+    return Rows(shape=(n, width), dtype=array.dtype, chunks=chunks)
+
+
+def _splits(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
+    together = folder / "split_dict.pt"
+    if together.is_file():
+        lists = load_torch(together)
+        if not isinstance(lists, dict) or any(name not in lists for name in SPLIT_FILES):
+            raise InputError(f"{together} must hold a dict of {', '.join(SPLIT_FILES)}")
+        what = {name: f"{together}: {name}" for name in SPLIT_FILES}
+        splits = {name: as_split(as_array(lists[name], what[name]), n, what[name], mask=False) for name in what}
+    else:
+        paths = {name: folder / f"{name}.csv.gz" for name in SPLIT_FILES}
+        splits = {
+            name: as_split(read_matrix(path, int, columns=1), n, str(path), mask=False)
+            for name, path in paths.items()
+        }
+    return {name: ids for name, ids in splits.items() if len(ids)}
+
+
+def _array(arrays: dict[str, ZippedArray], key: str, path: Path) -> ZippedArray:
+    if key not in arrays:
+        raise InputError(f"{path} has no array {key!r}; it has {one_line(', '.join(sorted(arrays))) or 'none'}")
+    return arrays[key]
+
+
+def _single(values: NDArray[Any], what: object) -> int:
+    """The one count in a list with an entry for each graph."""
+    if values.size != 1 or values.dtype.kind not in "iu" or values.item() < 1:
+        raise InputError(f"{what} must hold one count of 1 or more, not {values.reshape(-1)[:5].tolist()}")
+    return int(values.item())

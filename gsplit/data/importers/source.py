@@ -1,0 +1,139 @@
+"""What an importer hands over: edges in chunks, rows in chunks, labels and splits.
+
+An importer only reads. Cleaning edges, building the adjacency and writing the store are the same for all of them
+(:mod:`gsplit.data.build`), and neither edges nor features have to fit in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.graph import SPLITS, GraphArrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeChunk:
+    """Some edges, in the order of the source."""
+
+    source: NDArray[Any]
+    """[n] int32 or int64 global ids"""
+    destination: NDArray[Any]
+    """[n]"""
+    weight: NDArray[np.float32] | None = None
+    """[n], or None"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edges:
+    """Directed edges that can be read more than once."""
+
+    chunks: Callable[[], Iterator[EdgeChunk]]
+    """Starts from the beginning at each call; raises InputError naming file and position of a bad edge."""
+    weighted: bool = False
+    count: int | None = None
+    """How many, where that is known before reading (for the progress bar)."""
+    place: Callable[[int], str] = "edge {}".format
+    """How messages call the i-th edge of the chunks, counted from 0: its line in a text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A matrix read from top to bottom, for features too large for memory."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    chunks: Callable[[], Iterator[NDArray[Any]]]
+    """[n, D] each; the chunks' rows add up to the shape's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A graph as an importer found it, in global ids."""
+
+    name: str
+    edges: Edges
+    num_vertices: int | None
+    """None: one more than the largest id in the edges."""
+    features: NDArray[Any] | Rows | None = None
+    """[N, D] numbers; an array may be memory-mapped."""
+    labels: NDArray[Any] | None = None
+    """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label)."""
+    num_classes: int | None = None
+    """None: one more than the largest label."""
+    splits: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    """train, valid, test -> vertices; empty where the source has none."""
+    where: str = ""
+    """How messages call the source: its path."""
+    called: dict[str, str] = field(default_factory=dict)
+    """How messages call features, labels, train, valid or test where they have a file of their own."""
+    as_is: bool = False
+    """A finished adjacency of our own: duplicate edges stay unless the user says otherwise."""
+
+    def call(self, part: str) -> str:
+        """How messages call ``features``, ``labels``, or a split."""
+        return self.called.get(part, f"{self.where}: {part}")
+
+
+EDGES_AT_ONCE = 1 << 22
+
+
+def array_edges(
+    source: NDArray[Any],
+    destination: NDArray[Any],
+    weight: NDArray[Any] | None = None,
+    place: Callable[[int], str] = "edge {}".format,
+) -> Edges:
+    """The edges of two arrays [E] (memory-mapped ones are read piece by piece), with weights [E] or none."""
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for begin in range(0, len(source), EDGES_AT_ONCE):
+            piece = slice(begin, begin + EDGES_AT_ONCE)
+            yield EdgeChunk(
+                source=source[piece],
+                destination=destination[piece],
+                weight=None if weight is None else np.asarray(weight[piece], np.float32),
+            )
+
+    return Edges(chunks=chunks, weighted=weight is not None, count=len(source), place=place)
+
+
+def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] | None = None) -> Edges:
+    """The edges of a CSC adjacency (in-neighbours of v: ``indices[indptr[v]:indptr[v + 1]]``), row after row.
+
+    ``indptr`` [N + 1] must ascend from 0 to the length of ``indices``; that is the caller's to check.
+    """
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for begin in range(0, len(indices), EDGES_AT_ONCE):
+            end = min(begin + EDGES_AT_ONCE, len(indices))
+            first, last = np.searchsorted(indptr, [begin, end - 1], side="right") - 1
+            # Only the part of each row that lies in this piece.
+            bounds = np.clip(indptr[first : last + 2], begin, end)
+            yield EdgeChunk(
+                source=indices[begin:end],
+                destination=np.repeat(np.arange(first, last + 1), np.diff(bounds)),
+                weight=None if weight is None else np.asarray(weight[begin:end], np.float32),
+            )
+
+    return Edges(chunks=chunks, weighted=weight is not None, count=len(indices))
+
+
+def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
+    """A graph that is in memory already, as a source."""
+    splits = {split: ids for split in SPLITS if len(ids := graph.split(split))}
+    return Source(
+        name=name,
+        edges=csc_edges(graph.indptr, graph.indices, graph.edge_weight),
+        num_vertices=graph.num_vertices,
+        features=graph.features,
+        labels=graph.labels,
+        num_classes=graph.num_classes,
+        splits=splits,
+        where=where,
+        as_is=True,
+    )

@@ -1,0 +1,298 @@
+"""Tables of numbers in text (comma, semicolon, tab or spaces, also ``.gz``) and Parquet, read in chunks.
+
+pyarrow parses. Where it finds a mistake the text is read again, line by line, so that the message can name the line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import IO, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.errors import InputError
+
+BLOCK_BYTES = 1 << 24
+"""Text parsed at once."""
+BATCH_ROWS = 1 << 20
+"""Rows of a Parquet file read at once."""
+SNIFF_BYTES = 1 << 16
+PARQUET = (".parquet", ".pq")
+UNREADABLE = (OSError, EOFError, zlib.error)
+
+
+class Table(Protocol):
+    """A table in a file; columns are counted from 0."""
+
+    path: Path
+    names: list[str]
+    """Of the columns, in lower case; empty where there is no header."""
+    num_columns: int
+
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+        """The columns in chunks of rows: int64 [n] for ``int``, float32 for ``float`` (NaN where empty), objects
+        for ``str``.
+
+        Raises:
+            InputError: naming the line or row, where one does not parse.
+        """
+
+    def num_rows(self) -> int:
+        """How many; text is read for it."""
+
+    def place(self, row: int) -> str:
+        """How messages call a row, counted from 0."""
+
+
+def open_table(path: Path, words: frozenset[str] = frozenset()) -> Table:
+    """Open ``path`` as Parquet if its suffix says so, else as text.
+
+    Args:
+        words: texts that are data: a first line of nothing but these and numbers is no header.
+
+    Raises:
+        InputError: where there is no such file, it is empty or damaged, or pyarrow is not installed.
+    """
+    if not path.is_file():
+        raise InputError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
+    if path.suffix.lower() in PARQUET:
+        return ParquetTable(path)
+    return TextTable(path, words)
+
+
+def _pyarrow(path: Path) -> ModuleType:
+    try:
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"reading {path} needs pyarrow: pip install 'gsplit[tables]'") from None
+    return pyarrow
+
+
+def _to_numpy(column: Any, kind: type) -> NDArray[Any]:
+    if kind is float:
+        return column.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
+    return column.to_numpy(zero_copy_only=kind is int)
+
+
+class TextTable:
+    """Text with one row a line. Lines that start with # or % at the top, and empty ones, are skipped."""
+
+    def __init__(self, path: Path, words: frozenset[str] = frozenset()) -> None:
+        self.path = path
+        self._pyarrow = _pyarrow(path)
+        self._skipped = 0
+        try:
+            with self._open_raw() as file:
+                first = self._first_line(file)
+                sample = first + file.read(SNIFF_BYTES)
+        except UNREADABLE as error:
+            raise self._unreadable(error, 0) from None
+        text = first.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+        self._delimiter = next((mark for mark in ";\t," if mark in text), " ")
+        # Columns lined up with several spaces, and spaces at the ends of lines.
+        self._squeezed = self._delimiter == " " and bool(re.search(rb"[ \t]{2}|^[ \t]|[ \t]\r?$", sample, re.M))
+        fields = self._fields(first)
+        self.num_columns = len(fields)
+        numbers = [_is_number(field) or field.lower() in words for field in fields if field]
+        header = not any(numbers) and len(numbers) > 0
+        if not header and not all(numbers):
+            odd = next(field for field in fields if field and not (_is_number(field) or field.lower() in words))
+            raise InputError(
+                f"{path}, line {self._skipped + 1}: {odd[:40]!r} is not a number, and a header has no numbers in it"
+            )
+        self.names = [field.lower() for field in fields] if header else []
+        self._skipped += header
+
+    def _open_raw(self) -> IO[bytes]:
+        return gzip.open(self.path) if self.path.suffix.lower() == ".gz" else self.path.open("rb")  # type: ignore[return-value]
+
+    def _open(self) -> IO[bytes]:
+        file = self._open_raw()
+        return io.BufferedReader(_Squeezed(file), BLOCK_BYTES) if self._squeezed else file
+
+    def _first_line(self, file: IO[bytes]) -> bytes:
+        while line := file.readline(BLOCK_BYTES):
+            if line.strip() and line[:1] not in b"#%":
+                return line
+            self._skipped += 1
+        raise InputError(f"{self.path} is empty" + (": it has only comments" if self._skipped else ""))
+
+    def _fields(self, line: bytes) -> list[str]:
+        text = line.decode("utf-8-sig", errors="replace").rstrip("\r\n")
+        return (
+            [field.strip().strip('"') for field in text.strip().split() or [""]]
+            if self._squeezed
+            else [field.strip().strip('"') for field in text.split(self._delimiter)]
+        )
+
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+        pa = self._pyarrow
+        types = {int: pa.int64(), float: pa.float32(), str: pa.string()}
+        names = [f"f{column}" for column in columns]
+        rows = 0
+        try:
+            with self._open() as file:
+                batches = pa.csv.open_csv(
+                    file,
+                    pa.csv.ReadOptions(
+                        use_threads=False,
+                        block_size=BLOCK_BYTES,
+                        skip_rows=self._skipped,
+                        autogenerate_column_names=True,
+                    ),
+                    pa.csv.ParseOptions(delimiter=self._delimiter),
+                    pa.csv.ConvertOptions(
+                        include_columns=names,
+                        column_types={name: types[kind] for name, kind in zip(names, kinds, strict=True)},
+                    ),
+                )
+                for batch in batches:
+                    for column, kind in zip(batch.columns, kinds, strict=True):
+                        if kind is int and column.null_count:
+                            raise pa.ArrowInvalid("an id is missing")
+                    rows += batch.num_rows
+                    yield [_to_numpy(*pair) for pair in zip(batch.columns, kinds, strict=True)]
+        except pa.ArrowInvalid as error:
+            if not rows and "Empty CSV" in str(error):  # a header and nothing below
+                return
+            raise InputError(self._explain(columns, kinds, str(error))) from None
+        except UNREADABLE as error:
+            raise self._unreadable(error, rows) from None
+
+    def num_rows(self) -> int:
+        return sum(len(column) for (column,) in self.read([0], [str]))
+
+    def place(self, row: int) -> str:
+        for at, (number, _) in enumerate(self._lines()):
+            if at == row:
+                return f"line {number}"
+        return f"row {row}"
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Number (from 1) and fields of each line that is a row."""
+        with self._open() as file:
+            for number, line in enumerate(file, start=1):
+                if number > self._skipped and line.rstrip(b"\r\n"):
+                    yield number, self._fields(line)
+
+    def _explain(self, columns: Sequence[int], kinds: Sequence[type], said: str) -> str:
+        """What is wrong with the first line that is wrong."""
+        for number, fields in self._lines():
+            if len(fields) != self.num_columns:
+                return (
+                    f"{self.path}, line {number}: {len(fields)} columns, not {self.num_columns} as in the first line"
+                )
+            for column, kind in zip(columns, kinds, strict=True):
+                if not fields[column] and kind is int:
+                    return f"{self.path}, line {number}: column {column + 1} is empty"
+                if not _parses(fields[column], kind):
+                    what = "a whole number" if kind is int else "a number"
+                    return f"{self.path}, line {number}: {fields[column][:40]!r} is not {what}"
+        return f"{self.path}: {said}"
+
+    def _unreadable(self, error: BaseException, rows: int) -> InputError:
+        return InputError(f"{self.path} is damaged after row {rows}: {error}; copy or unpack it again")
+
+
+class _Squeezed(io.RawIOBase):
+    """Text with runs of spaces and tabs made one space, and none at the ends of lines."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._ready:
+            block = self._file.read(SNIFF_BYTES)
+            block += self._file.readline()
+            block = re.sub(rb"[ \t]+", b" ", block)
+            self._ready = re.sub(rb"(?m)^ | (?=\r?$)", b"", block)
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _is_number(field: str) -> bool:
+    return _parses(field, float)
+
+
+def _parses(field: str, kind: type) -> bool:
+    try:
+        value = kind(field) if field or kind is int else 0
+    except ValueError:
+        return False
+    return kind is not int or -(2**63) <= value < 2**63
+
+
+class ParquetTable:
+    """A Parquet file of flat columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pyarrow = _pyarrow(path)
+        try:
+            with self._open() as file:
+                self._schema = file.schema_arrow
+                self._rows = file.metadata.num_rows
+        except (self._pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{path} is not a readable Parquet file: {error}") from None
+        self.names = [name.lower() for name in self._schema.names]
+        self.num_columns = len(self.names)
+
+    def _open(self) -> Any:
+        return self._pyarrow.parquet.ParquetFile(self.path)
+
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+        pa = self._pyarrow
+        fields = [self._schema.field(column) for column in columns]
+        for field, kind in zip(fields, kinds, strict=True):
+            self._check_type(field, kind)
+        types = {int: pa.int64(), float: pa.float32(), str: pa.string()}
+        rows = 0
+        try:
+            with self._open() as file:
+                for batch in file.iter_batches(
+                    BATCH_ROWS, columns=[field.name for field in fields], use_threads=False
+                ):
+                    arrays = []
+                    for field, kind in zip(fields, kinds, strict=True):
+                        column = batch.column(field.name)
+                        if kind is int and column.null_count:
+                            at = rows + column.is_null().to_numpy(zero_copy_only=False).argmax()
+                            raise InputError(f"{self.path}, {self.place(at)}: column {field.name!r} is empty")
+                        arrays.append(_to_numpy(column.cast(types[kind], safe=kind is int), kind))
+                    rows += batch.num_rows
+                    yield arrays
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
+
+    def _check_type(self, field: Any, kind: type) -> None:
+        is_ = self._pyarrow.types
+        whole = is_.is_integer(field.type)
+        number = whole or is_.is_floating(field.type) or is_.is_boolean(field.type)
+        text = is_.is_string(field.type) or is_.is_large_string(field.type) or is_.is_dictionary(field.type)
+        if not {int: whole, float: number, str: text}[kind]:
+            wanted = {int: "whole numbers", float: "numbers", str: "text"}[kind]
+            raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
+
+    def num_rows(self) -> int:
+        return int(self._rows)
+
+    def place(self, row: int) -> str:
+        return f"row {row}"

@@ -1,0 +1,168 @@
+"""Features, labels and splits in files of their own, for sources that hold only edges (or to replace what they hold).
+
+Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the order of the vertices. A column
+called id (or one without a name, as pandas writes it) must count 0, 1, 2, ...; it is checked and left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.graph import SPLITS
+from gsplit.data.importers.arrays import read_npy, split_ids
+from gsplit.data.importers.source import Rows, Source
+from gsplit.data.importers.tables import Table, open_table
+from gsplit.errors import InputError
+
+IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
+SPLIT_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+NO_SPLIT = ("", "none", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VertexFiles:
+    """Files: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
+
+    # The docstrings are the help of the command.
+
+    features: Path | None = None
+    """A file of features, a row for each vertex."""
+    labels: Path | None = None
+    """A file of labels: one class a vertex (-1, NaN or nothing: unlabelled), or a column of 0 and 1 a class."""
+    train: Path | None = None
+    """A file of the ids of the training vertices; a .npy may be a mask."""
+    valid: Path | None = None
+    """The same for validation."""
+    test: Path | None = None
+    """The same for test."""
+    split_file: Path | None = None
+    """In place of these, one file that says train, valid, test or none for each vertex."""
+
+
+def attach(source: Source, files: VertexFiles) -> Source:
+    """The source with what the files hold; files win over what it has, and splits replace all of its splits.
+
+    Raises:
+        InputError: for files that are missing, damaged, or hold something else.
+    """
+    lists = {name: path for name in SPLITS if (path := getattr(files, name))}
+    if files.split_file and lists:
+        raise InputError(f"--split-file gives all splits; drop --{next(iter(lists))}")
+    changes: dict[str, Any] = {}
+    if files.features:
+        changes["features"] = _features(files.features)
+    if files.labels:
+        changes["labels"], changes["num_classes"] = _labels(files.labels), None
+    n = _num_vertices(replace(source, **changes))
+    if files.split_file:
+        changes["splits"], rows = _split_file(files.split_file)
+        if n is not None and rows != n:
+            raise InputError(f"{files.split_file} has {rows} rows; there must be one for each of the {n} vertices")
+        changes["num_vertices"] = rows if source.num_vertices is None else source.num_vertices
+    elif lists:
+        changes["splits"] = {name: _split(path, n) for name, path in lists.items()}
+    named = {name: str(path) for name in ("features", "labels", *SPLITS) if (path := getattr(files, name))}
+    return replace(source, **changes, called={**source.called, **named})
+
+
+def _features(path: Path) -> NDArray[Any] | Rows:
+    if path.suffix == ".npy":
+        array = read_npy(path)
+        return array[:, None] if array.ndim == 1 else array
+    table = open_table(path)
+    columns = _value_columns(table)
+    return Rows(
+        shape=(table.num_rows(), len(columns)), dtype=np.dtype(np.float32), chunks=lambda: _numbers(table, columns)
+    )
+
+
+def _labels(path: Path) -> NDArray[Any]:
+    if path.suffix == ".npy":
+        return read_npy(path)
+    table = open_table(path)
+    columns = _value_columns(table)
+    chunks = list(_numbers(table, columns))
+    labels = np.concatenate(chunks) if chunks else np.empty((0, len(columns)), np.float32)
+    return labels[:, 0] if len(columns) == 1 else labels
+
+
+def _num_vertices(source: Source) -> int | None:
+    """What the source, its features or its labels tell."""
+    rows = [array.shape[0] for array in (source.features, source.labels) if array is not None and len(array.shape)]
+    return rows[0] if source.num_vertices is None and rows else source.num_vertices
+
+
+def _numbers(table: Table, columns: list[int]) -> Iterator[NDArray[np.float32]]:
+    for chunk in _checked(table, columns, float):
+        yield np.stack(chunk, axis=1)
+
+
+def _checked(table: Table, columns: list[int], kind: type) -> Iterator[list[NDArray[Any]]]:
+    """These columns in chunks of rows; the ids beside them are checked."""
+    begin = 0
+    ids = [column for column in range(table.num_columns) if column not in columns]
+    for chunk in table.read([*columns, *ids], [kind] * len(columns) + [int] * len(ids)):
+        for column in chunk[len(columns) :]:
+            expected = np.arange(begin, begin + len(column))
+            if (column != expected).any():
+                at = int(np.argmax(column != expected))
+                raise InputError(
+                    f"{table.path}, {table.place(begin + at)}: id {column[at]} where {begin + at} should be; "
+                    "there must be a row for each vertex, in the order of their ids"
+                )
+        begin += len(chunk[0])
+        yield chunk[: len(columns)]
+
+
+def _value_columns(table: Table) -> list[int]:
+    """All but the first column of ids, if there is one."""
+    ids = [column for column, name in enumerate(table.names) if name in IDS][:1]
+    columns = [column for column in range(table.num_columns) if column not in ids]
+    if not columns:
+        raise InputError(f"{table.path} has no column beside the ids")
+    return columns
+
+
+def _split(path: Path, n: int | None) -> NDArray[np.int64]:
+    """Ids, or a mask, from a ``.npy``; ids in the one column of a table."""
+    if path.suffix == ".npy":
+        return split_ids(read_npy(path), str(path), n)
+    table = open_table(path)
+    if table.num_columns != 1:
+        raise InputError(f"{path} has {table.num_columns} columns; the ids of a split need one")
+    chunks = [ids for (ids,) in table.read([0], [int])]
+    return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+
+
+def _split_file(path: Path) -> tuple[dict[str, NDArray[np.int64]], int]:
+    """The splits, and the number of rows."""
+    if path.suffix == ".npy":
+        words = read_npy(path)
+        if words.ndim != 1 or words.dtype.kind != "U":
+            raise InputError(f"{path} must be texts of shape (N,), not {words.dtype} of shape {words.shape}")
+        return _split_of_words(words, path, "entry {}".format)
+    table = open_table(path, frozenset((*SPLIT_WORDS, *NO_SPLIT)))
+    columns = _value_columns(table)
+    if len(columns) == 2 and not table.names:
+        raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
+    if len(columns) != 1:
+        raise InputError(f"{path} has {len(columns)} columns; a split file has one, of train, valid and test")
+    chunks = [words for (words,) in _checked(table, columns, str)]
+    return _split_of_words(np.concatenate(chunks) if chunks else np.empty(0, object), path, table.place)
+
+
+def _split_of_words(words: NDArray[Any], path: Path, place: Any) -> tuple[dict[str, NDArray[np.int64]], int]:
+    found, code = np.unique(["" if word is None else str(word) for word in words], return_inverse=True)
+    names = [SPLIT_WORDS.get(word.strip().lower(), "") for word in found.tolist()]
+    for index, word in enumerate(found.tolist()):
+        if not names[index] and word.strip().lower() not in NO_SPLIT:
+            at = int(np.argmax(code == index))
+            raise InputError(f"{path}, {place(at)}: {word[:40]!r} is none of train, valid, test and none")
+    split_of = np.array([SPLITS.index(name) if name else -1 for name in names] or [-1])[code]
+    return {name: np.flatnonzero(split_of == index) for index, name in enumerate(SPLITS)}, len(words)

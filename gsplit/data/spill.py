@@ -1,0 +1,114 @@
+"""Edges on disk while a store is built: first as they come, then sorted into ranges of destinations.
+
+All files are in the temporary folder of the store and go with it. Pairs are [E, 2]: source, destination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+INT32_VERTICES = 2**31
+"""Graphs up to this size have int32 ids."""
+
+
+class EdgeSpill:
+    """Pieces of an edge list, read back in the order in which they were added."""
+
+    def __init__(self, folder: Path, *, weighted: bool) -> None:
+        self.weighted = weighted
+        self._paths = folder / "pairs", folder / "weights"
+        self._files = [path.open("wb") for path in self._paths]
+        self._pieces: list[tuple[int, Any]] = []
+
+    def add(self, pairs: NDArray[Any], weight: NDArray[np.float32] | None, largest: int) -> None:
+        """``largest``: an upper bound of the ids; int32 is written where that holds them."""
+        dtype = np.int32 if largest < INT32_VERTICES else np.int64
+        self._files[0].write(np.ascontiguousarray(pairs, dtype).data)
+        if weight is not None:
+            self._files[1].write(np.ascontiguousarray(weight, np.float32).data)
+        self._pieces.append((len(pairs), dtype))
+
+    def pieces(self) -> Iterator[tuple[NDArray[Any], NDArray[np.float32] | None]]:
+        """Pairs [n, 2] and weights [n] of each piece; nothing can be added any more."""
+        self.close()
+        with self._paths[0].open("rb") as pairs_file, self._paths[1].open("rb") as weight_file:
+            for count, dtype in self._pieces:
+                pairs = np.fromfile(pairs_file, dtype, 2 * count).reshape(-1, 2)
+                yield pairs, np.fromfile(weight_file, np.float32, count) if self.weighted else None
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def remove(self) -> None:
+        """Give the space back."""
+        self.close()
+        for path in self._paths:
+            path.unlink()
+
+
+class Buckets:
+    """Edges sorted by range of destinations, each range in the order in which its edges were added.
+
+    Args:
+        folder: where the files go.
+        bounds: [B + 1] vertices; bucket b has the destinations ``bounds[b] .. bounds[b + 1]``.
+        sizes: [B] edges that will be added to each bucket.
+        dtype: of the ids.
+    """
+
+    def __init__(
+        self, folder: Path, bounds: NDArray[np.int64], sizes: NDArray[np.int64], dtype: Any, *, weighted: bool
+    ) -> None:
+        self._bounds = bounds
+        self._dtype = np.dtype(dtype)
+        self.weighted = weighted
+        self._begins = np.concatenate([[0], np.cumsum(sizes)])
+        self._next = self._begins[:-1].copy()
+        self._paths = folder / "bucket-pairs", folder / "bucket-weights"
+        self._files = [path.open("w+b") for path in self._paths]
+
+    @property
+    def filled(self) -> NDArray[np.int64]:
+        """[B] edges added so far."""
+        return self._next - self._begins[:-1]
+
+    def add(self, pairs: NDArray[Any], weight: NDArray[np.float32] | None) -> None:
+        bucket = np.searchsorted(self._bounds[1:-1], pairs[:, 1], side="right")
+        counts = np.bincount(bucket, minlength=len(self._next))
+        if len(counts) > 1:
+            # A stable sort of 16-bit keys is a radix sort.
+            order = np.argsort(bucket.astype(np.uint16 if len(counts) < 2**16 else np.int64), kind="stable")
+            pairs = pairs[order]
+            weight = None if weight is None else weight[order]
+        begin = 0
+        for b in np.flatnonzero(counts):
+            end = begin + counts[b]
+            self._write(0, int(self._next[b]) * 2 * self._dtype.itemsize, pairs[begin:end].astype(self._dtype))
+            if weight is not None:
+                self._write(1, int(self._next[b]) * 4, weight[begin:end])
+            self._next[b] += counts[b]
+            begin = end
+
+    def _write(self, file: int, at_bytes: int, array: NDArray[Any]) -> None:
+        self._files[file].seek(at_bytes)
+        self._files[file].write(np.ascontiguousarray(array).data)
+
+    def read(self, b: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
+        """Pairs [2 * n], flat, and weights [n] of bucket b."""
+        begin, count = int(self._begins[b]), int(self._begins[b + 1] - self._begins[b])
+        for file in self._files:
+            file.flush()
+        pairs = np.fromfile(self._paths[0], self._dtype, 2 * count, offset=begin * 2 * self._dtype.itemsize)
+        if not self.weighted:
+            return pairs, None
+        return pairs, np.fromfile(self._paths[1], np.float32, count, offset=begin * 4)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()

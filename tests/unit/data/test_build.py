@@ -1,0 +1,316 @@
+"""From edges to a store: the clean-up against lists of Python, in buckets of a few edges, and in bounded memory."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support.graphs import random_graph
+
+import gsplit._core as _core
+from gsplit.data import adjacency, open_store, write_store
+from gsplit.data.adjacency import Tally
+from gsplit.data.build import BuildOptions, build_store, random_split
+from gsplit.data.importers import source as source_module
+from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
+from gsplit.errors import InputError
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Several pieces, several buckets, and rows that are larger than a bucket."""
+    monkeypatch.setattr(adjacency, "BUCKET_EDGES", 13)
+    monkeypatch.setattr(adjacency, "EDGES_AT_ONCE", 17)
+    monkeypatch.setattr(source_module, "EDGES_AT_ONCE", 50)
+
+
+def source_of(edges, n=None, weights=None, **more):
+    pairs = np.array(edges).reshape(-1, 2)
+    weight = None if weights is None else np.array(weights, np.float32)
+    return Source(name="test", edges=array_edges(*pairs.T, weight), num_vertices=n, where="the source", **more)
+
+
+@pytest.fixture
+def build(tmp_path):
+    """build(source, **options): the graph of the store, every checksum verified."""
+
+    def run(source, **options):
+        out = tmp_path / f"store-{len(list(tmp_path.iterdir()))}"
+        build_store(source, out, BuildOptions(**options), name="test", described_as="test")
+        assert sorted(tmp_path.iterdir())[-1] == out  # no temporary folder beside it
+        assert not [path for path in out.iterdir() if path.suffix not in (".npy", ".json")]
+        return open_store(out, verify=True).graph
+
+    return run
+
+
+def rows_of(graph):
+    weights = graph.edge_weight if graph.edge_weight is not None else [None] * graph.num_edges
+    both = list(zip(graph.indices.tolist(), [None if w is None else float(w) for w in weights], strict=True))
+    return [both[a:b] for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)]
+
+
+def expected_rows(edges, weights, n, undirected, self_loops, duplicates):
+    given = [(s, d, w) for (s, d), w in zip(edges, weights, strict=True) if not (self_loops == "drop" and s == d)]
+    tally = Tally(self_loops=len(edges) - len(given))
+    rows = [[] for _ in range(n)]
+    for s, d, w in given:
+        if duplicates == "drop" and any(u == s for u, _ in rows[d]):
+            tally.duplicates += 1
+        else:
+            rows[d].append((s, w))
+    for d, s, w in given if undirected else []:
+        if s != d and not any(u == s for u, _ in rows[d]):
+            tally.reverses += 1
+            rows[d].append((s, w))
+    for v in range(n if self_loops == "add" else 0):
+        if not any(u == v for u, _ in rows[v]):
+            tally.loops += 1
+            rows[v].append((v, None if weights[0] is None else 1.0))
+    return rows, tally
+
+
+@pytest.mark.parametrize("duplicates", ["drop", "keep"])
+@pytest.mark.parametrize("self_loops", ["keep", "drop", "add"])
+@pytest.mark.parametrize("undirected", [False, True])
+@pytest.mark.parametrize(("weighted", "dtype"), [(True, np.int64), (False, np.uint16)])
+def test_clean_up_equals_lists(build, small_pieces, caplog, undirected, self_loops, duplicates, weighted, dtype):
+    random = np.random.default_rng(7)
+    # Vertices 10 and 11 have no edges, and 0 many.
+    edges = (random.random((200, 2)) ** 2 * 10).astype(dtype)
+    weights = random.random(200).astype(np.float32).tolist() if weighted else [None] * 200
+    rows, tally = expected_rows(edges.tolist(), weights, 12, undirected, self_loops, duplicates)
+    source = source_of(edges, 12, weights if weighted else None)
+    with caplog.at_level(logging.INFO):
+        graph = build(source, undirected=undirected, self_loops=self_loops, duplicates=duplicates)
+    assert rows_of(graph) == rows
+    assert graph.indices.dtype == np.int32
+    for count, words in (
+        (tally.duplicates, "duplicate edges"), (tally.self_loops, "self-loops (--self-loops drop)"),
+        (tally.reverses, "reverse edges"), (tally.loops, "self-loops (--self-loops add)"),
+    ):  # fmt: skip
+        assert (f"{count:,} {words}" in caplog.text) == (count > 0)
+
+
+def test_an_edge_of_the_source_wins_over_a_reverse_edge(build):
+    # 0 --1--> 1 --2--> 0, and 2 --3--> 0: only 0 -> 2 is lacking.
+    graph = build(source_of([(0, 1), (1, 0), (2, 0)], weights=[1, 2, 3]), undirected=True)
+    assert rows_of(graph) == [[(1, 2), (2, 3)], [(0, 1)], [(0, 3)]]
+
+
+@pytest.mark.parametrize("duplicates", ["drop", "keep"])
+def test_a_symmetric_graph_stays_as_it_is(build, small_pieces, caplog, duplicates):
+    once = build(source_of([(3, 1), (0, 1), (2, 3), (1, 1), (0, 3)]), undirected=True)
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        source = Source(name="x", edges=csc_edges(once.indptr, once.indices), num_vertices=4)
+        twice = build(source, undirected=True, duplicates=duplicates)
+    assert "nothing to drop or add" in caplog.text
+    assert (twice.indices.tolist(), twice.indptr.tolist()) == (once.indices.tolist(), once.indptr.tolist())
+
+
+def test_a_finished_graph_becomes_the_store_that_write_store_makes(tmp_path, small_pieces):
+    graph = random_graph(60, 5, seed=2)
+    write_store(tmp_path / "one", graph, name="test", source="test")
+    build_store(
+        graph_source("test", graph, "test"), tmp_path / "two", BuildOptions(), name="test", described_as="test"
+    )
+    one, two = (open_store(tmp_path / name, verify=True) for name in ("one", "two"))
+    assert one.description == two.description
+
+
+def test_the_number_of_vertices(build):
+    edges = [(0, 1), (4, 2)]
+    assert build(source_of(edges)).num_vertices == 5
+    assert build(source_of(edges), num_vertices=9).num_vertices == 9
+    assert build(source_of(edges, 7), num_vertices=8).num_vertices == 8
+    assert build(source_of(edges, features=np.ones((6, 2)))).num_vertices == 6
+    assert build(source_of(edges, labels=np.zeros(8))).num_vertices == 8
+    empty = build(source_of([], 3), self_loops="add")
+    assert rows_of(empty) == [[(0, None)], [(1, None)], [(2, None)]]
+
+
+def test_ids_beyond_32_bits(tmp_path):
+    def rows(pairs, n):
+        seen = np.full(n, -1, np.int64)
+        return _core.rows_from_edges(
+            np.array(pairs, np.int64), None, len(pairs) // 2, big, np.array([2]), seen, False, False
+        )
+
+    big = 2**33
+    with pytest.raises(ValueError, match="edge 1 does not belong"):
+        rows([0, big, 0, big + 1], 1)
+    degrees, indices, *_ = rows([0, big, 1, big], 2)
+    assert (degrees.tolist(), indices.tolist(), indices.dtype) == ([2], [0, 1], np.int64)
+
+
+@pytest.mark.parametrize("kind", ["array", "mapped", "rows"])
+@pytest.mark.parametrize(
+    ("given", "asked", "stored"), [("f8", None, "f4"), ("f2", None, "f2"), ("i4", "float16", "f2"), ("?", None, "f4")]
+)
+def test_features(build, tmp_path, monkeypatch, kind, given, asked, stored):
+    monkeypatch.setattr("gsplit.data.build.PIECE_BYTES", 100)
+    features = np.random.default_rng(0).integers(0, 2, (50, 3)).astype(given)
+    if kind == "mapped":
+        np.save(tmp_path / "0.npy", features)
+        array = np.load(tmp_path / "0.npy", mmap_mode="r")
+    elif kind == "rows":
+        array = Rows(shape=(50, 3), dtype=features.dtype, chunks=lambda: iter((features[:20], features[20:])))
+    else:
+        array = features
+    graph = build(source_of([(0, 1)], features=array), feature_dtype=asked)
+    assert graph.features.dtype == stored
+    np.testing.assert_array_equal(graph.features, features)
+
+
+def test_labels_and_splits(build):
+    more = {"labels": np.array([[1.0], [np.nan], [0.0]]), "splits": {"train": np.array([2, 0], np.int32)}}
+    graph = build(source_of([(0, 1)], **more))
+    assert (graph.labels.tolist(), graph.num_classes, graph.train_idx.tolist()) == ([1, -1, 0], 2, [2, 0])
+    assert build(source_of([(0, 1)], num_classes=9, **more)).num_classes == 9
+    assert build(source_of([(0, 1)], labels=np.eye(4))).multi_label
+
+
+@pytest.mark.parametrize(
+    "labels", [np.arange(1000) % 10 - 1, np.where(np.arange(1000) % 10, 1.0, np.nan)[:, None].repeat(2, axis=1)]
+)
+def test_random_splits(labels):
+    split = random_split(labels, (0.5, 0.3, 0.1), 5, "here")
+    again, other = (random_split(labels, (0.5, 0.3, 0.1), seed, "here") for seed in (5, 6))
+    assert [len(ids) for ids in split.values()] == [450, 270, 90]
+    together = np.concatenate(list(split.values()))
+    assert len(np.unique(together)) == len(together)
+    assert (together % 10 != 0).all()  # these are not labelled
+    assert all((split[name] == again[name]).all() and (np.diff(split[name]) > 0).all() for name in split)
+    assert (split["train"] != other["train"]).any()
+    # Drawn at random, not cut: of the first half of the vertices about half, six standard deviations around it.
+    assert 225 - 45 < (split["train"] < 500).sum() < 225 + 45
+
+
+def test_the_shares_may_cover_all_or_leave_some_out(build):
+    graph = build(source_of([(0, 1)], labels=np.zeros(10)), split=(0.7, 0.2, 0.1), seed=3)
+    together = np.concatenate([graph.split(name) for name in ("train", "valid", "test")])
+    assert sorted(together.tolist()) == list(range(10))
+    graph = build(source_of([(0, 1)], labels=np.zeros(10)), split=(0.1, 0.0, 0.0))
+    assert [len(graph.split(name)) for name in ("train", "valid", "test")] == [1, 0, 0]
+
+
+def interrupted():
+    yield EdgeChunk(source=np.array([0]), destination=np.array([1]))
+    raise KeyboardInterrupt
+
+
+def full_disk():
+    yield EdgeChunk(source=np.array([0]), destination=np.array([1]))
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def nan_at(row):
+    features = np.ones((300, 2))
+    features[row, 1] = np.nan
+    return features
+
+
+def few_rows():
+    return Rows(shape=(3, 1), dtype=np.dtype("f4"), chunks=lambda: iter([np.ones((2, 1))]))
+
+
+WRONG = [
+    (source_of([(0, 1), (2, -1)]), {}, "the source: edge 1: 2 -> -1 names a vertex below 0"),
+    (source_of([(0, 1), (2, 5), (5, 2)], 5), {}, r"edge 1: 2 -> 5 names a vertex outside the vertices 0 \.\. 4"),
+    (source_of([(0, 1)], 5), {"num_vertices": 4}, "has 5 vertices; --num-vertices 4 is fewer"),
+    (source_of([(0, 1)]), {"num_vertices": 0}, "--num-vertices must be at least 1"),
+    (source_of([(0, 2**55)]), {}, "do not fit in memory; number the vertices"),
+    (source_of([(0, 1)]), {"num_vertices": 2**55}, "do not fit in memory"),
+    (source_of([]), {}, "no edges to tell the vertices from; give --num-vertices"),
+    (source_of([], 0), {}, "the graph has no vertices"),
+    (source_of([(0, 1), (1, 0)], weights=[1, np.inf]), {}, "edge 1: the weight is inf"),
+    (source_of([(0, 1)], 3, features=np.ones((4, 2))), {}, r"features must be numbers of shape \(3, D\), not"),
+    (source_of([(0, 1)], features=np.ones(4)), {}, "features must be numbers of shape"),
+    (source_of([(0, 1)], features=np.full((3, 1), "a")), {}, "features must be numbers of shape"),
+    (source_of([(0, 1)], features=nan_at(257)), {}, "the features of vertex 257 hold NaN or infinity as float32"),
+    (source_of([(0, 1)], features=np.full((3, 1), 1e9)), {"feature_dtype": "float16"}, "vertex 0 hold .*float16"),
+    (source_of([(0, 1)], features=few_rows()), {}, "features have 2 rows, but 3 were announced"),
+    (source_of([(0, 1)], features=np.ones((4, 2)), labels=np.ones(3)), {}, r"labels must be numbers of shape \(4,\)"),
+    (source_of([(0, 1)], labels=np.array([0.5, 1])), {}, r"labels\[0\] is 0.5, not a class"),
+    (source_of([(0, 1)], splits={"train": np.array([0])}), {}, "the train split needs labels; give --labels"),
+    (source_of([(0, 1)], labels=np.ones(2), splits={"test": np.array([2])}), {}, r"test_idx\[0\] is 2, outside"),
+    (source_of([(0, 1)], labels=np.ones(2), splits={"test": np.array([1])}), {"split": (1, 0, 0)}, "drop --split"),
+    (source_of([(0, 1)]), {"split": (0.5, 0.5, 0)}, "--split needs labels"),
+    (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5)}, "--split takes the shares .* not 0.5,0.5"),
+    (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5, 0.1)}, "--split takes the shares"),
+    (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, np.nan, 0.1)}, "--split takes the shares"),
+    (source_of([(0, 1)], labels=np.ones(2)), {"split": ()}, "--split takes the shares .* not none"),
+    (Source(name="x", edges=Edges(chunks=full_disk), num_vertices=2), {}, "cannot write to .*: No space left"),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("source", "options", "message"), WRONG, ids=[message for *_, message in WRONG])
+def test_what_is_wrong_is_named_and_nothing_is_left(tmp_path, small_pieces, source, options, message):
+    with pytest.raises(InputError, match=message):
+        build_store(source, tmp_path / "new" / "store", BuildOptions(**options), name="x", described_as="x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_leaves_nothing(tmp_path):
+    source = Source(name="x", edges=Edges(chunks=interrupted), num_vertices=2, features=np.ones((2, 2)))
+    with pytest.raises(KeyboardInterrupt):
+        build_store(source, tmp_path / "store", BuildOptions(), name="x", described_as="x")
+    assert not list(tmp_path.iterdir())
+
+
+PEAK = """
+import sys
+from pathlib import Path
+import numpy as np
+from gsplit.data import adjacency
+from gsplit.data.build import BuildOptions, build_store
+from gsplit.data.importers.source import EdgeChunk, Edges, Source
+
+adjacency.BUCKET_EDGES = 1 << 17
+def chunks():
+    random = np.random.default_rng(0)
+    for _ in range(int(sys.argv[2])):
+        source, destination = random.integers(0, 10_000, (2, 1 << 16))
+        yield EdgeChunk(source=source, destination=destination, weight=np.ones(1 << 16, np.float32))
+
+source = Source(name="x", edges=Edges(chunks=chunks, weighted=True), num_vertices=None)
+build_store(source, Path(sys.argv[1]), BuildOptions(duplicates="keep"), name="x", described_as="x")
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+
+
+def test_peak_memory_does_not_grow_with_the_edges(tmp_path):
+    small, large = (
+        int(subprocess.check_output([sys.executable, "-c", PEAK, str(tmp_path / str(n)), str(n)])) / 1024
+        for n in (4, 100)
+    )
+    # 6.3 million more edges of 12 bytes are 75 MB in memory in any form; the difference was below 5 MB.
+    assert (tmp_path / "100" / "indices.npy").stat().st_size > 25e6
+    assert large - small < 25, (small, large)
+
+
+@pytest.mark.slow
+def test_fifty_million_lines_in_two_gigabytes(tmp_path):
+    pyarrow_csv = pytest.importorskip("pyarrow.csv")
+    import pyarrow
+
+    random = np.random.default_rng(0)
+    with (tmp_path / "edges.csv").open("wb") as file:
+        for _ in range(10):
+            source, destination = random.integers(0, 2_000_000, (2, 5_000_000))
+            table = pyarrow.table({"src": source, "dst": destination})
+            pyarrow_csv.write_csv(table, file, pyarrow_csv.WriteOptions(include_header=False))
+    code = (
+        "from gsplit.data.__main__ import command; import sys; command(sys.argv[1:]); "
+        "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
+    )
+    words = ["import", str(tmp_path / "edges.csv"), "--out", str(tmp_path / "store")]
+    said = subprocess.check_output([sys.executable, "-c", code, *words], text=True)
+    assert "2,000,000 vertices, 49,99" in said  # some are duplicates
+    assert int(said.split()[-1]) < 2 << 20

@@ -1,0 +1,167 @@
+"""Edge lists as people write them, and where a message says that one is wrong."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gsplit.data.importers import load_source, tables
+from gsplit.errors import InputError
+
+PLAIN = [(0, 1), (3, 2), (1, 0)]
+WEIGHTED = [(0, 1, 0.5), (3, 2, 2.0), (1, 0, -1.0)]
+
+
+def edges_of(source):
+    edges = []
+    for chunk in source.edges.chunks():
+        weight = [] if chunk.weight is None else [chunk.weight.tolist()]
+        edges += zip(chunk.source.tolist(), chunk.destination.tolist(), *weight, strict=True)
+    return edges
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "edges"),
+    [
+        ("commas.csv", "0,1\n3,2\n1,0\n", PLAIN),
+        ("no-newline.csv", "0,1\n3,2\n1,0", PLAIN),
+        ("windows.csv", "0,1\r\n3,2\r\n1,0\r\n", PLAIN),
+        ("after-commas.csv", "0, 1\n3, 2\n1, 0\n", PLAIN),
+        ("tabs.tsv", "0\t1\n3\t2\n1\t0\n", PLAIN),
+        ("spaces.txt", "0 1\n3 2\n1 0\n", PLAIN),
+        ("aligned.txt", "  0     1\n  3     2 \n  1 \t  0\n", PLAIN),
+        ("trailing.txt", "0 1 \n3 2 \n1 0 \n", PLAIN),
+        ("semicolons.txt", "0;1\n3;2\n1;0\n", PLAIN),
+        ("blank-lines.csv", "\n0,1\n\n3,2\n1,0\n\n", PLAIN),
+        ("snap.txt", "# Directed graph\n# FromNodeId\tToNodeId\n0\t1\n3\t2\n1\t0\n", PLAIN),
+        ("konect.edges", "% asym unweighted\n% 3 4 4\n0 1\n3 2\n1 0\n", PLAIN),
+        ("quoted.csv", '"0","1"\n"3","2"\n"1","0"\n', PLAIN),
+        ("mark.csv", "\ufeff0,1\n3,2\n1,0\n", PLAIN),
+        ("header.csv", "src,dst\n0,1\n3,2\n1,0\n", PLAIN),
+        ("upper.csv", "Source,Target\n0,1\n3,2\n1,0\n", PLAIN),
+        ("unknown-header.csv", "paper,cites\n0,1\n3,2\n1,0\n", PLAIN),
+        ("turned.csv", "dst,kind,src\n1,a,0\n2,b,3\n0,c,1\n", PLAIN),
+        ("pandas.csv", ",src,dst\n0,0,1\n1,3,2\n2,1,0\n", PLAIN),
+        ("three.csv", "0,1,0.5\n3,2,2\n1,0,-1\n", WEIGHTED),
+        ("weights.csv", "src,dst,time,weight\n0,1,9,0.5\n3,2,9,2\n1,0,9,-1\n", WEIGHTED),
+        ("not-a-weight.csv", "src,dst,time\n0,1,9\n3,2,9\n1,0,9\n", PLAIN),
+        ("header-only.csv", "src,dst\n", []),
+    ],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_texts(tmp_path, name, text, edges, packed):
+    path = tmp_path / (name + ".gz" * packed)
+    path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    source = load_source(str(path))
+    assert (source.name, source.where, source.num_vertices) == (name.split(".")[0], str(path), None)
+    assert edges_of(source) == edges
+    assert edges_of(source) == edges  # a second time
+    assert source.edges.weighted == (edges is WEIGHTED)
+
+
+def test_many_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(tables, "SNIFF_BYTES", 64)
+    edges = np.random.default_rng(0).integers(0, 10**6, (2000, 2)).tolist()
+    for separator in (",", "   "):
+        (tmp_path / "edges.txt").write_text("".join(f"{s}{separator}{d}\n" for s, d in edges))
+        source = load_source(str(tmp_path / "edges.txt"))
+        assert edges_of(source) == [tuple(edge) for edge in edges]
+        assert len(list(source.edges.chunks())) > 10
+
+
+@pytest.mark.parametrize(
+    ("table", "edges"),
+    [
+        ({"src": [0, 3, 1], "dst": [1, 2, 0]}, PLAIN),
+        ({"dst": pa.array([1, 2, 0], pa.uint16()), "label": ["a", "b", "c"], "SRC": [0, 3, 1]}, PLAIN),
+        ({"a.b": [0, 3, 1], "c": [1, 2, 0]}, PLAIN),
+        ({"u": [0, 3, 1], "v": [1, 2, 0], "w": [0.5, 2, -1]}, WEIGHTED),
+    ],
+)
+def test_parquet(tmp_path, monkeypatch, table, edges):
+    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    pq.write_table(pa.table(table), tmp_path / "edges.parquet")
+    source = load_source(str(tmp_path / "edges.parquet"))
+    assert edges_of(source) == edges
+    assert source.edges.weighted == (edges is WEIGHTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("# nothing\n\n", "is empty: it has only comments"),
+        ("0\n1\n", "has one column; an edge needs two"),
+        ("0,1,2,3\n", "has 4 columns and no header"),
+        ("0,1,x\n", "line 1: 'x' is not a number, and a header has no numbers"),
+        ("from,kind\n", "has a source but no column called dst"),
+        ("kind,to\n", "has a destination but no column called src"),
+        ("# c\n0,1\n\n1,2\n3\n", "line 5: 1 columns, not 2"),
+        ("0,1\n1,2,3\n", "line 2: 3 columns, not 2"),
+        ("0 1\n1  2  3\n", "line 2: 3 columns, not 2"),
+        ("0,1\n1;2\n", "line 2: 1 columns, not 2"),
+        ("0\t1\n1 2\n", "line 2: 1 columns, not 2"),
+        ("0,1\n1,two\n", "line 2: 'two' is not a whole number"),
+        ("src,dst\n1,1.5\n", "line 2: '1.5' is not a whole number"),
+        ("src,dst,weight\n\n1,1,heavy\n", "line 3: 'heavy' is not a number"),
+        ("0,1\n1,\n", "line 2: column 2 is empty"),
+        ("0,1\n1,99999999999999999999\n", "line 2: '99999999999999999999' is not a whole number"),
+        ("0,1\n1,\0\n", r"line 2: '\\x00' is not a whole number"),
+    ],
+)
+def test_texts_that_are_wrong(tmp_path, text, message):
+    path = tmp_path / "edges.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"edges\.csv.*{message}"):
+        edges_of(load_source(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"src": ["a"], "dst": [1]}, "column 'src' holds string, not whole numbers"),
+        ({"src": [0.5], "dst": [1]}, "column 'src' holds double, not whole numbers"),
+        ({"src": [[1]], "dst": [1]}, "column 'src' holds list"),
+        ({"src": [1, 1], "dst": [1, 2], "weight": ["a", "b"]}, "column 'weight' holds string, not numbers"),
+        ({"src": [1, 1], "dst": [1, None]}, "row 1: column 'dst' is empty"),
+        ({"src": pa.array([2**63], pa.uint64()), "dst": [1]}, "cannot be read after row 0"),
+        ({"src": [1]}, "has one column"),
+    ],
+)
+def test_parquet_that_is_wrong(tmp_path, table, message):
+    pq.write_table(pa.table(table), tmp_path / "edges.parquet")
+    with pytest.raises(InputError, match=rf"edges\.parquet.*{message}"):
+        edges_of(load_source(str(tmp_path / "edges.parquet")))
+
+
+@pytest.mark.parametrize("name", ["edges.csv.gz", "edges.parquet"])
+def test_damage_is_an_input_error(tmp_path, name):
+    path = tmp_path / name
+    edges = np.random.default_rng(0).integers(0, 100, (2, 5000))
+    if name.endswith("gz"):
+        path.write_bytes(gzip.compress("".join(f"{s},{d}\n" for s, d in edges.T).encode()))
+    else:
+        pq.write_table(pa.table({"src": edges[0], "dst": edges[1]}), path)
+    content = path.read_bytes()
+    for cut in range(0, len(content) - 1, len(content) // 40):
+        path.write_bytes(content[:cut])
+        with pytest.raises(InputError, match=name):
+            edges_of(load_source(str(path)))
+    for at in range(0, len(content), len(content) // 100):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+        try:
+            edges_of(load_source(str(path)))
+        except InputError as error:
+            assert name in str(error)  # noqa: PT017 (Parquet pages have no checksum: damage may go unseen)
+
+
+def test_pyarrow_is_asked_for(tmp_path, monkeypatch):
+    (tmp_path / "edges.csv").write_text("0,1\n")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.csv", None)
+    with pytest.raises(InputError, match=r"pip install 'gsplit\[tables\]'"):
+        load_source(str(tmp_path / "edges.csv"))
