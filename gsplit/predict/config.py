@@ -21,9 +21,9 @@ CHOICES = {"what": get_args(What), "device": get_args(Device)}
 class PredictConfig:
     """Predict with the best model of a run, on all the GPUs of this host; results are in global ids."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The run, made by python -m gsplit.train."""
-    layout: Annotated[Path, tyro.conf.Positional]
+    layout: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="LAYOUT")]
     """The layout to predict on; any number of parts, and any graph with features of the same width."""
     out: Path | None = None
     """FILE to write: .npy (rows), .npz (vertices and values) or .csv (a line for each vertex)."""

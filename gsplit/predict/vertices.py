@@ -58,7 +58,8 @@ def _read(path: Path) -> NDArray[Any]:
         if path.suffix != ".npy":
             with warnings.catch_warnings():  # of an empty file, which is our caller's to refuse
                 warnings.simplefilter("ignore", UserWarning)
-                return np.loadtxt(path, dtype=np.int64, ndmin=1)
+                columns = np.loadtxt(path, dtype=np.int64, ndmin=2)
+                return columns[:, 0] if columns.shape[1] == 1 else columns
         # A .npy header is a Python literal; a damaged one fails in as many ways as Python's parser has.
         return np.lib.format.open_memmap(path, mode="r") if path.stat().st_size else np.empty(0, np.int64)
     except FileNotFoundError:
