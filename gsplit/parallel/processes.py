@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -94,6 +95,8 @@ def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children
     """Start ``function(rank, *arguments)`` in ``world`` new processes."""
     context = multiprocessing.get_context("spawn")
     children = Children([])
+    # Python starts this process with the first child, and leaves SIGINT unblocked after that.
+    resource_tracker.ensure_running()
     # Children inherit the mask: Ctrl-C reaches the whole foreground group, and the parent decides what ends when.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+from multiprocessing import resource_tracker
 
 import numpy as np
 import psutil
@@ -25,6 +27,10 @@ def fail_on_1(rank, kind):
     time.sleep(60)  # the others would go on; they are ended
 
 
+def blocks_sigint(rank):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def leave(rank):
     os._exit(7)
 
@@ -36,6 +42,12 @@ def write_into(rank, buffer):
 
 def test_results_come_by_rank():
     assert start(square, 3, 10).join() == [100, 121, 144]
+
+
+def test_children_leave_ctrl_c_to_their_parent():
+    resource_tracker._resource_tracker._stop()  # as in a fresh process: the first child starts it, once
+    assert start(blocks_sigint, 2).join() == [True, True]
+    assert not blocks_sigint(0)
 
 
 def test_the_users_mistake_stays_one():
