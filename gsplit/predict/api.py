@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from pathlib import Path
@@ -64,7 +65,7 @@ def predict(
     trained = TrainConfig.from_json(config.run / CONFIG)
     described = checkpoint.describe_state(config.run, checkpoint.MODEL)
     level = config.level(trained.layers)
-    loaded = load(config.run, model=model)
+    loaded = load(config.run, model=copy.deepcopy(model))  # the caller's keeps its weights
     _check_offers(loaded, level, trained.layers)
     opened = open_layout(config.layout.resolve())
     multi_label = _check_graph(config.run, described.get("graph"), opened)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from support.graphs import lay_out, random_graph
 from support.predictions import predicted, whole_graph_vectors
-from support.runs import config_for, train_in_worker
+from support.runs import all_equal, config_for, train_in_worker
 from torch import nn
 
 import gsplit
@@ -164,10 +165,6 @@ class Broken(SAGE):
         raise ArithmeticError("no such weather")
 
 
-def broken_sage():
-    return Broken(5, 8, 3, num_layers=3)
-
-
 class WithoutLayers(nn.Module):
     pass
 
@@ -182,8 +179,11 @@ def custom_run(pool, layouts, tmp_path):
 
 
 def test_a_trainer_that_fails_leaves_nothing(custom_run, layouts, tmp_path):
+    model = Broken(5, 8, 3, num_layers=3)
+    untouched = copy.deepcopy(model.state_dict())
     with pytest.raises(ProcessDied, match="ArithmeticError: no such weather"):
-        gsplit.predict(custom_run, layouts(2).path, out=tmp_path / "x.npy", model=broken_sage(), device="cpu")
+        gsplit.predict(custom_run, layouts(2).path, out=tmp_path / "x.npy", model=model, device="cpu")
+    assert all_equal(model.state_dict(), untouched)
     assert os.listdir(tmp_path) == ["run"]
     assert not [p for p in psutil.Process().children() if p.name().startswith("gsplit-trainer")]
 
