@@ -47,6 +47,14 @@ def layouts(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def weighted_layouts(tmp_path_factory):
+    """The same with edge weights."""
+    folder = tmp_path_factory.mktemp("weighted")
+    graph = random_graph(300, 10, seed=3, weighted=True)
+    return lambda parts, method="metis": lay_out(graph, folder, parts=parts, method=method)
+
+
+@pytest.fixture(scope="session")
 def real_data():
     """The folder of the real graphs; tests that need it say so by asking for it."""
     folder = Path(os.environ.get("GSPLIT_TEST_DATA", ROOT.parent / "shared" / "data"))

@@ -1,9 +1,16 @@
 """Exchange, blocks and models."""
 
+from gsplit.nn.aggregate import mean_of_neighbours, softmax_over_neighbours, sum_of_neighbours
 from gsplit.nn.block import Block, blocks_of
 from gsplit.nn.exchange import ExchangeCounters, Lane, Route, exchange
-from gsplit.nn.sage import SAGE, SAGEConv, mean_of_neighbours
+from gsplit.nn.gat import GAT, GATConv
+from gsplit.nn.gcn import GCN, GCNConv
+from gsplit.nn.layered import LayeredModel
+from gsplit.nn.norm import BatchNorm
+from gsplit.nn.sage import SAGE, SAGEConv
 
 __all__ = [
-    "SAGE", "Block", "ExchangeCounters", "Lane", "Route", "SAGEConv", "blocks_of", "exchange", "mean_of_neighbours",
+    "GAT", "GCN", "SAGE", "BatchNorm", "Block", "ExchangeCounters", "GATConv", "GCNConv", "Lane", "LayeredModel",
+    "Route", "SAGEConv", "blocks_of", "exchange", "mean_of_neighbours", "softmax_over_neighbours",
+    "sum_of_neighbours",
 ]  # fmt: skip

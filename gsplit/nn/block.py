@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gsplit.nn.exchange import Lane, Route, exchange
+from gsplit.nn.exchange import Lane, Route, exchange, scatter_back
 from gsplit.sampling.segment import Segment
 
 
@@ -30,6 +30,10 @@ class Block:
     """int32 [edges] source rows after the exchange: own rows, then received ones"""
     edge_ids: Tensor | None
     """int64 [edges] positions in the layout's indices, where asked for"""
+    edge_weight: Tensor | None
+    """[edges] of the drawn edges (the paper's w_e); None where the graph has none, or the model wants none"""
+    degrees: Tensor | None
+    """[num_own_sources] see :meth:`graph_degrees`"""
     route: Route | None
     """None where the block is not split: then the exchange does nothing."""
     lane: Lane | None
@@ -47,6 +51,48 @@ class Block:
         """int32 [num_destinations] drawn in-edges of each destination."""
         return self.indptr.diff()
 
+    def drawn_weight(self) -> Tensor:
+        """[num_destinations] the sum of the weights of the drawn in-edges; without weights, their number."""
+        if self.edge_weight is None:
+            return self.in_degrees()
+        total = self.edge_weight.new_zeros(self.num_destinations)
+        return total.index_add(0, self.destinations(), self.edge_weight)
+
+    def graph_degrees(self) -> Tensor:
+        """[num_own_sources] the sum of the weights of all in-edges in the whole graph; without weights, their number.
+
+        Raises:
+            ValueError: where the block carries none: a model that calls this sets ``uses_degrees = True``.
+        """
+        if self.degrees is None:
+            raise ValueError("the block carries no degrees; set uses_degrees = True on the model")
+        return self.degrees
+
+    def out_degrees(self) -> Tensor:
+        """int64 [num_sources] drawn out-edges of each source, counted over the whole mini-batch.
+
+        All trainers must ask, or none: the counts travel.
+        """
+        counts = torch.bincount(self.indices, minlength=self.num_sources)
+        if self.route is None or self.lane is None:
+            return counts
+        return exchange(scatter_back(counts, self.num_own_sources, self.route, self.lane), self.route, self.lane)
+
+    def destinations(self) -> Tensor:
+        """int32 [edges] destination row of each edge"""
+        rows = torch.arange(self.num_destinations, dtype=torch.int32, device=self.indptr.device)
+        return torch.repeat_interleave(rows, self.in_degrees(), output_size=self.num_edges)
+
+    def edge_index(self) -> Tensor:
+        """int64 [2, edges] source and destination rows, as PyG's convolutions take them."""
+        return torch.stack([self.indices, self.destinations()]).long()
+
+    def adjacency(self, dtype: torch.dtype) -> Tensor:
+        """Sparse CSR [num_destinations, num_sources] of edge weights (1 without), PyG's ``adj_t``."""
+        weight = self.indices.new_ones(self.num_edges) if self.edge_weight is None else self.edge_weight
+        size = (self.num_destinations, self.num_sources)
+        return torch.sparse_csr_tensor(self.indptr.long(), self.indices.long(), weight.to(dtype), size=size)
+
     def exchange(self, x: Tensor) -> Tensor:
         """Own source rows [num_own_sources, ...] -> all source rows [num_sources, ...].
 
@@ -60,10 +106,22 @@ class Block:
         return exchange(x, self.route, self.lane)
 
 
-def blocks_of(segment: Segment, device: torch.device, lane: Lane | None) -> dict[int, Block]:
+def blocks_of(
+    segment: Segment,
+    device: torch.device,
+    lane: Lane | None,
+    *,
+    edge_weights: dict[int, Tensor] | None = None,
+    degrees: Tensor | None = None,
+) -> dict[int, Block]:
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
-    With ``lane`` None the segment must be unsplit (one part).
+    Args:
+        segment: of this trainer; unsplit (one part) where ``lane`` is None.
+        device: where the blocks shall be.
+        lane: of the mini-batch.
+        edge_weights: [edges] of each layer, on the device.
+        degrees: [num_own_sources of layer 1] of the segment's vertices in the whole graph, on the device.
     """
     assert lane is not None or segment.parts == 1
     data = torch.from_numpy(segment.data).to(device, non_blocking=True)
@@ -86,6 +144,8 @@ def blocks_of(segment: Segment, device: torch.device, lane: Lane | None) -> dict
             indptr=view(header.indptr_at, header.num_destinations + 1, torch.int32),
             indices=view(header.indices_at, header.num_edges, torch.int32),
             edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64) if segment.has_edge_ids else None,
+            edge_weight=None if edge_weights is None else edge_weights[layer],
+            degrees=None if degrees is None else degrees[: header.num_own_sources],
             route=route,
             lane=lane,
         )

@@ -37,10 +37,20 @@ class Lane:
         self.group = group
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
+        self.world = dist.get_world_size(group) if dist.is_initialized() else 1
 
     def tie(self, loss: Tensor) -> Tensor:
         """The loss with the token in its graph, so that backward reaches every exchange on every trainer."""
         return loss + self.token.sum().to(loss.dtype) * 0
+
+    def sum(self, x: Tensor) -> Tensor:
+        """Sum of x over the trainers, the same on all of them; its backward sums the gradients likewise."""
+        if self.world == 1:
+            return x
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            return _summed(x, self.group)
+        out, self.token = _Sum.apply(x, self.token, self.group)
+        return out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +100,40 @@ class _Exchange(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
         return _return_rows(grad_out, ctx.num_own, ctx.route, ctx.lane), grad_token, None, None
+
+
+def scatter_back(rows: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor:
+    """What backward does, for counts: adds what each row holds to the row it is a copy of, on its owner.
+
+    Args:
+        rows: [num_own + received rows, ...], in the order that :func:`exchange` returns.
+        num_own: own rows.
+        route, lane: of the exchange.
+
+    Returns:
+        [num_own, ...].
+    """
+    return _return_rows(rows, num_own, route, lane)
+
+
+class _Sum(torch.autograd.Function):
+    """Sum over trainers in forward, sum of the gradients in backward; chained by the token as exchanges are."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, token: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Tensor]:
+        ctx.group = group
+        return _summed(x, group), token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None]:
+        return _summed(grad_out, ctx.group), grad_token, None
+
+
+def _summed(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    total = x.detach().clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total
 
 
 def _send_rows(x: Tensor, route: Route, lane: Lane) -> Tensor:

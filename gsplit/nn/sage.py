@@ -9,28 +9,11 @@ than outputs, the trainers project their own rows first and exchange the project
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gsplit.nn.aggregate import mean_of_neighbours
 from gsplit.nn.block import Block
-
-
-def mean_of_neighbours(block: Block, x: Tensor) -> Tensor:
-    """Mean over the in-edges of each destination; zero where there are none.
-
-    A fused sparse-dense product: no tensor of edges x features is made.
-
-    Args:
-        block: of the layer.
-        x: [num_sources, D], after the exchange.
-
-    Returns:
-        [num_destinations, D].
-    """
-    if block.num_edges == 0:
-        return x[:0].sum(dim=0).expand(block.num_destinations, -1)  # zeros that keep x in the graph
-    return F.embedding_bag(block.indices, x, block.indptr, mode="mean", include_last_offset=True)
+from gsplit.nn.layered import LayeredModel
 
 
 class SAGEConv(nn.Module):
@@ -50,7 +33,7 @@ class SAGEConv(nn.Module):
         return self.lin_self(own) + neighbours
 
 
-class SAGE(nn.Module):
+class SAGE(LayeredModel):
     """Layers of :class:`SAGEConv` with ReLU and dropout between them.
 
     Args:
@@ -58,8 +41,7 @@ class SAGE(nn.Module):
         hidden: width of the hidden layers.
         out_features: classes.
         num_layers: at least 1.
-        dropout: on the hidden vectors.
-        input_dropout: on the features.
+        dropout, input_dropout, norm, residual, input_projection: of :class:`LayeredModel`.
     """
 
     def __init__(
@@ -71,29 +53,13 @@ class SAGE(nn.Module):
         num_layers: int,
         dropout: float = 0.0,
         input_dropout: float = 0.0,
+        norm: str = "none",
+        residual: bool = False,
+        input_projection: bool = False,
     ) -> None:
-        super().__init__()
-        self.level_widths = [in_features, *[hidden] * (num_layers - 1), out_features]
-        """[L + 1] width of the vectors of each level."""
-        self.convs = nn.ModuleList(
-            SAGEConv(w_in, w_out) for w_in, w_out in zip(self.level_widths[:-1], self.level_widths[1:], strict=True)
-        )
-        self.dropout = nn.Dropout(dropout)
-        self.input_dropout = nn.Dropout(input_dropout)
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.convs)
-
-    def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
-        """Features of the inputs [n_0, in] -> logits of the targets [n_L, out]."""
-        for layer in range(1, self.num_layers + 1):
-            x = self.forward_layer(layer, blocks[layer], x)
-        return x
-
-    def forward_layer(self, layer: int, block: Block, x: Tensor) -> Tensor:
-        """Level layer-1 -> level ``layer``; the seam that exact evaluation uses."""
-        if layer == 1:
-            x = self.input_dropout(x)
-        x = self.convs[layer - 1](block, x)
-        return x if layer == self.num_layers else self.dropout(torch.relu(x))
+        super().__init__(
+            [in_features, *[hidden] * (num_layers - 1), out_features],
+            lambda layer, w_in, w_out: SAGEConv(w_in, w_out),
+            dropout=dropout, input_dropout=input_dropout, norm=norm, residual=residual,
+            projection=hidden if input_projection else None,
+        )  # fmt: skip

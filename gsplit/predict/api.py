@@ -19,7 +19,7 @@ from gsplit.predict import worker
 from gsplit.predict.config import PredictConfig
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
-from gsplit.train import checkpoint, models
+from gsplit.train import checkpoint, custom
 from gsplit.train.api import choose_device, load
 from gsplit.train.config import CONFIG, TrainConfig
 
@@ -43,8 +43,9 @@ def predict(
         layout: the folder to predict on.
         vertices: as ``--vertices``, or int [M] global ids.
         model: for a run of a custom model, one of the same shape, as for :func:`gsplit.load`. To give embeddings it
-            needs ``forward_layer`` and ``level_widths``, or ``forward_until(l, blocks, x)`` from features of the
-            inputs and the blocks 1 .. l to the vectors of level l.
+            must be written for PyG or DGL, or needs ``forward_layer`` and ``level_widths``, or
+            ``forward_until(l, blocks, x)`` from features of the inputs and the blocks 1 .. l to the vectors of
+            level l.
         options: the other fields of :class:`gsplit.predict.config.PredictConfig`.
 
     Returns:
@@ -66,7 +67,7 @@ def predict(
     described = checkpoint.describe_state(config.run, checkpoint.MODEL)
     level = config.level(trained.layers)
     loaded = load(config.run, model=copy.deepcopy(model))  # the caller's keeps its weights
-    _check_offers(loaded, level, trained.layers)
+    _check_offers(custom.prepare(copy.deepcopy(loaded)), level, trained.layers)
     opened = open_layout(config.layout.resolve())
     multi_label = _check_graph(config.run, described.get("graph"), opened)
     asked = asked_vertices(vertices, opened)
@@ -77,7 +78,7 @@ def predict(
             job = worker.Job(
                 layout=opened.path, folder=folder, world=world, device_type=choose_device(config.device, world),
                 threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world), port=port,
-                pickled_model=models.pickled(loaded), levels=levels, classes=config.what == "classes",
+                pickled_model=custom.pickled(loaded), levels=levels, classes=config.what == "classes",
                 multi_label=multi_label, level=level, num_layers=trained.layers, dtype=trained.dtype,
                 normalize_features=trained.normalize_features, fan_out=config.fan_out,
                 batch_size=config.batch_size, seed=config.seed,

@@ -20,13 +20,14 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.features import FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import SharedBuffer, Worker, max_over_trainers
 from gsplit.parallel.group import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
 from gsplit.sampling import MiniBatchSampler
+from gsplit.train import custom, models
 from gsplit.train.evaluate import Evaluator, forward_to
 from gsplit.train.task import task_of
 
@@ -75,14 +76,16 @@ def predict(worker: Worker, job: Job) -> None:
     loader = FeatureLoader(
         features, device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads
     )
-    model: nn.Module = pickle.loads(job.pickled_model).to(worker.device, dtype).eval()
+    model = custom.prepare(pickle.loads(job.pickled_model)).to(worker.device, dtype).eval()
+    edges = EdgeLoader(layout.graph, device=worker.device, dtype=dtype, **models.needs(model))
     task = task_of(job.multi_label)
     if job.fan_out:
-        chunks = _sampled(model, layout, worker, loader, request, job)
+        chunks = _sampled(model, layout, worker, loader, edges, request, job)
     else:
         evaluator = Evaluator(
-            layout, worker, loader, task, job.levels, num_layers=job.num_layers, dtype=dtype, threads=job.threads
-        )
+            layout, worker, loader, edges, task, job.levels,
+            num_layers=job.num_layers, dtype=dtype, threads=job.threads,
+        )  # fmt: skip
         own = request.of_part(*layout.offsets[worker.rank : worker.rank + 2])
         chunks = evaluator.vectors(model, own, job.level)
     if job.classes:
@@ -92,7 +95,13 @@ def predict(worker: Worker, job: Job) -> None:
 
 @torch.no_grad()
 def _sampled(
-    model: nn.Module, layout: Layout, worker: Worker, loader: FeatureLoader, request: Request, job: Job
+    model: nn.Module,
+    layout: Layout,
+    worker: Worker,
+    loader: FeatureLoader,
+    edges: EdgeLoader,
+    request: Request,
+    job: Job,
 ) -> Chunks:
     """One mini-batch after the other of all vertices asked for, each split over the trainers.
 
@@ -103,12 +112,14 @@ def _sampled(
     sampler = MiniBatchSampler(
         graph.indptr, graph.indices, layout.offsets,
         fan_outs=job.fan_out[job.num_layers - job.level :], seed=job.seed, global_ids=layout.permutation,
+        edge_ids=edges.weights,
     )  # fmt: skip
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), job.batch_size)):
         sampler.sample(targets[begin : begin + job.batch_size], epoch=0, batch=batch)
         segment = sampler.segment(worker.rank)
-        blocks = blocks_of(segment, worker.device, Lane(worker.group, ExchangeCounters(), worker.device))
+        lane = Lane(worker.group, ExchangeCounters(), worker.device)
+        blocks = blocks_of(segment, worker.device, lane, **edges.load(segment))
         x = loader.load(segment.vertices)
         yield segment.targets, forward_to(job.level, job.num_layers, model, blocks, x)
 

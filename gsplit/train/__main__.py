@@ -29,7 +29,8 @@ def command(arguments: list[str]) -> None:
     run = resumed_run(arguments)
     default = None if run is None else TrainConfig.resuming(run)
     config = cli.parse(TrainConfig, arguments, prog=PROG, default=default)
-    say(summary_text(train(config=config)))
+    result = train(config=config)
+    say(result["check"] if config.check_model else summary_text(result))
 
 
 if __name__ == "__main__":

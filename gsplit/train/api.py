@@ -18,7 +18,8 @@ from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import locked, replace_file
 from gsplit.parallel import SharedBuffer, refuse_in_trainer, rendezvous, start
-from gsplit.train import checkpoint, models
+from gsplit.train import checkpoint, custom, models
+from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loop import run
 from gsplit.train.trainer import Job
@@ -26,7 +27,8 @@ from gsplit.train.trainer import Job
 logger = logging.getLogger(__name__)
 
 RESULTS_DEPEND_ON = (
-    "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "normalize_features",
+    "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout",
+    "normalize_features",
 )  # fmt: skip
 
 
@@ -35,14 +37,18 @@ def train(
 ) -> dict[str, Any]:
     """Train on a layout with one process per part; returns the summary (docs/formats.md, "Run").
 
+    With ``config.check_model`` nothing is trained: the result is ``{"check": ...}``, a line that says how well two
+    trainers agree with one.
+
     Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
 
     Args:
         layout: the folder; by default ``config.layout``.
         config: the run; ``out`` must be set. To resume, :meth:`TrainConfig.resuming`.
-        model: a module with ``forward(blocks, x)``, from features of the inputs [n_0, D] to logits of the
-            targets [n_L, C], that calls ``block.exchange(x)`` once per layer. With ``forward_layer(l, block, x)``
-            and ``level_widths`` it is evaluated level by level. By default the model that ``config.model`` names.
+        model: written for PyG or DGL (docs/bring_your_own_model.md), or a module with ``forward(blocks, x)``, from
+            features of the inputs [n_0, D] to logits of the targets [n_L, C], that calls ``block.exchange(x)`` once
+            per layer. With ``forward_layer(l, block, x)`` and ``level_widths`` it is evaluated level by level. By
+            default the model that ``config.model`` names.
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
@@ -59,10 +65,14 @@ def train(
     _check_trainable(opened)
     world = _world(config, opened)
     device_type = choose_device(config.device, world)
-    if model is not None:
-        models.check_custom(model, config.layers, world)
-    pickled_model = None if model is None else models.pickled(model)
     signature = models.signature(config, opened.graph, model)
+    candidate = models.build(signature) if model is None else model
+    custom.check(candidate, config.layers, opened.graph)
+    if config.check_model:
+        return {"check": check_model(opened, config, candidate)}
+    if model is None:
+        models.warn_of_ignored(config)
+    pickled_model = None if model is None else custom.pickled(model)
     threads = config.threads or max(1, len(os.sched_getaffinity(0)) // world)
     config = _resume(config, opened, world, threads, signature) if config.resume else _new_run(config)
     assert config.out is not None
@@ -96,10 +106,10 @@ def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module
     run_folder = Path(run_folder)
     described = checkpoint.describe_state(run_folder, checkpoint.MODEL)["signature"]
     if model is None:
-        if described["model"] == models.CUSTOM:
+        if described["model"] == custom.CUSTOM:
             raise InputError(f"{run_folder} holds a custom model, {described['class']}: pass one as model=")
         model = models.build(described)
-    elif described["model"] == models.CUSTOM:
+    elif described["model"] == custom.CUSTOM:
         shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
         checkpoint.check_same_model(run_folder, {"shapes": described["shapes"]}, {"shapes": shapes})
     model = model.to(getattr(torch, described["dtype"]))
@@ -186,7 +196,7 @@ def _resume(config: TrainConfig, layout: Layout, world: int, threads: int, signa
     before = TrainConfig.from_json(folder / CONFIG)
     with locked(folder):
         saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
-    if saved["signature"].get("model") == models.CUSTOM and signature["model"] != models.CUSTOM:
+    if saved["signature"].get("model") == custom.CUSTOM and signature["model"] != custom.CUSTOM:
         raise InputError(
             f"the run in {folder} trained a custom model, {saved['signature'].get('class')}; resume it from Python, "
             "with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"

@@ -14,14 +14,18 @@ from gsplit.cli import IntList
 from gsplit.errors import InputError
 
 CONFIG = "config.json"
+MODELS = ("sage", "gat", "gcn")
+DROPOUTS = ("dropout", "input_dropout", "attention_dropout")
 PATHS = ("layout", "out", "resume")
 Device = Literal["auto", "cuda", "cpu"]
-Model = Literal["sage"]
+Norm = Literal["none", "layer", "batch"]
+Normalization = Literal["both", "mean"]
 Dtype = Literal["float32", "float64"]
 Predictions = Literal["no", "classes", "logits"]
 CHOICES = {
     "device": get_args(Device),
-    "model": get_args(Model),
+    "norm": get_args(Norm),
+    "normalization": get_args(Normalization),
     "dtype": get_args(Dtype),
     "save_predictions": get_args(Predictions),
 }
@@ -41,8 +45,14 @@ class TrainConfig:
     device: Device = "auto"
     """auto takes GPUs where there are any."""
 
-    model: Model = "sage"
-    """sage: GraphSAGE with mean aggregation."""
+    model: str = "sage"
+    """sage (GraphSAGE with mean aggregation), gat, gcn, or package.module:Class, a module of yours written for PyG,
+    DGL or GSplit (docs/bring_your_own_model.md)."""
+    model_args: str = ""
+    """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
+    check_model: bool = False
+    """Do not train: compare the gradients of two trainers with those of one, on one mini-batch, and say whether the
+    model can be split."""
     num_layers: int | None = None
     """Layers of the model. By default one for each number in --fan-out."""
     hidden: int = 16
@@ -51,6 +61,24 @@ class TrainConfig:
     """Share of hidden values dropped in training."""
     input_dropout: float = 0.0
     """Share of feature values dropped in training."""
+    norm: Norm = "none"
+    """Between the layers: layer (each vertex by itself) or batch (over the vertices of all trainers)."""
+    residual: bool = False
+    """Add to the output of each layer its own input (a skip connection)."""
+    input_projection: bool = False
+    """Project the features to the hidden width before the first layer."""
+    heads: int = 4
+    """gat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
+    out_heads: int = 1
+    """gat: attention heads of the last layer, averaged."""
+    attention_dropout: float = 0.0
+    """gat: share of edges dropped in training, per head."""
+    negative_slope: float = 0.2
+    """gat: of the LeakyReLU."""
+    normalization: Normalization = "both"
+    """gcn: both (symmetric, by the degrees of the whole graph) or mean."""
+    self_loops: bool = True
+    """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
     dtype: Dtype = "float32"
     """In which the model computes."""
     normalize_features: bool = False
@@ -94,7 +122,8 @@ class TrainConfig:
             if getattr(self, name) not in choices:
                 raise InputError(f"{_flag(name)} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
         at_least = {
-            "gpus": 1, "num_layers": 1, "hidden": 1, "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
+            "gpus": 1, "num_layers": 1, "hidden": 1, "heads": 1, "out_heads": 1,
+            "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
             "validate_every": 0, "checkpoint_every": 0, "checkpoint_every_batches": 0, "weight_decay": 0.0,
         }  # fmt: skip
         for name, least in at_least.items():
@@ -103,16 +132,22 @@ class TrainConfig:
                 raise InputError(f"{_flag(name)} must be a number, not {value!r}")
             if value is not None and not value >= least:
                 raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
-        for name in ("lr", "dropout", "input_dropout"):
+        for name in ("lr", "negative_slope", *DROPOUTS):
             if not isinstance(getattr(self, name), (int, float)):
                 raise InputError(f"{_flag(name)} must be a number, not {getattr(self, name)!r}")
         if not 0 < self.lr < math.inf:
             raise InputError(f"--lr must be above 0 and finite, not {self.lr}")
         if self.weight_decay == math.inf:
             raise InputError("--weight-decay must be finite, not inf")
-        for name in ("dropout", "input_dropout"):
+        for name in DROPOUTS:
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{_flag(name)} must be in [0, 1), not {getattr(self, name)}")
+        if self.model not in MODELS and ":" not in self.model:
+            raise InputError(
+                f"{self.model!r} is no --model: it is one of {', '.join(MODELS)}, or package.module:Class"
+            )
+        if self.model == "gat" and self.hidden % self.heads:
+            raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
         if not self.fan_out:
             raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
         for fan_out in self.fan_out:

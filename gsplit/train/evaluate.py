@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
-from gsplit.features import FeatureLoader, gather
+from gsplit.features import EdgeLoader, FeatureLoader, gather
 from gsplit.nn import Block, blocks_of
 from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
 from gsplit.sampling import MiniBatchSampler, Segment
@@ -51,6 +51,7 @@ class Evaluator:
         layout: Layout,
         worker: Worker,
         loader: FeatureLoader,
+        edges: EdgeLoader,
         task: Task,
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
@@ -63,6 +64,7 @@ class Evaluator:
         self._layout = layout
         self._worker = worker
         self._loader = loader
+        self._edges = edges
         self._task = task
         self._levels = levels
         self._num_layers = num_layers
@@ -163,18 +165,20 @@ class Evaluator:
             if segment is None:
                 chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
                 continue
-            blocks = blocks_of(segment, self._worker.device, None)
             x = self._loader.load(segment.vertices)
-            yield chunk, forward_to(level, self._num_layers, model, blocks, x)
+            yield chunk, forward_to(level, self._num_layers, model, self._blocks(segment), x)
 
     def _one_hop(self, chunk: NDArray[np.int64], below: NDArray[Any] | None) -> tuple[Any, Tensor]:
         """The block of all in-edges of a chunk, and the rows of its sources on the level below (None: features)."""
         segment = self._neighbourhood(chunk, 1, None)
         assert segment is not None
-        block = blocks_of(segment, self._worker.device, None)[1]
+        block = self._blocks(segment)[1]
         if below is None:
             return block, self._loader.load(segment.vertices)
         return block, gather(below, segment.vertices, threads=self._threads).to(self._worker.device)
+
+    def _blocks(self, segment: Segment) -> dict[int, Block]:
+        return blocks_of(segment, self._worker.device, None, **self._edges.load(segment))
 
     def _neighbourhood(self, targets: NDArray[np.int64], hops: int, max_edges: int | None) -> Segment | None:
         if hops not in self._samplers:
@@ -184,6 +188,7 @@ class Evaluator:
                 [0, self._graph.num_vertices],
                 fan_outs=[-1] * hops,
                 seed=0,
+                edge_ids=self._edges.weights,
             )
         sampler = self._samplers[hops]
         limit = {} if max_edges is None else {"max_edges": max_edges}

@@ -55,7 +55,7 @@ def train(trainer: Trainer) -> None:
 
             with clock("load"):
                 lane = Lane(worker.group, trainer.exchanged, device)
-                blocks = blocks_of(segment, device, lane)
+                blocks = blocks_of(segment, device, lane, **trainer.edges.load(segment))
                 x = trainer.loader.load(segment.vertices)
                 labels = labels_of(trainer.layout, segment, device)
 

@@ -1,89 +1,103 @@
-"""The models that ``--model`` names, and how they are described in a run."""
+"""The models that ``--model`` names, and how they are described in a run, so that they can be built again."""
 
 from __future__ import annotations
 
-import copy
-import pickle
-from typing import Any
+import logging
+from typing import Any, TypedDict
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
-from gsplit.nn import SAGE
-from gsplit.train.config import TrainConfig
+from gsplit.nn import GAT, GCN, SAGE
+from gsplit.train import custom
+from gsplit.train.config import MODELS, TrainConfig
 
-CUSTOM = "custom"
-"""The name of a model that was handed over as an object."""
+BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
+SHAPE = ("in_features", "hidden", "out_features", "num_layers")
+COMMON = ("norm", "residual", "input_projection")
+OPTIONS = {
+    "sage": COMMON,
+    "gat": (*COMMON, "heads", "out_heads", "negative_slope", "loops"),
+    "gcn": (*COMMON, "normalization", "loops"),
+}
+"""What else of the configuration decides what a model computes; a custom model takes none of it."""
+FLAGS = {"loops": "self_loops"}
+"""The option's name in the configuration, where it is another."""
+
+logger = logging.getLogger(__name__)
 
 
 def signature(config: TrainConfig, graph: GraphArrays, model: nn.Module | None) -> dict[str, Any]:
-    """What must agree for weights to fit: name, widths and depth; for a custom model its parameters' shapes."""
+    """What must agree for weights to fit: name, widths and depth; for a custom model its parameters' shapes.
+
+    Raises:
+        InputError: for a ``config.model`` that names no class.
+    """
     if model is not None:
-        shapes = {name: list(parameter.shape) for name, parameter in model.state_dict().items()}
-        return {"model": CUSTOM, "class": type(model).__qualname__, "shapes": shapes, "dtype": config.dtype}
+        return {**custom.signature(model), "dtype": config.dtype}
+    if ":" in config.model:
+        return {**custom.signature_of_class(config, graph), "dtype": config.dtype}
     return {
         "model": config.model,
         "in_features": graph.num_features,
         "hidden": config.hidden,
         "out_features": graph.num_classes,
         "num_layers": config.layers,
+        **{name: getattr(config, FLAGS.get(name, name)) for name in OPTIONS[config.model]},
         "dtype": config.dtype,
     }
 
 
-def check_custom(model: nn.Module, layers: int, world: int) -> None:
-    """What can be told of a model before it runs.
-
-    Raises:
-        InputError: for a model without parameters, of another depth than the fan-outs, with ``forward_layer`` but
-            no ``level_widths``, or with layers that need statistics over the whole mini-batch.
-    """
-    name = type(model).__name__
-    if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise InputError(f"the model {name} has no parameter to train")
-    depth = getattr(model, "num_layers", layers)
-    if depth != layers:
-        raise InputError(f"the model {name} has {depth} layers, but --fan-out has {layers} numbers")
-    if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
-        raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
-    for path, layer in model.named_modules():
-        if world > 1 and isinstance(layer, (_BatchNorm, _InstanceNorm)):
-            raise InputError(
-                f"the model's {path} is a {type(layer).__name__}: each trainer would normalise by its own rows; "
-                "use LayerNorm, or train with one part"
-            )
+def warn_of_ignored(config: TrainConfig) -> None:
+    """Name the flags that were given and have no effect on the model."""
+    used = OPTIONS.get(config.model, ())
+    defaults = TrainConfig()
+    for name in dict.fromkeys(name for names in OPTIONS.values() for name in names):
+        flag = FLAGS.get(name, name)
+        if name not in used and getattr(config, flag) != getattr(defaults, flag):
+            logger.warning("--%s has no effect on the model %s", flag.replace("_", "-"), config.model)
+    if config.attention_dropout and config.model != "gat":
+        logger.warning("--attention-dropout has no effect on the model %s", config.model)
+    if config.model_args and ":" not in config.model:
+        logger.warning("--model-args has no effect on the model %s", config.model)
 
 
-def pickled(model: nn.Module) -> bytes:
-    """The model in bytes, for the trainers.
+class Needs(TypedDict):
+    """The named arguments of :class:`gsplit.features.EdgeLoader`."""
 
-    Raises:
-        InputError: where its class cannot be found by name in another process.
+    weights: bool
+    degrees: bool
+
+
+def needs(model: nn.Module) -> Needs:
+    """What a model wants of its blocks; one that does not say gets the weights, where the graph has any."""
+    return {
+        "weights": bool(getattr(model, "uses_edge_weight", True)),
+        "degrees": bool(getattr(model, "uses_degrees", False)),
+    }
+
+
+def build(described: dict[str, Any], config: TrainConfig | None = None) -> nn.Module:
+    """The model of a signature, freshly initialised from torch's generator, in float32.
+
+    Args:
+        described: the signature.
+        config: for the dropouts of a built-in model, which no signature holds; without it there are none.
     """
     try:
-        return pickle.dumps(copy.deepcopy(model).cpu())
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"the model {type(model).__name__} cannot be sent to the trainers ({error}); define its class at the top "
-            "of a module that can be imported"
-        ) from None
-
-
-def build(described: dict[str, Any], *, dropout: float = 0.0, input_dropout: float = 0.0) -> nn.Module:
-    """The model of a signature, freshly initialised from torch's generator, in float32."""
-    try:
-        if described["model"] != "sage":
-            raise InputError(f"unknown model {described['model']!r}; this release knows sage")
-        return SAGE(
-            described["in_features"],
-            described["hidden"],
-            described["out_features"],
-            num_layers=described["num_layers"],
-            dropout=dropout,
-            input_dropout=input_dropout,
-        )
-    except (KeyError, TypeError) as error:
-        raise InputError(f"the signature of the model is damaged: {error}") from None
+        name = described["model"]
+        if name in BUILT_IN:
+            wanted = {key: described[key] for key in (*SHAPE, *OPTIONS[name])}
+            if config is not None:
+                wanted |= {"dropout": config.dropout, "input_dropout": config.input_dropout}
+                if name == "gat":
+                    wanted["attention_dropout"] = config.attention_dropout
+            return BUILT_IN[name](**wanted)
+        if ":" in name:
+            return custom.build(name, described["arguments"])
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the signature of the model is damaged: {error!r}") from None
+    raise InputError(f"unknown model {name!r}; this release knows {', '.join(BUILT_IN)} and package.module:Class")

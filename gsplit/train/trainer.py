@@ -16,12 +16,12 @@ from torch import nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
-from gsplit.features import FeatureLoader, LoadCounters
+from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
 from gsplit.nn import ExchangeCounters
 from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 from gsplit.sampling.plan import fold_key
-from gsplit.train import checkpoint, models
+from gsplit.train import checkpoint, custom, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
 from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
@@ -63,28 +63,24 @@ class Trainer:
         assert graph.features is not None
         dtype = getattr(torch, config.dtype)
         self.task = task_of(graph.multi_label)
-        self.plan = EpochPlan(graph.train_idx, self.layout.permutation, config.batch_size, config.seed)
+        self.model = self._build_model().to(worker.device, dtype)
+        for tensor in self.model.state_dict().values():
+            dist.broadcast(tensor, 0, group=worker.group)
+        self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
         self.sampler = MiniBatchSampler(
-            graph.indptr, graph.indices, self.layout.offsets,
-            fan_outs=config.fan_out, seed=config.seed, global_ids=self.layout.permutation,
+            graph.indptr, graph.indices, self.layout.offsets, fan_outs=config.fan_out, seed=config.seed,
+            global_ids=self.layout.permutation, edge_ids=self.edges.weights,
         )  # fmt: skip
+        self.plan = EpochPlan(graph.train_idx, self.layout.permutation, config.batch_size, config.seed)
         self.loader, evaluation_loader = (
             FeatureLoader(graph.features, device=worker.device, dtype=dtype,
                           normalize=config.normalize_features, threads=job.threads)
             for _ in range(2)
         )  # fmt: skip
         self.evaluator = Evaluator(
-            self.layout, worker, evaluation_loader, self.task, job.levels,
+            self.layout, worker, evaluation_loader, self.edges, self.task, job.levels,
             num_layers=config.layers, dtype=dtype, threads=job.threads,
         )  # fmt: skip
-        torch.manual_seed(fold_key(config.seed, INITIAL_WEIGHTS) >> 1)
-        if job.pickled_model is not None:
-            model: nn.Module = pickle.loads(job.pickled_model)
-        else:
-            model = models.build(job.signature, dropout=config.dropout, input_dropout=config.input_dropout)
-        self.model = model.to(worker.device, dtype)
-        for tensor in self.model.state_dict().values():
-            dist.broadcast(tensor, 0, group=worker.group)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
         self.exchanged = ExchangeCounters()
@@ -95,6 +91,12 @@ class Trainer:
         """Score, epoch and weights of the best validation."""
         if job.resume:
             self._load_checkpoint()
+
+    def _build_model(self) -> nn.Module:
+        torch.manual_seed(fold_key(self.config.seed, INITIAL_WEIGHTS) >> 1)
+        if self.job.pickled_model is not None:
+            return custom.prepare(pickle.loads(self.job.pickled_model))
+        return custom.prepare(models.build(self.job.signature, self.config))
 
     def end_epoch(self) -> None:
         """Validate, keep the best model, log, checkpoint; then the next epoch begins."""

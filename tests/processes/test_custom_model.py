@@ -46,7 +46,11 @@ def config(out, **changes):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("make", [MyModel, lambda w, c: SAGE(w, 8, c, num_layers=2)], ids=["MyModel", "SAGE"])
+@pytest.mark.parametrize(
+    "make",
+    [MyModel, lambda w, c: MyModel(w, c, norm=nn.BatchNorm1d), lambda w, c: SAGE(w, 8, c, num_layers=2)],
+    ids=["MyModel", "BatchNorm", "SAGE"],
+)
 def test_the_same_model_whatever_the_number_of_trainers(graph, tmp_path, make, dtype):
     torch.manual_seed(0)
     model = make(graph.num_features, graph.num_classes).to(getattr(torch, dtype))
@@ -90,7 +94,7 @@ def local_class(width, classes):
         (ByLayer, "needs level_widths: 3 widths"),
         (lambda w, c: Nothing(), "no parameter to train"),
         (local_class, "define its class at the top"),
-        (lambda w, c: MyModel(w, c, norm=nn.BatchNorm1d), "norm is a BatchNorm1d"),
+        (lambda w, c: MyModel(w, c, norm=nn.InstanceNorm1d), "norm is a InstanceNorm1d, which cannot be split"),
         (lambda w, c: MyModel(w, c + 2), r"logits of shape \(\d+, 5\) for \d+ targets and 3 classes"),
     ],
 )
@@ -101,7 +105,7 @@ def test_models_that_cannot_be_trained_are_named(graph, tmp_path, make, message)
     assert not (tmp_path / "run").exists()  # a run that saved nothing leaves nothing
 
 
-def test_one_part_may_use_batch_normalisation(graph, tmp_path):
+def test_a_custom_model_is_resumed_and_loaded_with_one_of_the_same_shape(graph, tmp_path):
     layout = lay_out(graph, tmp_path, parts=1)
     model = MyModel(graph.num_features, graph.num_classes, norm=nn.BatchNorm1d)
     gsplit.train(layout.path, config(tmp_path / "run", epochs=1), model=model)

@@ -9,7 +9,9 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from support import pool as pool_module
 from support.graphs import lay_out, random_graph
+from support.models import OURS, PYG
 from support.predictions import predicted, whole_graph_vectors
 from support.runs import all_equal, config_for, train_in_worker
 from torch import nn
@@ -17,7 +19,7 @@ from torch import nn
 import gsplit
 from gsplit.data import open_store
 from gsplit.errors import InputError
-from gsplit.features import FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.nn import SAGE
 from gsplit.parallel import ProcessDied
 from gsplit.train.evaluate import Evaluator
@@ -102,6 +104,23 @@ def test_a_layer_draws_the_same_number_whichever_level_is_wanted(pool, layouts, 
         np.testing.assert_allclose(values, expected[level][ASKED], rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["gat-all", "gcn", "pyg-SAGEConv", "pyg-GATConv-no-loops", "pyg-batch-norm"])
+def test_other_models_with_edge_weights(pool, tmp_path, name):
+    graph = random_graph(90, 6, seed=3, weighted=True)
+    make = OURS[name] if name in OURS else PYG[name]()
+    torch.manual_seed(2)
+    model = make(5, 3, 2).double()
+    asked = np.arange(90)[::-1]
+    alone, three = (lay_out(graph, tmp_path, parts=parts) for parts in (1, 3))
+    for level in (1, 2):
+        changes = {"level": level, "num_layers": 2}
+        exact = predicted(pool, alone, model, asked, tmp_path / "job", **changes)
+        assert len(np.unique(exact, axis=0)) > 45  # without self loops isolated vertices are alike
+        for fan_out in ((), (-1, -1)):
+            values = predicted(pool, three, model, asked, tmp_path / "job", fan_out=fan_out, **changes)
+            np.testing.assert_allclose(values, exact, rtol=0, atol=1e-10)
+
+
 def test_multi_label_classes_are_zeros_and_ones(pool, tmp_path):
     graph = random_graph(80, 6, seed=2, classes=4, multi_label=True)
     model = SAGE(5, 6, 4, num_layers=2).double()
@@ -115,11 +134,11 @@ def rows_loaded(worker, layout, model, own_by_rank):
     """Feature rows that a trainer reads for the vectors of its vertices."""
     features = layout.graph.features
     loader = FeatureLoader(features, device=worker.device, dtype=torch.float64, normalize=False, threads=1)
-    from support import pool as pool_module
-
+    edges = EdgeLoader(layout.graph, device=worker.device, dtype=torch.float64, weights=False, degrees=False)
     evaluator = Evaluator(
-        layout, worker, loader, task_of(False), pool_module.LEVELS, num_layers=3, dtype=torch.float64, threads=1
-    )
+        layout, worker, loader, edges, task_of(False), pool_module.LEVELS,
+        num_layers=3, dtype=torch.float64, threads=1,
+    )  # fmt: skip
     for _ in evaluator.vectors(model, own_by_rank[worker.rank], 3):
         pass
     return loader.counters.rows

@@ -10,7 +10,9 @@ from gsplit.data import GraphArrays, Layout, open_layout, write_store
 from gsplit.partition import PartitionConfig, partition
 
 
-def random_graph(n=200, mean_degree=8, *, seed=0, features=5, classes=3, index_dtype=np.int32, multi_label=False):
+def random_graph(
+    n=200, mean_degree=8, *, seed=0, features=5, classes=3, index_dtype=np.int32, multi_label=False, weighted=False
+):
     """Directed, skewed in-degrees, some vertices without neighbours, double edges allowed."""
     random = np.random.default_rng(seed)
     degrees = np.minimum(random.pareto(1.5, n) * mean_degree / 2, n - 1).astype(np.int64)
@@ -23,7 +25,7 @@ def random_graph(n=200, mean_degree=8, *, seed=0, features=5, classes=3, index_d
         indices=(n * random.random(int(indptr[-1])) ** 1.5).astype(index_dtype),
         features=random.standard_normal((n, features)).astype(np.float32),
         labels=(random.random((n, classes)) < 0.4).astype(np.float32) if multi_label else labels,
-        edge_weight=None,
+        edge_weight=random.random(int(indptr[-1])).astype(np.float32) if weighted else None,
         train_idx=np.sort(order[: n // 2]),
         valid_idx=np.sort(order[n // 2 : 3 * n // 4]),
         test_idx=np.sort(order[3 * n // 4 :]),

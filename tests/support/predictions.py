@@ -10,7 +10,7 @@ import torch
 from gsplit.nn import Block
 from gsplit.predict.output import VALUES, VERTICES
 from gsplit.predict.worker import Job, predict
-from gsplit.train import models
+from gsplit.train import custom
 from support import pool as pool_module
 
 
@@ -28,7 +28,7 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
         "seed": 1,
     }  # fmt: skip
     fields = {
-        **defaults, "layout": layout.path, "folder": folder, "pickled_model": models.pickled(model),
+        **defaults, "layout": layout.path, "folder": folder, "pickled_model": custom.pickled(model),
         "num_layers": num_layers, "level": level or num_layers, **changes,
     }  # fmt: skip
     pool.run(layout.parts, predict_in_worker, fields)
@@ -40,7 +40,8 @@ def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):
     n = graph.num_vertices
     block = Block(
         num_destinations=n, num_own_sources=n, indptr=torch.tensor(graph.indptr).int(),
-        indices=torch.tensor(graph.indices).int(), edge_ids=None, route=None, lane=None,
+        indices=torch.tensor(graph.indices).int(), edge_ids=None, edge_weight=None, degrees=None,
+        route=None, lane=None,
     )  # fmt: skip
     x, levels = torch.tensor(graph.features).to(dtype), {}
     with torch.no_grad():

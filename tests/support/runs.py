@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from gsplit.data import open_layout
-from gsplit.train import loop, models
+from gsplit.train import custom, loop, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.trainer import Job, Trainer
 from support import pool as pool_module
@@ -19,7 +19,7 @@ def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
     return Job(
         config=config, layout=config.layout, run=config.out, world=world, device_type="cpu", threads=1, port=0,
         signature=models.signature(config, layout.graph, model),
-        pickled_model=None if model is None else models.pickled(model), levels=pool_module.LEVELS,
+        pickled_model=None if model is None else custom.pickled(model), levels=pool_module.LEVELS,
         resume=resume,
     )  # fmt: skip
 

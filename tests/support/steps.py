@@ -6,42 +6,46 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
-from gsplit.features import FeatureLoader
-from gsplit.nn import SAGE, ExchangeCounters, Lane, blocks_of
+from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients
 from gsplit.sampling import MiniBatchSampler
+from gsplit.train import custom, models
 from gsplit.train.loop import labels_of, mini_batch_loss
 from gsplit.train.task import task_of
+from support.models import make_model
 
 CPU = torch.device("cpu")
 
 
-def model_for(layout: Layout, fan_outs, dtype, hidden=8) -> SAGE:
-    torch.manual_seed(0)
-    graph = layout.graph
-    return SAGE(graph.num_features, hidden, graph.num_classes, num_layers=len(fan_outs)).to(dtype)
+class Step:
+    """One mini-batch on one trainer: its segment, its blocks and a model of ``support.models``."""
 
+    def __init__(self, worker: Worker, layout: Layout, global_targets, fan_outs, dtype, name="sage"):
+        graph = layout.graph
+        self.worker, self.layout = worker, layout
+        self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
+        self.model = custom.prepare(self.user_model)
+        edges = EdgeLoader(graph, device=CPU, dtype=dtype, **models.needs(self.model))
+        sampler = MiniBatchSampler(
+            graph.indptr, graph.indices, layout.offsets, fan_outs=fan_outs, seed=1,
+            global_ids=layout.permutation, edge_ids=edges.weights,
+        )  # fmt: skip
+        sampler.sample(np.argsort(layout.permutation)[global_targets], epoch=0, batch=0)
+        self.segment = sampler.segment(worker.rank)
+        self.counters = ExchangeCounters()
+        self.lane = Lane(worker.group, self.counters, CPU)
+        self.blocks = blocks_of(self.segment, CPU, self.lane, **edges.load(self.segment))
+        self.loader = FeatureLoader(graph.features, device=CPU, dtype=dtype, normalize=False, threads=1)
+        self.x = self.loader.load(self.segment.vertices)
 
-def one_step(worker: Worker, layout: Layout, global_targets, fan_outs, dtype, hidden=8):
-    """Loss, gradients by name and counters of one mini-batch, after the reduction."""
-    graph = layout.graph
-    sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, layout.offsets, fan_outs=fan_outs, seed=1, global_ids=layout.permutation
-    )
-    targets = np.argsort(layout.permutation)[global_targets]
-    sampler.sample(targets, epoch=0, batch=0)
-    segment = sampler.segment(worker.rank)
-    counters = ExchangeCounters()
-    lane = Lane(worker.group, counters, CPU)
-    model = model_for(layout, fan_outs, dtype, hidden)
-    loader = FeatureLoader(graph.features, device=CPU, dtype=dtype, normalize=False, threads=1)
-    logits = model(blocks_of(segment, CPU, lane), loader.load(segment.vertices))
-    task = task_of(graph.multi_label)
-    labels = labels_of(layout, segment, CPU)
-    loss = lane.tie(mini_batch_loss(task, logits, labels, segment.num_targets))
-    loss.backward()
-    total = loss
-    if worker.world > 1:
-        total, _ = reduce_gradients(list(model.parameters()), loss, worker)
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters()}
-    return total.item(), gradients, counters, loader.counters, segment
+    def gradients(self):
+        """Loss and gradients by name, summed over the trainers."""
+        logits = self.model(self.blocks, self.x)
+        labels = labels_of(self.layout, self.segment, CPU)
+        task = task_of(self.layout.graph.multi_label)
+        loss = self.lane.tie(mini_batch_loss(task, logits, labels, self.segment.num_targets))
+        loss.backward()
+        if self.worker.world > 1:
+            loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.worker)
+        return loss.item(), {name: p.grad.clone() for name, p in self.user_model.named_parameters()}

@@ -16,7 +16,7 @@ ALLOWED = {
     "data": set(),
     "partition": {"data"},
     "sampling": set(),
-    "features": {"data"},
+    "features": {"sampling", "data"},
     "nn": {"sampling", "data"},
     "parallel": {"sampling", "features", "nn", "data"},
     "train": {"parallel", "sampling", "features", "nn", "data"},

@@ -49,7 +49,8 @@ def test_no_gpu_at_all(gpus):
     [
         ({"device": "gpu"}, "--device must be one of auto, cuda, cpu"),
         ({"dtype": "float16"}, "--dtype must be one of float32, float64"),
-        ({"model": "gat"}, "--model must be one of sage"),
+        ({"model": "gta"}, "'gta' is no --model: it is one of sage, gat, gcn"),
+        ({"model": "gat", "hidden": 10}, "--heads 4 does not divide --hidden 10"),
         ({"lr": "0.1"}, "--lr must be a number, not '0.1'"),
         ({"hidden": "8"}, "--hidden must be a number, not '8'"),
         ({"fan_out": "5,x"}, "--fan-out takes whole numbers, not '5'"),

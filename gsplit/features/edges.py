@@ -1,0 +1,72 @@
+"""What blocks need of the graph beside the sampled structure: weights of the drawn edges, degrees of vertices."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TypedDict
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gsplit.data import GraphArrays
+from gsplit.sampling.segment import Segment
+
+
+class EdgeData(TypedDict):
+    """The named arguments of :func:`gsplit.nn.blocks_of`."""
+
+    edge_weights: dict[int, Tensor] | None
+    degrees: Tensor | None
+
+
+class EdgeLoader:
+    """Looks edge data up in the mapped arrays of a graph; only what the model uses.
+
+    Args:
+        graph: of the layout.
+        device: where the tensors shall be.
+        dtype: in which the model computes.
+        weights: carry edge weights, where the graph has any. The segments must carry edge ids then.
+        degrees: carry the degrees of the whole graph.
+    """
+
+    def __init__(
+        self, graph: GraphArrays, *, device: torch.device, dtype: torch.dtype, weights: bool, degrees: bool
+    ) -> None:
+        self._graph, self._device, self._dtype = graph, device, dtype
+        self.weights = weights and graph.edge_weight is not None
+        self.degrees = degrees
+
+    def load(self, segment: Segment) -> EdgeData:
+        """The edge data of one split."""
+        weights = None
+        if self.weights:
+            assert self._graph.edge_weight is not None
+            weights = {}
+            for layer in segment.layers:
+                ids = segment.edge_ids(layer)
+                assert ids is not None
+                weights[layer] = self._tensor(self._graph.edge_weight[ids])
+        degrees = self._tensor(self._degrees_of(segment.vertices)) if self.degrees else None
+        return {"edge_weights": weights, "degrees": degrees}
+
+    def _degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
+        if self._graph.edge_weight is not None:
+            return self._weighted_degrees[vertices]
+        return (self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]).astype(np.float64)
+
+    @cached_property
+    def _weighted_degrees(self) -> NDArray[np.float64]:
+        """[N] sums of the weights of all in-edges; read once, at the first mini-batch."""
+        assert self._graph.edge_weight is not None
+        begins, ends = self._graph.indptr[:-1], self._graph.indptr[1:]
+        some = ends > begins  # reduceat has no empty sums
+        sums = np.zeros(len(begins))
+        if some.any():
+            sums[some] = np.add.reduceat(self._graph.edge_weight, begins[some], dtype=np.float64)
+        return sums
+
+    def _tensor(self, values: NDArray[np.floating]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self._dtype).to(self._device, non_blocking=True)

@@ -1,0 +1,153 @@
+"""What the adapters for PyG and DGL have in common: which block a convolution gets, and how ``forward`` is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from gsplit.errors import InputError
+from gsplit.nn.block import Block
+
+FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
+
+
+class _Reached(Exception):
+    """Carries the vectors of the level that was asked for out of the user's forward."""
+
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
+
+
+class Adapter(nn.Module):
+    """``forward(blocks, x)`` around a user's module. Weights are saved and loaded under the module's own names.
+
+    Args:
+        module: the user's.
+        convolutions: its convolutions, which get the hook.
+    """
+
+    def __init__(self, module: nn.Module, convolutions: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.module = module
+        self._blocks: dict[int, Block] = {}
+        """Of the mini-batch at work; empty outside forward, when the hooks do nothing."""
+        self._calls = 0
+        self._last_layer = 0
+        self._stop_at = 0
+        self._parameters_of_forward = self._forward_parameters()
+        for convolution in convolutions:
+            convolution.register_forward_pre_hook(self._before_convolution, with_kwargs=True)
+
+    def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
+        """Features of the inputs [n_0, D] -> logits of the targets [n_L, C]."""
+        out = self._run(blocks, x, len(blocks), stop_at=0)
+        if self._last_layer != len(blocks):
+            raise InputError(
+                f"the model {type(self.module).__name__} called {self._calls} convolutions of {self._last_layer} "
+                f"layers, but --fan-out has {len(blocks)} numbers; give one number for each layer"
+            )
+        return out
+
+    def forward_until(self, layer: int, blocks: dict[int, Block], x: Tensor) -> Tensor:
+        """The vectors of level ``layer``, as the next convolution gets them; after the last layer, the logits.
+
+        Args:
+            layer: from 1 on.
+            blocks: of the layers 1 .. ``layer``.
+            x: [n_0, D].
+        """
+        try:
+            return self._run(blocks, x, layer + 1, stop_at=layer + 1)
+        except _Reached as reached:
+            return reached.rows
+
+    def _run(self, blocks: dict[int, Block], x: Tensor, layers: int, *, stop_at: int) -> Tensor:
+        self._blocks, self._calls, self._last_layer, self._stop_at = blocks, 0, 0, stop_at
+        try:
+            return self.module(**self._arguments(x, layers))
+        finally:
+            self._blocks = {}
+            self._forget()
+
+    def _layer_of(self, graph: Any, given: Sequence[Any]) -> int:
+        """The layer of a convolution that got ``graph``, one of those that forward was ``given``.
+
+        One graph a layer says it itself. Where forward was given a single one for all, the l-th call is layer l.
+        """
+        self._calls += 1
+        found = next((i for i, one in enumerate(given, start=1) if one is graph), None)
+        if found is None:
+            raise InputError(
+                f"a convolution of {type(self.module).__name__} got a graph that forward was not given; forward must "
+                "hand on what it gets, unchanged"
+            )
+        layer = self._calls if len(given) == 1 else found
+        if layer > len(self._blocks) and layer != self._stop_at:
+            raise InputError(
+                f"the model {type(self.module).__name__} calls more convolutions than --fan-out has numbers "
+                f"({len(self._blocks)}); give one number for each layer, or, with several convolutions in a layer, "
+                "let forward take a list of adjs or blocks"
+            )
+        self._last_layer = max(self._last_layer, layer)
+        return layer
+
+    def _sources(self, layer: int, rows: Tensor) -> Tensor:
+        """All source rows of a layer, remote ones too, from this trainer's own rows."""
+        if layer == self._stop_at:
+            raise _Reached(rows)
+        block = self._blocks[layer]
+        if rows.shape[0] != block.num_own_sources:
+            raise InputError(
+                f"a convolution of layer {layer} of {type(self.module).__name__} got {rows.shape[0]} rows, not the "
+                f"{block.num_own_sources} of level {layer - 1}; it must get the output of the layer before"
+            )
+        return block.exchange(rows)
+
+    def _forward_parameters(self) -> dict[str, str]:
+        """Parameter of the module's forward -> what to give it (a feature name becomes "features").
+
+        Raises:
+            InputError: for a parameter that is needed and that we do not know.
+        """
+        known = {}
+        for name, parameter in inspect.signature(self.module.forward).parameters.items():
+            if name in FEATURE_NAMES:
+                known[name] = "features"
+            elif name in self.graph_names:
+                known[name] = name
+            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            elif parameter.default is parameter.empty:
+                raise InputError(
+                    f"forward of {type(self.module).__name__} needs {name!r}, which we do not know; it may take "
+                    f"features as {', '.join(FEATURE_NAMES[:5])} ..., and the graph as {', '.join(self.graph_names)}"
+                )
+        return known
+
+    graph_names: tuple[str, ...] = ()
+    """What the library's models call the graph."""
+
+    def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
+        """What to call the module's forward with."""
+        raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Let go of what was made for one mini-batch."""
+        raise NotImplementedError
+
+    def _before_convolution(
+        self, convolution: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The forward pre-hook."""
+        raise NotImplementedError
+
+    # Weights under the user's own names, so that they can be loaded with and without GSplit.
+
+    def state_dict(self, *arguments: Any, **named: Any) -> Any:
+        return self.module.state_dict(*arguments, **named)
+
+    def load_state_dict(self, *arguments: Any, **named: Any) -> Any:
+        return self.module.load_state_dict(*arguments, **named)

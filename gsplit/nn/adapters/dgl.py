@@ -1,0 +1,120 @@
+"""Models written for DGL: convolutions are called on a DGL block of the layer.
+
+``forward(blocks, x)`` gets one block a layer; ``forward(g, x)`` a token, in whose place the hook puts the block of
+the layer. Edge weights, where the graph has any, are ``block.edata["weight"]`` and, under a name of the library's
+own, ``edge_weight``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gsplit.errors import InputError
+from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.block import Block
+
+LISTS = ("blocks", "mfgs", "bipartites")
+SINGLE = ("g", "graph", "block")
+
+
+def is_dgl_convolution(module: nn.Module) -> bool:
+    """Whether a module is one of DGL's convolutions, which have no base class of their own."""
+    return type(module).__module__.startswith("dgl.nn.pytorch.conv")
+
+
+class _Token:
+    """Stands for the graph of every layer in a forward that takes a single one."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InputError(f"forward uses {name!r} of the graph itself; let it take a list of blocks, one a layer")
+
+
+class DGLAdapter(Adapter):
+    graph_names = (*LISTS, *SINGLE, "edge_weight")
+
+    def __init__(self, module: nn.Module, convolutions: Sequence[nn.Module]) -> None:
+        self._given: list[Any] = []
+        self._weight_token: Tensor | None = None
+        super().__init__(module, convolutions)
+
+    def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
+        takes = self._parameters_of_forward
+        if any(name in LISTS for name in takes):
+            self._given = [dgl_block(self._blocks.get(layer)) for layer in range(1, layers + 1)]
+        else:
+            self._given = [_Token()]
+        if any(block.edge_weight is not None for block in self._blocks.values()):
+            self._weight_token = x.new_empty(0)
+        values: dict[str, Any] = {"features": x, "edge_weight": self._weight_token}
+        values |= dict.fromkeys(LISTS, self._given) | dict.fromkeys(SINGLE, self._given[0])
+        return {name: values[what] for name, what in takes.items()}
+
+    def _forget(self) -> None:
+        self._given, self._weight_token = [], None
+
+    def _before_convolution(
+        self, convolution: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if not self._given:
+            return None
+        graph, x, *rest = arguments
+        layer = self._layer_of(graph, self._given)
+        pair = x if isinstance(x, (tuple, list)) else None
+        sources = self._sources(layer, x if pair is None else pair[0])
+        if isinstance(graph, _Token):
+            graph = dgl_block(self._blocks[layer])
+        weight = self._blocks[layer].edge_weight
+        rest = [weight if r is self._weight_token and r is not None else r for r in rest]
+        named = {
+            name: weight if value is self._weight_token and value is not None else value
+            for name, value in named.items()
+        }
+        return (graph, sources if pair is None else (sources, pair[1]), *rest), named
+
+
+def dgl_block(block: Block | None) -> Any:
+    """The DGL block of a layer: all source rows, own destinations. None gives an empty one.
+
+    It answers out-degrees with counts over the whole mini-batch, which ``GraphConv(norm="both")`` asks for.
+    """
+    import dgl
+
+    if block is None:
+        return dgl.create_block(([], []), num_src_nodes=0, num_dst_nodes=0)
+    edges = torch.arange(block.num_edges, device=block.indices.device)  # left out, they are null to DGL's kernels
+    made = dgl.create_block(
+        ("csc", (block.indptr.long(), block.indices.long(), edges)),
+        num_src_nodes=block.num_sources,
+        num_dst_nodes=block.num_destinations,
+        device=block.indices.device,
+    )
+    made.__class__ = _split_block_class()
+    made.gsplit_block = block
+    if block.edge_weight is not None:
+        made.edata["weight"] = block.edge_weight
+    return made
+
+
+_classes: list[type] = []
+
+
+def _split_block_class() -> type:
+    """Made on first use: DGL is not imported before a model of it comes."""
+    if not _classes:
+        from dgl.heterograph import DGLBlock
+
+        class SplitBlock(DGLBlock):
+            gsplit_block: Block
+
+            def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor:
+                counts = self.gsplit_block.out_degrees()
+                return counts if isinstance(u, str) else counts[u]
+
+        _classes.append(SplitBlock)
+    return _classes[0]

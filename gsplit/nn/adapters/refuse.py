@@ -1,0 +1,68 @@
+"""What cannot be split, by name and with the reason."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+
+from torch import Tensor, nn
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from gsplit.errors import InputError
+from gsplit.nn.adapters.dgl import is_dgl_convolution
+from gsplit.nn.adapters.pyg import is_pyg_convolution
+
+SEVERAL_HOPS = "one layer of it reaches several hops, so a block does not hold what it needs"
+ALL_VERTICES = "it needs all vertices of the graph at once"
+DGL_REASONS = {
+    **dict.fromkeys(("APPNPConv", "ChebConv", "DenseChebConv", "SGConv", "TAGConv", "TWIRLSConv",
+                     "GatedGraphConv"), SEVERAL_HOPS),
+    **dict.fromkeys(("GCN2Conv", "DGNConv", "PNAConv", "EGNNConv", "GroupRevRes"),
+                    "it takes no block, only a graph whose sources are its destinations"),
+}  # fmt: skip
+PYG_BATCH_NORMS = {"GraphNorm", "InstanceNorm", "PairNorm", "MeanSubtractionNorm", "DiffGroupNorm", "GraphSizeNorm"}
+PYG_INSTEAD = {
+    "GCNConv": "use torch_geometric.nn.GraphConv or gsplit.nn.GCNConv instead",
+    "SGConv": "use several GraphConv layers instead",
+    "APPNP": "use several GraphConv layers instead",
+}
+
+
+def refuse_inadmissible(model: nn.Module) -> None:
+    """Look at every layer of a model.
+
+    Raises:
+        InputError: for the first that cannot be split.
+    """
+    for path, layer in model.named_modules():
+        reason = _reason(layer)
+        if reason:
+            where = f"the model's {path} is a {type(layer).__name__}" if path else f"a {type(layer).__name__}"
+            raise InputError(f"{where}, which cannot be split: {reason}")
+
+
+def _reason(layer: nn.Module) -> str | None:
+    name, module = type(layer).__name__, type(layer).__module__
+    if isinstance(layer, _InstanceNorm):
+        return "each trainer would normalise by its own rows; use LayerNorm or BatchNorm"
+    graph_wide = name in PYG_BATCH_NORMS or (name == "LayerNorm" and getattr(layer, "mode", "") == "graph")
+    if module.startswith("torch_geometric.nn.norm") and graph_wide:
+        return "it normalises over all vertices at hand; use BatchNorm, or LayerNorm(mode='node')"
+    if module.startswith(("torch_geometric.nn.pool", "dgl.nn.pytorch.glob")):
+        return ALL_VERTICES
+    if is_dgl_convolution(layer):
+        return DGL_REASONS.get(name)
+    if is_pyg_convolution(layer) and not _takes_pairs(layer):
+        instead = PYG_INSTEAD.get(name, "use a convolution whose x may be a pair (x_source, x_destination)")
+        return f"it takes no bipartite input (x: Tensor); {instead}"
+    return None
+
+
+def _takes_pairs(convolution: nn.Module) -> bool:
+    """Whether x may be a pair, by the annotation; where there is none, it is taken at its word."""
+    first = next(iter(inspect.signature(convolution.forward).parameters), "")
+    try:
+        annotation = typing.get_type_hints(convolution.forward).get(first)
+    except (NameError, TypeError):  # names that exist for type checkers alone
+        return True
+    return annotation is not Tensor

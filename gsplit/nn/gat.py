@@ -1,0 +1,133 @@
+"""Graph attention (Velickovic et al., ICLR 2018, section 2.1).
+
+    e_uv = LeakyReLU(a_source . W h_u + a_destination . W h_v)         per head, for u in N(v) and u = v
+    h_v' = b + sum over u of softmax_u(e_uv) W h_u                     heads concatenated or averaged
+
+PyG's ``GATConv`` computes the same; DGL's does with the loops in its graph and ``loops=False`` here. Trainers
+project their own rows and exchange the projections, so that no row is projected twice. Nothing of the size of
+the edges is wider than the heads.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gsplit.nn.aggregate import softmax_over_neighbours, sum_of_neighbours
+from gsplit.nn.block import Block
+from gsplit.nn.layered import LayeredModel
+
+
+class GATConv(nn.Module):
+    """One layer; own level-(l-1) rows [num_own_sources, in] -> own level-l rows [num_destinations, out].
+
+    Args:
+        in_features: width of the sources.
+        head_features: width of one head.
+        heads: attention heads.
+        average: average the heads (out = head_features) instead of concatenating them (out = heads x
+            head_features).
+        negative_slope: of the LeakyReLU.
+        attention_dropout: share of edges dropped, per head.
+        loops: let every vertex attend to itself; False where the graph has such edges already.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        head_features: int,
+        *,
+        heads: int = 1,
+        average: bool = False,
+        negative_slope: float = 0.2,
+        attention_dropout: float = 0.0,
+        loops: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads, self.average, self.loops = heads, average, loops
+        self.negative_slope = negative_slope
+        self.lin = nn.Linear(in_features, heads * head_features, bias=False)
+        self.att_source = nn.Parameter(torch.empty(heads, head_features))
+        self.att_destination = nn.Parameter(torch.empty(heads, head_features))
+        self.bias = nn.Parameter(torch.zeros(head_features if average else heads * head_features))
+        self.dropout = nn.Dropout(attention_dropout)
+        for weight in (self.lin.weight, self.att_source, self.att_destination):
+            nn.init.xavier_uniform_(weight)
+
+    def forward(self, block: Block, x: Tensor) -> Tensor:
+        z_SHD = block.exchange(self.lin(x)).unflatten(1, (self.heads, -1))
+        z_NHD = z_SHD[: block.num_destinations]
+        source_SH = (z_SHD * self.att_source).sum(dim=2)
+        destination_NH = (z_NHD * self.att_destination).sum(dim=2)
+        score_EH = self._score(source_SH[block.indices] + destination_NH[block.destinations()])
+        own_NH = self._score(source_SH[: block.num_destinations] + destination_NH) if self.loops else None
+        share_EH, own_share_NH = softmax_over_neighbours(block, score_EH, own_NH)
+        share_HE = self.dropout(share_EH).t().contiguous()
+        z_HSD = z_SHD.transpose(0, 1).contiguous()
+        out = torch.stack([sum_of_neighbours(block, z_HSD[h], share_HE[h]) for h in range(self.heads)], dim=1)
+        if own_share_NH is not None:
+            out = out + self.dropout(own_share_NH).unsqueeze(2) * z_NHD
+        return (out.mean(dim=1) if self.average else out.flatten(1)) + self.bias
+
+    def _score(self, sum_of_both: Tensor) -> Tensor:
+        return F.leaky_relu(sum_of_both, self.negative_slope)
+
+
+class GAT(LayeredModel):
+    """Layers of :class:`GATConv` with ELU and dropout between them.
+
+    Args:
+        in_features: width of the features.
+        hidden: width of the hidden layers, all heads together.
+        out_features: classes.
+        num_layers: at least 1.
+        heads: of the hidden layers, concatenated.
+        out_heads: of the last layer, averaged.
+        negative_slope, attention_dropout, loops: of :class:`GATConv`.
+        dropout, input_dropout, norm, residual, input_projection: of :class:`LayeredModel`.
+
+    Raises:
+        ValueError: where ``heads`` does not divide ``hidden``.
+    """
+
+    activation = staticmethod(F.elu)
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        out_features: int,
+        *,
+        num_layers: int,
+        heads: int = 4,
+        out_heads: int = 1,
+        negative_slope: float = 0.2,
+        attention_dropout: float = 0.0,
+        loops: bool = True,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        norm: str = "none",
+        residual: bool = False,
+        input_projection: bool = False,
+    ) -> None:
+        if hidden % heads:
+            raise ValueError(f"{heads} heads do not divide the hidden width {hidden}")
+
+        def conv(layer: int, w_in: int, w_out: int) -> GATConv:
+            last = layer == num_layers
+            return GATConv(
+                w_in,
+                w_out if last else w_out // heads,
+                heads=out_heads if last else heads,
+                average=last,
+                negative_slope=negative_slope,
+                attention_dropout=attention_dropout,
+                loops=loops,
+            )
+
+        super().__init__(
+            [in_features, *[hidden] * (num_layers - 1), out_features],
+            conv, dropout=dropout, input_dropout=input_dropout, norm=norm, residual=residual,
+            projection=hidden if input_projection else None,
+        )  # fmt: skip

@@ -1,0 +1,113 @@
+"""Graph convolution (Kipf and Welling, ICLR 2017, equation 2), with edge weights and with sampling.
+
+    both:  h_v' = b + W ( h_v / d_v + r_v * sum over u of w_uv h_u / sqrt(d_u d_v) )
+    mean:  h_v' = b + W ( h_v + sum over u of w_uv h_u ) / ( 1 + sum over u of w_uv )
+
+d = 1 + the sum of the weights (1 each without weights) of all in-edges in the *whole* graph, so that the factors
+do not depend on what was drawn. r_v = (weights of all in-edges) / (weights of those drawn) makes up for the edges
+that were not: the sum is then unbiased where weights are equal, and over full neighbourhoods r_v is 1 and ``both``
+is what PyG's ``GCNConv`` computes. ``mean`` is the "gcn" aggregator of GraphSAGE. With ``loops=False``, for a graph
+that has loops already, the terms of v itself (and the 1 in d) are left out.
+
+W and the sums commute: whichever comes first is chosen to make the rows narrow that are exchanged and summed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gsplit.nn.aggregate import sum_of_neighbours
+from gsplit.nn.block import Block
+from gsplit.nn.layered import LayeredModel
+
+NORMALIZATIONS = ("both", "mean")
+
+
+class GCNConv(nn.Module):
+    """One layer; own level-(l-1) rows [num_own_sources, in] -> own level-l rows [num_destinations, out].
+
+    Args:
+        in_features: width of the sources.
+        out_features: width of the destinations.
+        normalization: ``both`` or ``mean``, above. ``both`` wants blocks with degrees.
+        loops: add an edge of weight 1 from each vertex to itself.
+
+    Raises:
+        ValueError: for another normalization.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, *, normalization: str = "both", loops: bool = True
+    ) -> None:
+        super().__init__()
+        if normalization not in NORMALIZATIONS:
+            raise ValueError(f"normalization must be one of {', '.join(NORMALIZATIONS)}, not {normalization!r}")
+        self.normalization, self.loops = normalization, loops
+        self.lin = nn.Linear(in_features, out_features, bias=False)
+        self.bias = nn.Parameter(torch.zeros(out_features))
+        nn.init.xavier_uniform_(self.lin.weight)
+
+    def forward(self, block: Block, x: Tensor) -> Tensor:
+        narrows = self.lin.in_features > self.lin.out_features
+        out = self._sum(block, self.lin(x) if narrows else x)
+        return (out if narrows else self.lin(out)) + self.bias
+
+    def _sum(self, block: Block, x: Tensor) -> Tensor:
+        """The normalised sums over in-edges and loops; the exchange is in here."""
+        n, own = block.num_destinations, float(self.loops)
+        weight = None if block.edge_weight is None else block.edge_weight.to(x.dtype)
+        drawn = block.drawn_weight().to(x.dtype).unsqueeze(1)
+        if self.normalization == "mean":
+            total = sum_of_neighbours(block, block.exchange(x), weight) + own * x[:n]
+            return total / _or_one(own + drawn)
+        degrees = block.graph_degrees().to(x.dtype).unsqueeze(1)  # of own sources; the destinations come first
+        factor = _or_one(own + degrees).rsqrt()
+        # Each trainer scales its own rows before they travel, so that no degree has to.
+        x = x * factor
+        missing = _or_one(degrees[:n]) / _or_one(drawn)
+        neighbours = sum_of_neighbours(block, block.exchange(x), weight) * missing
+        return (neighbours + own * x[:n]) * factor[:n]
+
+
+def _or_one(values: Tensor) -> Tensor:
+    """1 where there is nothing to divide by: the sum it stands under is 0 there."""
+    return torch.where(values > 0, values, torch.ones_like(values))
+
+
+class GCN(LayeredModel):
+    """Layers of :class:`GCNConv` with ReLU and dropout between them.
+
+    Args:
+        in_features: width of the features.
+        hidden: width of the hidden layers.
+        out_features: classes.
+        num_layers: at least 1.
+        normalization, loops: of :class:`GCNConv`.
+        dropout, input_dropout, norm, residual, input_projection: of :class:`LayeredModel`.
+    """
+
+    uses_edge_weight = True
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int,
+        out_features: int,
+        *,
+        num_layers: int,
+        normalization: str = "both",
+        loops: bool = True,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        norm: str = "none",
+        residual: bool = False,
+        input_projection: bool = False,
+    ) -> None:
+        super().__init__(
+            [in_features, *[hidden] * (num_layers - 1), out_features],
+            lambda layer, w_in, w_out: GCNConv(w_in, w_out, normalization=normalization, loops=loops),
+            dropout=dropout, input_dropout=input_dropout, norm=norm, residual=residual,
+            projection=hidden if input_projection else None,
+        )  # fmt: skip
+        self.uses_degrees = normalization == "both"

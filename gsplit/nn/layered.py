@@ -1,0 +1,95 @@
+"""What SAGE, GAT and GCN have in common: layers of one convolution, and what stands between them.
+
+A layer l < L:  x -> convolution -> (+ skip) -> normalisation -> activation -> dropout; the last one ends with the
+skip. With ``input_projection`` the features are first made as wide as the hidden layers, vertex by vertex.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gsplit.nn.block import Block
+from gsplit.nn.norm import BatchNorm
+
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "none": lambda width: nn.Identity(),
+    "layer": nn.LayerNorm,
+    "batch": BatchNorm,
+}
+
+
+class LayeredModel(nn.Module):
+    """A model that offers its layers one at a time, which exact evaluation and inference use.
+
+    Args:
+        level_widths: [L + 1] of the vectors of each level: features, hidden ..., classes.
+        conv: makes the convolution of (layer, width in, width out), layer from 1 on.
+        dropout: on the hidden vectors.
+        input_dropout: on the features.
+        norm: ``none``, ``layer`` (each vertex by itself) or ``batch`` (over all trainers' vertices).
+        residual: add to each layer's output its own input, projected where the widths differ.
+        projection: width the features are projected to before the first layer, or None.
+
+    Raises:
+        ValueError: for another ``norm``.
+    """
+
+    activation: Callable[[Tensor], Tensor] = staticmethod(torch.relu)
+    uses_edge_weight = False
+    """Whether blocks must carry the edge weights of the graph, where it has any."""
+    uses_degrees = False
+    """Whether blocks must carry the degrees of the whole graph."""
+
+    def __init__(
+        self,
+        level_widths: Sequence[int],
+        conv: Callable[[int, int, int], nn.Module],
+        *,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        norm: str = "none",
+        residual: bool = False,
+        projection: int | None = None,
+    ) -> None:
+        super().__init__()
+        if norm not in NORMS:
+            raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
+        self.level_widths = list(level_widths)
+        inputs = [level_widths[0] if projection is None else projection, *level_widths[1:-1]]
+        pairs = list(zip(inputs, level_widths[1:], strict=True))
+        self.projection = None if projection is None else nn.Linear(level_widths[0], projection)
+        self.convs = nn.ModuleList(conv(layer, *pair) for layer, pair in enumerate(pairs, start=1))
+        self.norms = nn.ModuleList(NORMS[norm](width) for width in level_widths[1:-1])
+        self.skips = nn.ModuleList(
+            (nn.Identity() if w_in == w_out else nn.Linear(w_in, w_out, bias=False))
+            for w_in, w_out in pairs
+            if residual
+        )
+        self.dropout = nn.Dropout(dropout)
+        self.input_dropout = nn.Dropout(input_dropout)
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.convs)
+
+    def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
+        """Features of the inputs [n_0, in] -> logits of the targets [n_L, out]."""
+        for layer in range(1, self.num_layers + 1):
+            x = self.forward_layer(layer, blocks[layer], x)
+        return x
+
+    def forward_layer(self, layer: int, block: Block, x: Tensor) -> Tensor:
+        """Level layer-1 -> level ``layer``; the seam that exact evaluation uses."""
+        if layer == 1:
+            x = self.input_dropout(x)
+            if self.projection is not None:
+                x = self.dropout(self.activation(self.projection(x)))
+        out = self.convs[layer - 1](block, x)
+        if len(self.skips):
+            out = out + self.skips[layer - 1](x[: block.num_destinations])
+        if layer == self.num_layers:
+            return out
+        return self.dropout(self.activation(self.norms[layer - 1](out)))

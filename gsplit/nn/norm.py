@@ -1,0 +1,81 @@
+"""Batch normalisation over the vertices of all trainers (Ioffe and Szegedy, ICML 2015, algorithm 1).
+
+Each trainer holds some vertices of a level; mean and variance are taken over all of them, with the global count
+(law 2). PyTorch's ``SyncBatchNorm`` refuses CPU tensors and its ``BatchNorm1d`` a single row, so this is our own; it
+has the same parameters and buffers, and weights can be loaded from one into the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from gsplit.nn.exchange import Lane
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers. A single row is normalised to the bias."""
+
+    lane: Lane | None = None
+    """Of the mini-batch at work, set by :func:`follow_lane`; None: this trainer holds all rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not (self.training or self.running_mean is None):
+            return super().forward(x)
+        ones = x.new_ones(x.shape[0], 1)
+        sums = self._over_trainers(torch.cat([x, ones], dim=1).sum(dim=0))
+        count = sums[-1].detach().clamp(min=1)
+        mean = sums[:-1] / count
+        centred = x - mean
+        variance = self._over_trainers((centred**2).sum(dim=0)) / count
+        if self.training and self.running_mean is not None:
+            self._remember(mean.detach(), variance.detach(), count)
+        out = centred * (variance + self.eps).rsqrt()
+        return out if self.weight is None else out * self.weight + self.bias
+
+    def _over_trainers(self, sums: Tensor) -> Tensor:
+        return sums if self.lane is None else self.lane.sum(sums)
+
+    def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        share: Any = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        unbiased = variance * count / (count - 1).clamp(min=1)
+        self.running_mean += share * (mean - self.running_mean)
+        self.running_var += share * (unbiased - self.running_var)
+
+
+def convert_batch_norms(model: nn.Module) -> None:
+    """Replace PyTorch's batch normalisation inside a model, in place, by ours; parameters stay the same objects."""
+    for name, child in model.named_children():
+        if isinstance(child, _BatchNorm) and not isinstance(child, BatchNorm):
+            setattr(model, name, _ours(child))
+        else:
+            convert_batch_norms(child)
+
+
+def _ours(theirs: _BatchNorm) -> BatchNorm:
+    ours = BatchNorm(theirs.num_features, theirs.eps, theirs.momentum, theirs.affine, theirs.track_running_stats)
+    ours.weight, ours.bias = theirs.weight, theirs.bias
+    for name, buffer in theirs.named_buffers(recurse=False):
+        ours.register_buffer(name, buffer)
+    ours.train(theirs.training)
+    return ours
+
+
+def follow_lane(model: nn.Module) -> None:
+    """Let the batch normalisations of a model use the lane of the blocks that the model is called with."""
+    norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
+
+    def tell(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+        lane = next(iter(arguments[0].values())).lane
+        for norm in norms:
+            norm.lane = lane
+
+    if norms:
+        model.register_forward_pre_hook(tell)
