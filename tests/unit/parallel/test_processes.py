@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-from multiprocessing import resource_tracker
+import subprocess
+import sys
 
 import numpy as np
 import psutil
@@ -27,10 +27,6 @@ def fail_on_1(rank, kind):
     time.sleep(60)  # the others would go on; they are ended
 
 
-def blocks_sigint(rank):
-    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
 def leave(rank):
     os._exit(7)
 
@@ -44,10 +40,23 @@ def test_results_come_by_rank():
     assert start(square, 3, 10).join() == [100, 121, 144]
 
 
-def test_children_leave_ctrl_c_to_their_parent():
-    resource_tracker._resource_tracker._stop()  # as in a fresh process: the first child starts it, once
-    assert start(blocks_sigint, 2).join() == [True, True]
-    assert not blocks_sigint(0)
+SIGINT_BLOCKED = """
+import signal
+from gsplit.parallel import start
+
+def blocked(rank=0):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+if __name__ == "__main__":
+    print(start(blocked, 2).join(), blocked())
+"""
+
+
+def test_children_leave_ctrl_c_to_their_parent(tmp_path):
+    # In a fresh process, because its first child is special: with it multiprocessing starts its resource tracker.
+    (tmp_path / "script.py").write_text(SIGINT_BLOCKED)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[True, True] False\n", done.stderr
 
 
 def test_the_users_mistake_stays_one():
