@@ -3,6 +3,7 @@
     import gsplit
     summary = gsplit.train("layout", gsplit.TrainConfig(out=Path("run"), epochs=5))
     model = gsplit.load("run")
+    classes = gsplit.predict("run", "layout", out="classes.npy")
 
 The names are resolved when first used: importing a subpackage such as gsplit.sampling does not import torch.
 """
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gsplit.errors import InputError
+    from gsplit.predict.api import predict
     from gsplit.train.api import load, train
     from gsplit.train.config import TrainConfig
 
-__all__ = ["InputError", "TrainConfig", "load", "train"]
+__all__ = ["InputError", "TrainConfig", "load", "predict", "train"]
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -28,8 +30,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":
-        return importlib.import_module("gsplit.train")  # a package that can be called
+    if name in ("predict", "train"):
+        return importlib.import_module(f"gsplit.{name}")  # a package that can be called
     if name not in _HOMES:
         raise AttributeError(f"module 'gsplit' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,11 +1,11 @@
 """Processes, process groups, shared memory and the reduction of gradients."""
 
 from gsplit.parallel.group import Worker, rendezvous
-from gsplit.parallel.processes import NAME, Child, ProcessDied, start
-from gsplit.parallel.reduce import reduce_gradients, sum_over_trainers
+from gsplit.parallel.processes import Child, ProcessDied, refuse_in_trainer, start
+from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
 from gsplit.parallel.shared import SharedBuffer
 
 __all__ = [
-    "NAME",
-    "Child", "ProcessDied", "SharedBuffer", "Worker", "reduce_gradients", "rendezvous", "start", "sum_over_trainers",
+    "Child", "ProcessDied", "SharedBuffer", "Worker", "max_over_trainers", "reduce_gradients", "refuse_in_trainer",
+    "rendezvous", "start", "sum_over_trainers",
 ]  # fmt: skip

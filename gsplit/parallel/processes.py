@@ -21,6 +21,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -77,10 +78,25 @@ class Child:
         return self.report is not None or self.process.exitcode is not None
 
 
+def refuse_in_trainer(call: str) -> None:
+    """For functions that start trainers: each would import the script that calls them, and call them again.
+
+    Raises:
+        InputError: in a trainer.
+    """
+    if multiprocessing.current_process().name.startswith(NAME):
+        raise InputError(
+            f"a trainer imported the script that calls {call} and would call it again; "
+            "put the call under: if __name__ == '__main__':"
+        )
+
+
 def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children:
     """Start ``function(rank, *arguments)`` in ``world`` new processes."""
     context = multiprocessing.get_context("spawn")
     children = Children([])
+    # Python starts this process with the first child, and leaves SIGINT unblocked after that.
+    resource_tracker.ensure_running()
     # Children inherit the mask: Ctrl-C reaches the whole foreground group, and the parent decides what ends when.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -187,8 +203,8 @@ def _cause(failed: list[Child]) -> Exception:
         if code is not None and code < 0:
             return ProcessDied(_death(child, code))
         return ProcessDied(
-            f"trainer {child.rank} ended with exit code {code} before it could report. A script that calls "
-            "gsplit.train must be a file, do so under if __name__ == '__main__':, and define models where they can "
+            f"trainer {child.rank} ended with exit code {code} before it could report. A script that starts "
+            "trainers must be a file, do so under if __name__ == '__main__':, and define models where they can "
             "be imported"
         )
     _, rank, report = min(reported, key=lambda entry: entry[:2])

@@ -1,4 +1,4 @@
-"""Sums over the trainers."""
+"""Sums over the trainers, and the largest of their values."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: W
     for parameter, total in zip(parameters, flat[:-1].split(sizes), strict=True):
         parameter.grad = total.view_as(parameter)
     return flat[-1], flat.nbytes
+
+
+def max_over_trainers(value: int, worker: Worker) -> int:
+    """The largest of the trainers' values."""
+    largest = torch.tensor(value)
+    dist.all_reduce(largest, dist.ReduceOp.MAX, group=worker.group)
+    return int(largest)
 
 
 def sum_over_trainers(values: Sequence[float], worker: Worker) -> list[float]:

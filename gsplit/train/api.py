@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,10 +17,10 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import locked, replace_file
-from gsplit.parallel import NAME, SharedBuffer, rendezvous, start
+from gsplit.parallel import SharedBuffer, refuse_in_trainer, rendezvous, start
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
-from gsplit.train.config import CONFIG, TrainConfig
+from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loop import run
 from gsplit.train.trainer import Job
 
@@ -55,11 +54,7 @@ def train(
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
         gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
     """
-    if multiprocessing.current_process().name.startswith(NAME):
-        raise InputError(
-            "a trainer imported the script that calls gsplit.train and would call it again; "
-            "put the call under: if __name__ == '__main__':"
-        )
+    refuse_in_trainer("gsplit.train")
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))
@@ -69,7 +64,7 @@ def train(
     opened = open_layout(layout_path)
     _check_trainable(opened)
     world = _world(config, opened)
-    device_type = _device_type(config, world)
+    device_type = choose_device(config.device, world)
     signature = models.signature(config, opened.graph, model)
     candidate = models.build(signature) if model is None else model
     custom.check(candidate, config.layers, opened.graph)
@@ -138,16 +133,21 @@ def _world(config: TrainConfig, layout: Layout) -> int:
     return layout.parts
 
 
-def _device_type(config: TrainConfig, world: int) -> str:
+def choose_device(device: Device, world: int) -> str:
+    """``cpu`` or ``cuda``, for that many trainers.
+
+    Raises:
+        InputError: where there are too few GPUs.
+    """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if config.device == "cpu" or (config.device == "auto" and count == 0):
+    if device == "cpu" or (device == "auto" and count == 0):
         return "cpu"
     if count == 0:
         raise InputError("--device cuda, but PyTorch finds no GPU; use --device cpu")
     if count < world and os.environ.get("GSPLIT_SHARE_GPU") != "1":
         raise InputError(
             f"{world} trainers need {world} GPUs and there {'is' if count == 1 else 'are'} {count}; "
-            f"make a layout with --parts {max(1, count)}, or train with --device cpu"
+            f"make a layout with --parts {max(1, count)}, or use --device cpu"
         )
     return "cuda"
 

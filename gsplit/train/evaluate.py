@@ -2,7 +2,8 @@
 
 Level by level, every trainer computes its own range of vertices, in chunks bounded in edges and bytes, from the
 level below to the next one. Levels lie in shared memory (two buffers in turn), level 0 in the layout's mapped
-features, so that a source owned elsewhere is simply read. The last level is computed only where it is asked for.
+features, so that a source owned elsewhere is simply read. Only what the vertices asked for depend on is computed;
+the last level may be a hidden one (the embeddings of gsplit.predict).
 
 A model that does not offer its layers one at a time (``forward_layer``) is evaluated on chunks of targets with
 their whole neighbourhoods; a chunk with too many edges is halved.
@@ -15,6 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -28,6 +30,17 @@ from gsplit.train.task import Task
 MAX_EDGES = 1 << 22
 MAX_ROW_BYTES = 1 << 29
 """Bounds of one chunk, per trainer: edges, and bytes of source rows."""
+
+
+def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, Block], x: Tensor) -> Tensor:
+    """Features of the inputs [n_0, D] -> level-``level`` vectors of the targets, through blocks 1 .. ``level``."""
+    if level == num_layers:
+        return model(blocks, x)
+    if not hasattr(model, "forward_layer"):
+        return cast("Callable[[int, Any, Tensor], Tensor]", model.forward_until)(level, blocks, x)
+    for layer in range(1, level + 1):
+        x = cast("Callable[[int, Any, Tensor], Tensor]", model.forward_layer)(layer, blocks[layer], x)
+    return x
 
 
 class Evaluator:
@@ -65,7 +78,7 @@ class Evaluator:
         """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""
         own = ids[(ids >= self._begin) & (ids < self._end)]
         counts = np.zeros(self._task.num_counts)
-        for chunk, logits in self._logits(model, own):
+        for chunk, logits in self.vectors(model, own):
             labels = torch.from_numpy(self._graph.labels[chunk])
             counts += self._task.counts(logits.cpu(), labels)
         return self._task.score(sum_over_trainers(counts.tolist(), self._worker))
@@ -75,7 +88,7 @@ class Evaluator:
         own = np.arange(self._begin, self._end)
         n, width = self._graph.num_vertices, self._graph.num_classes
         gathered = self._shared(self._levels[self._num_layers % 2], n, width)
-        for chunk, logits in self._logits(model, own):
+        for chunk, logits in self.vectors(model, own):
             gathered[chunk] = logits.cpu().numpy()
         self._worker.barrier()
         result = None
@@ -86,45 +99,74 @@ class Evaluator:
         return result
 
     @torch.no_grad()
-    def _logits(self, model: nn.Module, own: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """Chunks of ``own`` with their logits. All trainers go through all levels, also those with no vertex."""
+    def vectors(
+        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Chunks of ``own`` with their vectors of a level [chunk, width]; by default of the last one, the logits.
+
+        All trainers go through all levels, also those with no vertex.
+
+        Args:
+            model: with ``forward_layer``, or with ``forward_until`` where the level is not the last.
+            own: int64 layout ids of this trainer's part.
+            level: 1 .. L.
+        """
+        level = self._num_layers if level is None else level
         was_training = model.training
         model.eval()
         if hasattr(model, "forward_layer"):
-            yield from self._by_layer(model, own)
+            yield from self._by_layer(model, own, level)
         else:
-            yield from self._by_target(model, own, whole_chunk=4096)
+            yield from self._by_target(model, own, level, whole_chunk=4096)
         model.train(was_training)
 
-    def _by_layer(self, model: nn.Module, own: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    def _by_layer(
+        self, model: nn.Module, own: NDArray[np.int64], last: int
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         forward_layer = cast("Callable[[int, Any, Tensor], Tensor]", model.forward_layer)
         n = self._graph.num_vertices
         below: NDArray[Any] | None = None
-        for layer in range(1, self._num_layers):
+        needed = self._needed(own, last)
+        for layer in range(1, last):
             width = int(model.level_widths[layer])  # type: ignore[index]
             level = self._shared(self._levels[layer % 2], n, width)
-            for chunk in self._chunks(np.arange(self._begin, self._end), self._row_bytes(below)):
+            for chunk in self._chunks(needed[layer], self._row_bytes(below)):
                 level[chunk] = forward_layer(layer, *self._one_hop(chunk, below)).cpu().numpy()
             self._worker.barrier()
             below = level
         for chunk in self._chunks(own, self._row_bytes(below)):
-            yield chunk, forward_layer(self._num_layers, *self._one_hop(chunk, below))
+            yield chunk, forward_layer(last, *self._one_hop(chunk, below))
+
+    def _needed(self, own: NDArray[np.int64], last: int) -> dict[int, NDArray[np.int64]]:
+        """This trainer's vertices of the levels 1 .. ``last`` - 1 that vectors of anyone's ``own`` depend on."""
+        n = self._graph.num_vertices
+        if sum_over_trainers([len(own)], self._worker) == [n]:
+            return dict.fromkeys(range(1, last), np.arange(self._begin, self._end))
+        mask_N = np.zeros(n, np.uint8)
+        mask_N[own] = 1
+        needed = {last: own}
+        for layer in range(last - 1, 0, -1):
+            for chunk in self._chunks(needed[layer + 1], row_bytes=0):
+                segment = self._neighbourhood(chunk, 1, None)
+                assert segment is not None
+                mask_N[segment.vertices] = 1
+            dist.all_reduce(torch.from_numpy(mask_N), dist.ReduceOp.MAX, group=self._worker.group)
+            needed[layer] = self._begin + np.flatnonzero(mask_N[self._begin : self._end])
+        return needed
 
     def _by_target(
-        self, model: nn.Module, own: NDArray[np.int64], whole_chunk: int
+        self, model: nn.Module, own: NDArray[np.int64], level: int, whole_chunk: int
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         chunks = [own[i : i + whole_chunk] for i in range(0, len(own), whole_chunk)]
         while chunks:
             chunk = chunks.pop()
             limit = self._max_edges if len(chunk) > 1 else None
-            segment = self._neighbourhood(chunk, self._num_layers, limit)
+            segment = self._neighbourhood(chunk, level, limit)
             if segment is None:
                 chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
                 continue
-            yield (
-                chunk,
-                model(self._blocks(segment), self._loader.load(segment.vertices)),
-            )
+            x = self._loader.load(segment.vertices)
+            yield chunk, forward_to(level, self._num_layers, model, self._blocks(segment), x)
 
     def _one_hop(self, chunk: NDArray[np.int64], below: NDArray[Any] | None) -> tuple[Any, Tensor]:
         """The block of all in-edges of a chunk, and the rows of its sources on the level below (None: features)."""

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 
 from gsplit.data import open_layout
+from gsplit.data.store import describe
 from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
 from gsplit.nn import ExchangeCounters
 from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
@@ -198,6 +199,7 @@ class Trainer:
     def _save_model(self, best: dict[str, Any]) -> None:
         if self.worker.rank == 0:
             about = {"signature": self.job.signature, "epoch": best["epoch"], "score": best["score"]}
+            about["graph"] = {"store_checksum": self.layout.store_checksum, **describe(self.layout.graph)}
             checkpoint.save_state(self.job.run, checkpoint.MODEL, best["model"], about)
 
     def _save_predictions(self) -> None:

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -37,7 +38,7 @@ def assert_one_error(code, stderr, before, after):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Stores, layouts and a run, made once: store, other (another seed), layout, layout-other, bare, run."""
+    """Made once: store, other (another seed), layout, layout-other, run, and ids.npy with a vertex out of range."""
     folder = tmp_path_factory.mktemp("made")
     for name, seed in (("store", 0), ("other", 1)):
         data(["import", "synthetic:tiny", "--seed", str(seed), "--out", str(folder / name)])
@@ -45,6 +46,7 @@ def made(tmp_path_factory):
         partition(PartitionConfig(store=folder / store, out=folder / layout, parts=2))
     config = gsplit.TrainConfig(out=folder / "run", epochs=1, hidden=4, fan_out=(3, 3), device="cpu", threads=1)
     gsplit.train(folder / "layout", config)
+    np.save(folder / "ids.npy", np.array([1, 2, 1000]))
     return folder
 
 

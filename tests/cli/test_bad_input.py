@@ -17,6 +17,7 @@ PARTITION = ("partition", "store", "--out", "new")
 IMPORT = ("data", "import", "synthetic:tiny", "--out", "new")
 NPZ = ("data", "import", "graph.npz", "--out", "new/folder")
 RESUME = ("train", "layout", "--resume", "run")
+PREDICT = ("predict", "run", "layout", "--out", "new.npy")
 # 0 --> 1 --> 2
 GRAPH = {
     "indptr": np.array([0, 0, 1, 2]),
@@ -98,6 +99,18 @@ FLAGS = [
     ((*RESUME, "--fan-out", "3,3,3"), "another model: num_layers is 2 there, 3 here"),
     ((*RESUME, "--out", "new"), "--resume run goes on in that folder; drop --out new"),
     (("train", "layout-other", "--resume", "run"), "layout-other was made from another store"),
+    (("predict",), "Missing .*RUN The run.*LAYOUT"),
+    (("predict", "run", "layout"), "no --out given: name the file for the predictions"),
+    (("predict", "nowhere", "layout", "--out", "new.npy"), "nowhere is no run: it has no config.json"),
+    (("predict", "run", "store", "--out", "new.npy"), "store is no gsplit-layout.*it is a graph store"),
+    (("predict", "run", "layout", "--out", "ids.npy"), "ids.npy exists already; .* add --overwrite"),
+    (("predict", "run", "layout", "--out", "new.txt"), "--out new.txt must end in .npy, .npz or .csv"),
+    ((*PREDICT, "--vertices", "ids.npy"), "ids.npy: vertex number 3 is 1000, outside the vertices 0 .. 999"),
+    ((*PREDICT, "--vertices", "tset"), "tset: no such file; --vertices takes all, train, valid, test or a file"),
+    ((*PREDICT, "--waht", "logits"), "--waht.*did you mean --what"),
+    ((*PREDICT, "--what", "embeddings", "--layer", "3"), "--layer is 3, but the model has 2 layers"),
+    ((*PREDICT, "--fan-out", "5"), "--fan-out has 1 numbers, but the model has 2 layers"),
+    ((*PREDICT, "--device", "cuda"), "PyTorch finds no GPU; use --device cpu"),
 ]
 
 

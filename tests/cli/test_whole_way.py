@@ -54,6 +54,15 @@ def test_flags_as_users_of_other_systems_write_them(tmp_path):
     assert (config["fan_out"], config["batch_size"], config["gpus"]) == ([5, 4, 3], 100, 2)
     said = run("gsplit.train", "--resume", tmp_path / "a run", "--epochs", 2)
     assert [line.split(" |")[0] for line in said.splitlines() if line.startswith("Epoch")] == ["Epoch 02"]
+    wanted = tmp_path / "wanted.txt"
+    wanted.write_text("7\n990\n7\n")
+    words = (tmp_path / "a run", layout, "--device=cpu", "--vertices", wanted)
+    predicted = tmp_path / "predicted.csv"
+    assert "classes of 3 vertices" in run("gsplit.predict", *words, "--out", predicted, "--fan_out", 5, 5, "-1")
+    header, *lines = predicted.read_text().splitlines()
+    assert header == "vertex,class"
+    assert [line.split(",")[0] for line in lines] == ["7", "990", "7"]
+    assert lines[0] == lines[2]
 
 
 def test_fan_outs_with_commas_or_spaces():

@@ -10,6 +10,7 @@ from support.steps import CPU
 
 from gsplit.features import FeatureLoader
 from gsplit.nn import blocks_of, mean_of_neighbours
+from gsplit.predict.api import predict
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
@@ -66,3 +67,14 @@ def test_more_trainers_than_gpus_are_refused(tmp_path):
     with pytest.raises(InputError, match=f"{world} trainers need {world} GPUs"):
         train(layout.path, TrainConfig(out=tmp_path / "run", device="cuda"))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_predictions_equal_the_cpu_s(tmp_path, monkeypatch, world):
+    monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
+    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
+    run = tmp_path / "run"
+    train(layout.path, TrainConfig(out=run, device="cpu", fan_out=(5, 4), hidden=8, epochs=1, dtype="float64"))
+    for options in ({"what": "embeddings"}, {"what": "logits", "fan_out": (3, 2), "batch_size": 70}):
+        values = [predict(run, layout.path, device=device, **options) for device in ("cpu", "cuda")]
+        np.testing.assert_allclose(*values, rtol=0, atol=1e-10)

@@ -20,6 +20,7 @@ ALLOWED = {
     "nn": {"sampling", "data"},
     "parallel": {"sampling", "features", "nn", "data"},
     "train": {"parallel", "sampling", "features", "nn", "data"},
+    "predict": {"train", "parallel", "sampling", "features", "nn", "data"},
 }
 """What each subpackage may import, beside itself and the modules at the top."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 
 import numpy as np
 import psutil
@@ -36,6 +38,25 @@ def write_into(rank, buffer):
 
 def test_results_come_by_rank():
     assert start(square, 3, 10).join() == [100, 121, 144]
+
+
+SIGINT_BLOCKED = """
+import signal
+from gsplit.parallel import start
+
+def blocked(rank=0):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+if __name__ == "__main__":
+    print(start(blocked, 2).join(), blocked())
+"""
+
+
+def test_children_leave_ctrl_c_to_their_parent(tmp_path):
+    # In a fresh process, because its first child is special: with it multiprocessing starts its resource tracker.
+    (tmp_path / "script.py").write_text(SIGINT_BLOCKED)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[True, True] False\n", done.stderr
 
 
 def test_the_users_mistake_stays_one():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gsplit.errors import InputError
-from gsplit.train.api import _device_type
+from gsplit.train.api import choose_device
 from gsplit.train.config import TrainConfig
 
 
@@ -26,7 +26,7 @@ def gpus(monkeypatch):
 )
 def test_device(gpus, asked, count, world, given):
     gpus(count)
-    assert _device_type(TrainConfig(device=asked), world) == given
+    assert choose_device(asked, world) == given
 
 
 @pytest.mark.parametrize("asked", ["auto", "cuda"])
@@ -35,13 +35,13 @@ def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
     # auto too: falling back to the CPU without a word would be a slow surprise.
     gpus(count)
     with pytest.raises(InputError, match=f"4 trainers need 4 GPUs and {said}"):
-        _device_type(TrainConfig(device=asked), 4)
+        choose_device(asked, 4)
 
 
 def test_no_gpu_at_all(gpus):
     gpus(0)
     with pytest.raises(InputError, match="finds no GPU; use --device cpu"):
-        _device_type(TrainConfig(device="cuda"), 1)
+        choose_device("cuda", 1)
 
 
 @pytest.mark.parametrize(

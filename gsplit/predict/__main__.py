@@ -1,0 +1,25 @@
+"""``python -m gsplit.predict RUN LAYOUT --out FILE``."""
+
+from __future__ import annotations
+
+from gsplit import cli
+from gsplit.errors import InputError
+from gsplit.predict.config import PredictConfig
+
+PROG = "python -m gsplit.predict"
+
+
+def command(arguments: list[str]) -> None:
+    # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
+    from gsplit.predict.api import predict
+    from gsplit.train.metrics import say
+
+    config = cli.parse(PredictConfig, arguments, prog=PROG)
+    if config.out is None:
+        raise InputError("no --out given: name the file for the predictions, .npy, .npz or .csv")
+    values = predict(**vars(config))
+    say(f"{config.what} of {len(values):,} vertices ({values.dtype}, {list(values.shape)}) in {config.out}")
+
+
+if __name__ == "__main__":
+    cli.main(command)

@@ -1,0 +1,119 @@
+"""``gsplit.predict``: check everything, start the trainers, give their rows a name."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import nn
+
+from gsplit.data import Layout, open_layout
+from gsplit.errors import InputError
+from gsplit.parallel import SharedBuffer, refuse_in_trainer, rendezvous, start
+from gsplit.predict import worker
+from gsplit.predict.config import PredictConfig
+from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
+from gsplit.predict.vertices import asked_vertices
+from gsplit.train import checkpoint, custom
+from gsplit.train.api import choose_device, load
+from gsplit.train.config import CONFIG, TrainConfig
+
+logger = logging.getLogger(__name__)
+
+
+def predict(
+    run: Path | str,
+    layout: Path | str,
+    *,
+    vertices: str | Path | ArrayLike = "all",
+    model: nn.Module | None = None,
+    **options: Any,
+) -> NDArray[Any]:
+    """Predict with the best model of a run, with one process per part of the layout.
+
+    Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
+
+    Args:
+        run: the folder that training wrote.
+        layout: the folder to predict on.
+        vertices: as ``--vertices``, or int [M] global ids.
+        model: for a run of a custom model, one of the same shape, as for :func:`gsplit.load`. To give embeddings it
+            must be written for PyG or DGL, or needs ``forward_layer`` and ``level_widths``, or
+            ``forward_until(l, blocks, x)`` from features of the inputs and the blocks 1 .. l to the vectors of
+            level l.
+        options: the other fields of :class:`gsplit.predict.config.PredictConfig`.
+
+    Returns:
+        A read-only map of the values in the order asked for: classes int64 [M] (uint8 [M, C] for multi-label),
+        logits [M, C] or embeddings [M, width] in the dtype of the run. It stays when the file goes.
+
+    Raises:
+        InputError: for whatever is wrong with the input; nothing is written then.
+        gsplit.parallel.ProcessDied: where a trainer fails; no process and no file is left then.
+    """
+    refuse_in_trainer("gsplit.predict")
+    if isinstance(vertices, Path):
+        vertices = str(vertices)
+    which = vertices if isinstance(vertices, str) else "those given"
+    config = PredictConfig(run=Path(run), layout=Path(layout), vertices=which, **options)
+    if config.out is not None:
+        check_out(config.out, overwrite=config.overwrite)
+    trained = TrainConfig.from_json(config.run / CONFIG)
+    described = checkpoint.describe_state(config.run, checkpoint.MODEL)
+    level = config.level(trained.layers)
+    loaded = load(config.run, model=copy.deepcopy(model))  # the caller's keeps its weights
+    _check_offers(custom.prepare(copy.deepcopy(loaded)), level, trained.layers)
+    opened = open_layout(config.layout.resolve())
+    multi_label = _check_graph(config.run, described.get("graph"), opened)
+    asked = asked_vertices(vertices, opened)
+    world = opened.parts
+    levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
+    try:
+        with temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
+            job = worker.Job(
+                layout=opened.path, folder=folder, world=world, device_type=choose_device(config.device, world),
+                threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world), port=port,
+                pickled_model=custom.pickled(loaded), levels=levels, classes=config.what == "classes",
+                multi_label=multi_label, level=level, num_layers=trained.layers, dtype=trained.dtype,
+                normalize_features=trained.normalize_features, fan_out=config.fan_out,
+                batch_size=config.batch_size, seed=config.seed,
+            )  # fmt: skip
+            start(worker.run, world, job).join()
+            values = np.load(folder / VALUES, mmap_mode="r")
+            if config.out is not None:
+                publish(config.out, folder, asked, values, config.what)
+            return values
+    finally:
+        for buffer in levels:
+            buffer.close()
+
+
+def _check_offers(model: nn.Module, level: int, num_layers: int) -> None:
+    if level < num_layers and not hasattr(model, "forward_layer") and not hasattr(model, "forward_until"):
+        raise InputError(
+            f"the model {type(model).__name__} has neither forward_layer nor forward_until, which would give the "
+            f"embeddings of layer {level}; ask for --what logits"
+        )
+
+
+def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> bool:
+    """Whether the classes of the run are multi-label; the layout's where the run does not say."""
+    graph = layout.graph
+    if graph.num_features == 0:
+        raise InputError(f"{layout.path} has no features, so there is nothing to predict from")
+    if trained_on is None:
+        logger.warning("%s does not say which graph it was trained on, so that is not compared", run)
+        return graph.multi_label
+    if trained_on["num_features"] != graph.num_features:
+        raise InputError(
+            f"{layout.path} has {graph.num_features} features a vertex, but the run in {run} was trained with "
+            f"{trained_on['num_features']}"
+        )
+    if trained_on["store_checksum"] != layout.store_checksum:
+        logger.warning("%s was made from another store than the one the run in %s trained on", layout.path, run)
+    return trained_on["multi_label"]

@@ -1,0 +1,120 @@
+"""The file of predictions (docs/formats.md, "Predictions"): .npy, .npz or .csv, whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.folders import DESCRIPTIONS
+from gsplit.errors import InputError
+from gsplit.files import make_durable
+
+KINDS = (".npy", ".npz", ".csv")
+COLUMNS = {"classes": "class", "logits": "logit", "embeddings": "value"}
+VERTICES = "vertices.npy"
+"""int64 [M] global ids, what was asked for; the parent writes it into a temporary folder."""
+VALUES = "values.npy"
+"""What the trainers make of it, in the same folder."""
+ROWS_AT_ONCE = 1 << 14
+
+
+def check_out(out: Path, *, overwrite: bool) -> None:
+    """Whether a file may be written under this name.
+
+    Raises:
+        InputError: where it may not.
+    """
+    if out.suffix not in KINDS:
+        raise InputError(f"--out {out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    if any((out.parent / name).is_file() for name in DESCRIPTIONS):
+        raise InputError(f"--out {out} lies in a graph store or layout; choose another folder")
+    if os.path.lexists(out):
+        if not overwrite:
+            raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+        if out.is_symlink() or not out.is_file():
+            raise InputError(f"{out} is no plain file, so --overwrite does not replace it")
+    if not out.parent.is_dir():
+        raise InputError(f"--out {out}: the folder {out.parent} does not exist; make it first")
+
+
+@contextmanager
+def temporary_folder(out: Path | None, vertices: NDArray[np.int64]) -> Iterator[Path]:
+    """A folder with the vertices asked for, on the file system of ``out``; gone when the block ends, however.
+
+    Raises:
+        InputError: where it cannot be written.
+    """
+    parent, prefix = (None, None) if out is None else (out.parent.resolve(), f".{out.name}.")
+    try:
+        folder = tempfile.TemporaryDirectory(dir=parent, prefix=prefix)
+    except OSError as error:
+        raise InputError(f"cannot write to {error.filename}: {error.strerror}") from None
+    with folder as name:
+        try:
+            np.save(Path(name, VERTICES), vertices)
+        except OSError as error:
+            raise InputError(f"cannot write to {name}: {error.strerror}") from None
+        yield Path(name)
+
+
+def create_values(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """A writable map of a new ``.npy`` file with its place on the disk reserved.
+
+    Raises:
+        InputError: where there is too little room.
+    """
+    values = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    try:
+        with path.open("r+b") as file:  # a full disk would end a writer of the map by SIGBUS
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    except OSError as error:
+        raise InputError(f"cannot write {values.nbytes:,} bytes to {path.parent}: {error.strerror}") from None
+    return values
+
+
+def publish(out: Path, folder: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str) -> None:
+    """Give the trainers' values their form and their name.
+
+    Args:
+        out: the file; its suffix names the form.
+        folder: on the same file system; holds ``values`` as ``values.npy``.
+        vertices: int64 [M] global ids.
+        values: [M] or [M, width], in the same order.
+        what: classes, logits or embeddings.
+
+    Raises:
+        InputError: where the disk is full.
+    """
+    whole = folder / VALUES
+    try:
+        if out.suffix == ".npz":
+            whole = folder / "whole.npz"
+            np.savez(whole, vertices=vertices, values=values)
+        elif out.suffix == ".csv":
+            whole = folder / "whole.csv"
+            _write_csv(whole, vertices, values, COLUMNS[what])
+        make_durable(whole)
+        whole.replace(out)
+        make_durable(out.parent)
+    except OSError as error:
+        raise InputError(f"cannot write {out}: {error.strerror}") from None
+
+
+def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], column: str) -> None:
+    names = [column] if values.ndim == 1 else [f"{column}_{i}" for i in range(values.shape[1])]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["vertex", *names])
+        for begin in range(0, len(values), ROWS_AT_ONCE):
+            ids = vertices[begin : begin + ROWS_AT_ONCE]
+            # As text in NumPy: the shortest that reads back as the same number, also for float32.
+            rows = values[begin : begin + ROWS_AT_ONCE].reshape(len(ids), -1).astype(str)
+            writer.writerows([vertex, *row] for vertex, row in zip(ids.tolist(), rows.tolist(), strict=True))

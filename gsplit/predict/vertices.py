@@ -1,0 +1,106 @@
+"""Which vertices are asked for, and which rows of the result are theirs.
+
+M vertices are asked for, by global id, in any order and as often as one likes; each is computed once.
+"""
+
+from __future__ import annotations
+
+import tokenize
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gsplit.data import Layout
+from gsplit.data.graph import SPLITS
+from gsplit.errors import InputError
+
+
+def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
+    """int64 [M] global ids; those of ``all`` and of a split ascend, whatever the layout.
+
+    Args:
+        which: ``all``, a split, the path of a file, or the ids themselves.
+        layout: of the graph they are in.
+
+    Raises:
+        InputError: for a file that cannot be read, ids that are none of the graph, or no id at all.
+    """
+    n = layout.graph.num_vertices
+    if isinstance(which, str):
+        if which == "all":
+            return np.arange(n)
+        if which in SPLITS:
+            return _not_empty(np.sort(layout.permutation[layout.graph.split(which)]), f"--vertices {which}")
+        ids, where = _read(Path(which)), which
+    else:
+        ids, where = np.asarray(which), "vertices"
+    _not_empty(ids, where)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise InputError(f"{where} must be a list of whole numbers, not {ids.dtype} of shape {ids.shape}")
+    outside = (ids < 0) | (ids >= n)
+    if outside.any():
+        at = int(np.argmax(outside))
+        raise InputError(f"{where}: vertex number {at + 1} is {ids[at]}, outside the vertices 0 .. {n - 1}")
+    return ids.astype(np.int64)
+
+
+def _not_empty(ids: NDArray[Any], where: str) -> NDArray[Any]:
+    if ids.size == 0:
+        raise InputError(f"{where} asks for no vertex")
+    return ids
+
+
+def _read(path: Path) -> NDArray[Any]:
+    try:
+        if path.suffix != ".npy":
+            with warnings.catch_warnings():  # of an empty file, which is our caller's to refuse
+                warnings.simplefilter("ignore", UserWarning)
+                columns = np.loadtxt(path, dtype=np.int64, ndmin=2)
+                return columns[:, 0] if columns.shape[1] == 1 else columns
+        # A .npy header is a Python literal; a damaged one fails in as many ways as Python's parser has.
+        return np.lib.format.open_memmap(path, mode="r") if path.stat().st_size else np.empty(0, np.int64)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
+    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
+        raise InputError(f"{path} is no list of vertices, .npy or text with one id a line: {error}") from None
+
+
+class Request:
+    """Finds the rows of the result that belong to a vertex.
+
+    Args:
+        asked: int64 [M] global ids.
+        permutation: int64 [N] layout id -> global id.
+    """
+
+    def __init__(self, asked: NDArray[np.int64], permutation: NDArray[np.int64]) -> None:
+        layout_ids = np.empty(len(permutation), np.int64)
+        layout_ids[permutation] = np.arange(len(permutation))
+        self._ids_M = layout_ids[asked]
+        self._rows_M = np.argsort(self._ids_M, kind="stable")
+        self._sorted_M = self._ids_M[self._rows_M]
+
+    @property
+    def num_rows(self) -> int:
+        """M"""
+        return len(self._rows_M)
+
+    def in_order(self) -> NDArray[np.int64]:
+        """Distinct layout ids, in the order in which they were first asked for: the same under every layout."""
+        _, first = np.unique(self._ids_M, return_index=True)
+        return self._ids_M[np.sort(first)]
+
+    def of_part(self, begin: int, end: int) -> NDArray[np.int64]:
+        """Distinct layout ids from ``begin`` to below ``end``, ascending."""
+        return np.unique(self._sorted_M[slice(*np.searchsorted(self._sorted_M, (begin, end)))])
+
+    def rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """For layout ids that were asked for: rows of the result, and for each row the position in ``ids``."""
+        begin = np.searchsorted(self._sorted_M, ids, side="left")
+        counts = np.searchsorted(self._sorted_M, ids, side="right") - begin
+        positions = np.repeat(np.arange(len(ids)), counts)
+        within = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self._rows_M[begin[positions] + within], positions

@@ -1,0 +1,153 @@
+"""What one trainer does to predict: compute the vectors of its vertices, write them into the file of all.
+
+Exactly, level by level (:mod:`gsplit.train.evaluate`), or, with fan-outs, mini-batch by mini-batch, split over the
+trainers as in training.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.data import Layout, open_layout
+from gsplit.errors import InputError
+from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.nn import ExchangeCounters, Lane, blocks_of
+from gsplit.parallel import SharedBuffer, Worker, max_over_trainers
+from gsplit.parallel.group import joined
+from gsplit.predict.output import VALUES, VERTICES, create_values
+from gsplit.predict.vertices import Request
+from gsplit.sampling import MiniBatchSampler
+from gsplit.train import custom, models
+from gsplit.train.evaluate import Evaluator, forward_to
+from gsplit.train.task import task_of
+
+Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
+"""Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a trainer is told: everything is decided and checked before it starts."""
+
+    layout: Path
+    folder: Path
+    """Holds what was asked for, and gets the values."""
+    world: int
+    device_type: str
+    threads: int
+    port: int
+    pickled_model: bytes
+    levels: tuple[SharedBuffer, SharedBuffer]
+    classes: bool
+    """Make classes of the vectors, which are logits then."""
+    multi_label: bool
+    level: int
+    num_layers: int
+    dtype: str
+    normalize_features: bool
+    fan_out: tuple[int, ...]
+    """One for each layer; empty for all neighbours, exactly."""
+    batch_size: int
+    seed: int
+
+
+def run(rank: int, job: Job) -> None:
+    """The life of one trainer process."""
+    with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
+        predict(worker, job)
+
+
+def predict(worker: Worker, job: Job) -> None:
+    """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
+    layout = open_layout(job.layout, trusted=True)
+    features, dtype = layout.graph.features, getattr(torch, job.dtype)
+    assert features is not None
+    request = Request(np.load(job.folder / VERTICES), layout.permutation)
+    loader = FeatureLoader(
+        features, device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads
+    )
+    model = custom.prepare(pickle.loads(job.pickled_model)).to(worker.device, dtype).eval()
+    edges = EdgeLoader(layout.graph, device=worker.device, dtype=dtype, **models.needs(model))
+    task = task_of(job.multi_label)
+    if job.fan_out:
+        chunks = _sampled(model, layout, worker, loader, edges, request, job)
+    else:
+        evaluator = Evaluator(
+            layout, worker, loader, edges, task, job.levels,
+            num_layers=job.num_layers, dtype=dtype, threads=job.threads,
+        )  # fmt: skip
+        own = request.of_part(*layout.offsets[worker.rank : worker.rank + 2])
+        chunks = evaluator.vectors(model, own, job.level)
+    if job.classes:
+        chunks = ((ids, task.predict(logits)) for ids, logits in chunks)
+    _write(chunks, request, worker, job)
+
+
+@torch.no_grad()
+def _sampled(
+    model: nn.Module,
+    layout: Layout,
+    worker: Worker,
+    loader: FeatureLoader,
+    edges: EdgeLoader,
+    request: Request,
+    job: Job,
+) -> Chunks:
+    """One mini-batch after the other of all vertices asked for, each split over the trainers.
+
+    They are cut in the order of the request and draws go by global id (law 1), so that neither the layout nor the
+    number of trainers changes a vector. Layer l draws the same number of neighbours whichever level is wanted.
+    """
+    graph = layout.graph
+    sampler = MiniBatchSampler(
+        graph.indptr, graph.indices, layout.offsets,
+        fan_outs=job.fan_out[job.num_layers - job.level :], seed=job.seed, global_ids=layout.permutation,
+        edge_ids=edges.weights,
+    )  # fmt: skip
+    targets = request.in_order()
+    for batch, begin in enumerate(range(0, len(targets), job.batch_size)):
+        sampler.sample(targets[begin : begin + job.batch_size], epoch=0, batch=batch)
+        segment = sampler.segment(worker.rank)
+        lane = Lane(worker.group, ExchangeCounters(), worker.device)
+        blocks = blocks_of(segment, worker.device, lane, **edges.load(segment))
+        x = loader.load(segment.vertices)
+        yield segment.targets, forward_to(job.level, job.num_layers, model, blocks, x)
+
+
+def _write(chunks: Chunks, request: Request, worker: Worker, job: Job) -> None:
+    """Each trainer fills its own rows of a file that trainer 0 makes; nothing is gathered."""
+    first = next(chunks, None)
+    # Only who has a vertex knows how wide the vectors are; a class is one number, without a width.
+    own_width = 0 if first is None or first[1].ndim == 1 else first[1].shape[1]
+    width = max_over_trainers(own_width, worker)
+    shape = (request.num_rows, width) if width else (request.num_rows,)
+    path = job.folder / VALUES
+    if worker.rank == 0:
+        create_values(path, shape, _numpy_dtype(job))
+    worker.barrier()
+    values = np.load(path, mmap_mode="r+")
+    for ids, vectors in chain([] if first is None else [first], chunks):
+        if vectors.shape != (len(ids), *shape[1:]):
+            raise InputError(
+                f"the model gave vectors of shape {tuple(vectors.shape)} for {len(ids)} vertices, not "
+                f"{(len(ids), *shape[1:])}"
+            )
+        rows, positions = request.rows(ids)
+        values[rows] = vectors.cpu().numpy()[positions]
+    values.flush()
+
+
+def _numpy_dtype(job: Job) -> Any:
+    if job.classes:
+        return np.uint8 if job.multi_label else np.int64
+    return np.dtype(job.dtype)
