@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from gsplit import cli
 from gsplit.data import GraphArrays, open_store, write_store
-from gsplit.data.importers import load_source
+from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
@@ -112,7 +112,7 @@ def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:
 def measure(dataset: str, config: Config, folder: Path) -> list[dict[str, Any]]:
     """A row for each model."""
     store, layout = folder / "store", folder / "layout"
-    _, graph = load_source(str(config.data / f"{dataset}.npz"))
+    graph = load_npz(config.data / f"{dataset}.npz")
     write_store(store, graph, name=dataset, source=dataset)
     partition(PartitionConfig(store=store, out=layout, parts=config.trainers))
     graph = open_store(store).graph
