@@ -35,7 +35,7 @@ def test_bring_your_own_model(tmp_path):
             words += ["--device", "cpu"]
         done = subprocess.run(
             [sys.executable, *words[1:]], cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         said[command] = done.stdout
