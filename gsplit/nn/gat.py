@@ -13,10 +13,11 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from gsplit.nn.aggregate import softmax_over_neighbours, sum_of_neighbours
 from gsplit.nn.block import Block
-from gsplit.nn.layered import LayeredModel
+from gsplit.nn.layered import Between, LayeredModel
 
 
 class GATConv(nn.Module):
@@ -78,14 +79,11 @@ class GAT(LayeredModel):
     """Layers of :class:`GATConv` with ELU and dropout between them.
 
     Args:
-        in_features: width of the features.
         hidden: width of the hidden layers, all heads together.
-        out_features: classes.
-        num_layers: at least 1.
         heads: of the hidden layers, concatenated.
         out_heads: of the last layer, averaged.
         negative_slope, attention_dropout, loops: of :class:`GATConv`.
-        dropout, input_dropout, norm, residual, input_projection: of :class:`LayeredModel`.
+        in_features, out_features, num_layers, between: of :class:`LayeredModel`.
 
     Raises:
         ValueError: where ``heads`` does not divide ``hidden``.
@@ -105,11 +103,7 @@ class GAT(LayeredModel):
         negative_slope: float = 0.2,
         attention_dropout: float = 0.0,
         loops: bool = True,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        norm: str = "none",
-        residual: bool = False,
-        input_projection: bool = False,
+        **between: Unpack[Between],
     ) -> None:
         if hidden % heads:
             raise ValueError(f"{heads} heads do not divide the hidden width {hidden}")
@@ -126,8 +120,4 @@ class GAT(LayeredModel):
                 loops=loops,
             )
 
-        super().__init__(
-            [in_features, *[hidden] * (num_layers - 1), out_features],
-            conv, dropout=dropout, input_dropout=input_dropout, norm=norm, residual=residual,
-            projection=hidden if input_projection else None,
-        )  # fmt: skip
+        super().__init__(in_features, hidden, out_features, conv, num_layers=num_layers, **between)

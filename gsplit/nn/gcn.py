@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from gsplit.nn.aggregate import sum_of_neighbours
 from gsplit.nn.block import Block
-from gsplit.nn.layered import LayeredModel
+from gsplit.nn.layered import Between, LayeredModel
 
 NORMALIZATIONS = ("both", "mean")
 
@@ -80,12 +81,8 @@ class GCN(LayeredModel):
     """Layers of :class:`GCNConv` with ReLU and dropout between them.
 
     Args:
-        in_features: width of the features.
-        hidden: width of the hidden layers.
-        out_features: classes.
-        num_layers: at least 1.
         normalization, loops: of :class:`GCNConv`.
-        dropout, input_dropout, norm, residual, input_projection: of :class:`LayeredModel`.
+        in_features, hidden, out_features, num_layers, between: of :class:`LayeredModel`.
     """
 
     uses_edge_weight = True
@@ -99,16 +96,10 @@ class GCN(LayeredModel):
         num_layers: int,
         normalization: str = "both",
         loops: bool = True,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        norm: str = "none",
-        residual: bool = False,
-        input_projection: bool = False,
+        **between: Unpack[Between],
     ) -> None:
-        super().__init__(
-            [in_features, *[hidden] * (num_layers - 1), out_features],
-            lambda layer, w_in, w_out: GCNConv(w_in, w_out, normalization=normalization, loops=loops),
-            dropout=dropout, input_dropout=input_dropout, norm=norm, residual=residual,
-            projection=hidden if input_projection else None,
-        )  # fmt: skip
+        def conv(_: int, w_in: int, w_out: int) -> GCNConv:
+            return GCNConv(w_in, w_out, normalization=normalization, loops=loops)
+
+        super().__init__(in_features, hidden, out_features, conv, num_layers=num_layers, **between)
         self.uses_degrees = normalization == "both"

@@ -6,7 +6,8 @@ skip. With ``input_projection`` the features are first made as wide as the hidde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -21,17 +22,30 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
+class Between(TypedDict, total=False):
+    """What stands between the convolutions; the named arguments of :class:`LayeredModel`."""
+
+    dropout: float
+    input_dropout: float
+    norm: str
+    residual: bool
+    input_projection: bool
+
+
 class LayeredModel(nn.Module):
     """A model that offers its layers one at a time, which exact evaluation and inference use.
 
     Args:
-        level_widths: [L + 1] of the vectors of each level: features, hidden ..., classes.
+        in_features: width of the features.
+        hidden: width of the hidden layers.
+        out_features: classes.
         conv: makes the convolution of (layer, width in, width out), layer from 1 on.
+        num_layers: at least 1.
         dropout: on the hidden vectors.
         input_dropout: on the features.
         norm: ``none``, ``layer`` (each vertex by itself) or ``batch`` (over all trainers' vertices).
         residual: add to each layer's output its own input, projected where the widths differ.
-        projection: width the features are projected to before the first layer, or None.
+        input_projection: project the features to the hidden width before the first layer.
 
     Raises:
         ValueError: for another ``norm``.
@@ -45,24 +59,28 @@ class LayeredModel(nn.Module):
 
     def __init__(
         self,
-        level_widths: Sequence[int],
+        in_features: int,
+        hidden: int,
+        out_features: int,
         conv: Callable[[int, int, int], nn.Module],
         *,
+        num_layers: int,
         dropout: float = 0.0,
         input_dropout: float = 0.0,
         norm: str = "none",
         residual: bool = False,
-        projection: int | None = None,
+        input_projection: bool = False,
     ) -> None:
         super().__init__()
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
-        self.level_widths = list(level_widths)
-        inputs = [level_widths[0] if projection is None else projection, *level_widths[1:-1]]
-        pairs = list(zip(inputs, level_widths[1:], strict=True))
-        self.projection = None if projection is None else nn.Linear(level_widths[0], projection)
+        outputs = [*[hidden] * (num_layers - 1), out_features]
+        self.level_widths = [in_features, *outputs]
+        """[L + 1] width of the vectors of each level."""
+        pairs = list(zip([hidden if input_projection else in_features, *outputs[:-1]], outputs, strict=True))
+        self.projection = nn.Linear(in_features, hidden) if input_projection else None
         self.convs = nn.ModuleList(conv(layer, *pair) for layer, pair in enumerate(pairs, start=1))
-        self.norms = nn.ModuleList(NORMS[norm](width) for width in level_widths[1:-1])
+        self.norms = nn.ModuleList(NORMS[norm](width) for width in outputs[:-1])
         self.skips = nn.ModuleList(
             (nn.Identity() if w_in == w_out else nn.Linear(w_in, w_out, bias=False))
             for w_in, w_out in pairs

@@ -10,10 +10,11 @@ than outputs, the trainers project their own rows first and exchange the project
 from __future__ import annotations
 
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from gsplit.nn.aggregate import mean_of_neighbours
 from gsplit.nn.block import Block
-from gsplit.nn.layered import LayeredModel
+from gsplit.nn.layered import Between, LayeredModel
 
 
 class SAGEConv(nn.Module):
@@ -34,32 +35,11 @@ class SAGEConv(nn.Module):
 
 
 class SAGE(LayeredModel):
-    """Layers of :class:`SAGEConv` with ReLU and dropout between them.
-
-    Args:
-        in_features: width of the features.
-        hidden: width of the hidden layers.
-        out_features: classes.
-        num_layers: at least 1.
-        dropout, input_dropout, norm, residual, input_projection: of :class:`LayeredModel`.
-    """
+    """Layers of :class:`SAGEConv` with ReLU and dropout between them; arguments as :class:`LayeredModel`'s."""
 
     def __init__(
-        self,
-        in_features: int,
-        hidden: int,
-        out_features: int,
-        *,
-        num_layers: int,
-        dropout: float = 0.0,
-        input_dropout: float = 0.0,
-        norm: str = "none",
-        residual: bool = False,
-        input_projection: bool = False,
+        self, in_features: int, hidden: int, out_features: int, *, num_layers: int, **between: Unpack[Between]
     ) -> None:
         super().__init__(
-            [in_features, *[hidden] * (num_layers - 1), out_features],
-            lambda layer, w_in, w_out: SAGEConv(w_in, w_out),
-            dropout=dropout, input_dropout=input_dropout, norm=norm, residual=residual,
-            projection=hidden if input_projection else None,
-        )  # fmt: skip
+            in_features, hidden, out_features, lambda _, *widths: SAGEConv(*widths), num_layers=num_layers, **between
+        )
