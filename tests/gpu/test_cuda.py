@@ -44,15 +44,24 @@ def test_loaded_rows_are_bit_equal():
     assert torch.equal(*rows)
 
 
+MODELS = [
+    {"model": "sage"},
+    {"model": "gat", "heads": 2, "norm": "batch", "residual": True},
+    {"model": "gcn", "norm": "layer"},
+    {"model": "torch_geometric.nn:GraphSAGE", "model_args": "norm=batch_norm"},
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model["model"])
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_training_equals_the_cpu_s(tmp_path, monkeypatch, world):
+def test_training_equals_the_cpu_s(tmp_path, monkeypatch, world, model):
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
-    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
+    layout = lay_out(random_graph(300, 10, seed=3, weighted=True), tmp_path, parts=world)
     logits = []
     for device in ("cpu", "cuda"):
         config = TrainConfig(
             out=tmp_path / device, device=device, fan_out=(5, 4, 3), batch_size=40, hidden=8, epochs=3, lr=0.01,
-            dropout=0.0, dtype="float64", save_predictions="logits",
+            dropout=0.0, dtype="float64", save_predictions="logits", **model,
         )  # fmt: skip
         train(layout.path, config)
         logits.append(np.load(tmp_path / device / "predictions.npy"))
