@@ -13,6 +13,8 @@ from torch import Tensor
 from gsplit.data import GraphArrays
 from gsplit.sampling.segment import Segment
 
+PIECE_EDGES = 1 << 24
+
 
 class EdgeData(TypedDict):
     """The named arguments of :func:`gsplit.nn.blocks_of`."""
@@ -51,6 +53,19 @@ class EdgeLoader:
                 weights[layer] = self._tensor(self._graph.edge_weight[ids])
         degrees = self._tensor(self._degrees_of(segment.vertices)) if self.degrees else None
         return {"edge_weights": weights, "degrees": degrees}
+
+    def out_degrees(self, vertices: NDArray[np.int64]) -> Tensor:
+        """int64 [n] out-edges of vertices in the whole graph."""
+        return torch.from_numpy(self._out_degrees[vertices]).to(self._device)
+
+    @cached_property
+    def _out_degrees(self) -> NDArray[np.int64]:
+        """[N]; read once, when a model asks, piece by piece."""
+        n, indices = self._graph.num_vertices, self._graph.indices
+        counts = np.zeros(n, np.int64)
+        for begin in range(0, len(indices), PIECE_EDGES):
+            counts += np.bincount(indices[begin : begin + PIECE_EDGES], minlength=n)
+        return counts
 
     def _degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
         if self._graph.edge_weight is not None:

@@ -5,6 +5,7 @@ A model does ``x = block.exchange(x)`` once per layer and then reads source rows
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +35,8 @@ class Block:
     """[edges] of the drawn edges (the paper's w_e); None where the graph has none, or the model wants none"""
     degrees: Tensor | None
     """[num_own_sources] see :meth:`graph_degrees`"""
+    whole_out_degrees: Callable[[], Tensor] | None
+    """Where all neighbours are taken, in evaluation: gives int64 [inputs of the segment], see :meth:`out_degrees`"""
     route: Route | None
     """None where the block is not split: then the exchange does nothing."""
     lane: Lane | None
@@ -71,8 +74,11 @@ class Block:
     def out_degrees(self) -> Tensor:
         """int64 [num_sources] drawn out-edges of each source, counted over the whole mini-batch.
 
-        All trainers must ask, or none: the counts travel.
+        All trainers must ask, or none: the counts travel. In exact evaluation those of the whole graph, so that no
+        result depends on which vertices are evaluated together.
         """
+        if self.whole_out_degrees is not None:
+            return self.whole_out_degrees()[: self.num_sources]
         counts = torch.bincount(self.indices, minlength=self.num_sources)
         if self.route is None or self.lane is None:
             return counts
@@ -113,6 +119,7 @@ def blocks_of(
     *,
     edge_weights: dict[int, Tensor] | None = None,
     degrees: Tensor | None = None,
+    whole_out_degrees: Callable[[], Tensor] | None = None,
 ) -> dict[int, Block]:
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
@@ -122,6 +129,7 @@ def blocks_of(
         lane: of the mini-batch.
         edge_weights: [edges] of each layer, on the device.
         degrees: [num_own_sources of layer 1] of the segment's vertices in the whole graph, on the device.
+        whole_out_degrees: for blocks with all neighbours, gives the same of the out-edges.
     """
     assert lane is not None or segment.parts == 1
     data = torch.from_numpy(segment.data).to(device, non_blocking=True)
@@ -146,6 +154,7 @@ def blocks_of(
             edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64) if segment.has_edge_ids else None,
             edge_weight=None if edge_weights is None else edge_weights[layer],
             degrees=None if degrees is None else degrees[: header.num_own_sources],
+            whole_out_degrees=whole_out_degrees,
             route=route,
             lane=lane,
         )

@@ -38,6 +38,7 @@ class Lane:
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.world = dist.get_world_size(group) if dist.is_initialized() else 1
+        self.exchanges = 0
 
     def tie(self, loss: Tensor) -> Tensor:
         """The loss with the token in its graph, so that backward reaches every exchange on every trainer."""
@@ -47,7 +48,7 @@ class Lane:
         """Sum of x over the trainers, the same on all of them; its backward sums the gradients likewise."""
         if self.world == 1:
             return x
-        if not (torch.is_grad_enabled() and x.requires_grad):
+        if not torch.is_grad_enabled():
             return _summed(x, self.group)
         out, self.token = _Sum.apply(x, self.token, self.group)
         return out
@@ -80,8 +81,11 @@ def exchange(x: Tensor, route: Route, lane: Lane) -> Tensor:
     Returns:
         [own rows + received rows, ...].
     """
-    if not (torch.is_grad_enabled() and x.requires_grad):
-        # The same on all trainers, since they run the same model: no gradient will come back.
+    lane.exchanges += 1
+    # All trainers must decide alike whether gradients come back. Features get none anywhere; but later rows may want
+    # none on a single trainer, which has no vertex and returned zeros.
+    comes_back = x.requires_grad or (lane.exchanges > 1 and x.is_floating_point())
+    if not (torch.is_grad_enabled() and comes_back):
         return _send_rows(x, route, lane)
     out, lane.token = _Exchange.apply(x, lane.token, route, lane)
     return out

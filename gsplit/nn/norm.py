@@ -15,6 +15,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from gsplit.nn.exchange import Lane
 
+CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
+
 
 class BatchNorm(nn.BatchNorm1d):
     """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers. A single row is normalised to the bias."""
@@ -52,11 +54,15 @@ class BatchNorm(nn.BatchNorm1d):
 
 def convert_batch_norms(model: nn.Module) -> None:
     """Replace PyTorch's batch normalisation inside a model, in place, by ours; parameters stay the same objects."""
-    for name, child in model.named_children():
-        if isinstance(child, _BatchNorm) and not isinstance(child, BatchNorm):
-            setattr(model, name, _ours(child))
-        else:
-            convert_batch_norms(child)
+    ours: dict[nn.Module, BatchNorm] = {}  # a module may stand in several places
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if type(child) in CONVERTED:
+                assert isinstance(child, _BatchNorm)
+                module._modules[name] = ours.setdefault(child, _ours(child))
+        if getattr(module, "allow_single_element", False):
+            # PyG's would leave the others waiting where this trainer has a single row, which ours can normalise.
+            module.allow_single_element = False  # type: ignore[assignment]
 
 
 def _ours(theirs: _BatchNorm) -> BatchNorm:
@@ -77,5 +83,10 @@ def follow_lane(model: nn.Module) -> None:
         for norm in norms:
             norm.lane = lane
 
+    def forget(*_: Any) -> None:
+        for norm in norms:
+            norm.lane = None
+
     if norms:
         model.register_forward_pre_hook(tell)
+        model.register_forward_hook(forget, always_call=True)

@@ -113,7 +113,12 @@ def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module
         shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
         checkpoint.check_same_model(run_folder, {"shapes": described["shapes"]}, {"shapes": shapes})
     model = model.to(getattr(torch, described["dtype"]))
-    model.load_state_dict(checkpoint.load_state(run_folder, checkpoint.MODEL))
+    try:
+        model.load_state_dict(checkpoint.load_state(run_folder, checkpoint.MODEL))
+    except RuntimeError as error:
+        raise InputError(
+            f"the weights in {run_folder} do not fit the model {type(model).__name__}: {error}"
+        ) from None
     return model.eval()
 
 

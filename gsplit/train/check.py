@@ -7,6 +7,7 @@ gives other gradients, whatever its layers are called.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,8 +17,8 @@ from typing import Any
 from unittest import mock
 
 import torch
+import torch._VF
 from torch import Tensor, nn
-from torch.nn.modules.dropout import _DropoutNd
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
@@ -36,7 +37,10 @@ TOLERANCE = 1e-8
 """Of the difference, relative to the gradient; where models can be split, 1e-14 is seen."""
 NEGLIGIBLE = 1e-3
 """A gradient smaller than this share of the largest one is measured by the largest: it may be rounding alone."""
-DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+DROPOUTS = tuple(
+    kind + place for kind in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+    for place in ("", "_")
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +78,7 @@ def _compare(rank: int, job: CheckJob) -> str | None:
         if rank != 0:
             return None
         alone = _gradients(job, Worker(rank=0, world=1, device=worker.device))
-    largest = max(gradient.norm().item() for gradient in alone.values())
+    largest = max(_size(gradient) for gradient in alone.values())
     if largest == 0:
         raise InputError(f"the model {job.name} has no gradient at all: its output does not depend on its parameters")
     worst, error = max(
@@ -99,14 +103,19 @@ def _compare(rank: int, job: CheckJob) -> str | None:
     )
 
 
+def _size(gradient: Tensor) -> float:
+    """The norm; infinite where any value is not a number, so that max() sees it."""
+    norm = gradient.norm().item()
+    return math.inf if math.isnan(norm) else norm
+
+
 def _gradients(job: CheckJob, worker: Worker) -> dict[str, Tensor]:
     """Of every parameter, on the first mini-batch of the run."""
     config, layout = job.config, open_layout(job.layout, trusted=True)
     graph = layout.graph
     assert graph.features is not None
     user_model: nn.Module = pickle.loads(job.pickled_model)
-    _without_dropout(user_model)
-    model = custom.prepare(user_model.double())
+    model = custom.prepare(user_model.double()).train()
     edges = EdgeLoader(graph, device=worker.device, dtype=torch.float64, **models.needs(model))
     plan = EpochPlan(graph.train_idx, layout.permutation, config.batch_size, config.seed)
     batch, targets = next(plan.batches(0))
@@ -141,20 +150,14 @@ def _offsets(layout: Layout, world: int) -> list[int]:
     return [0, int(layout.offsets[layout.parts // 2]) if layout.parts > 1 else n // 2, n]
 
 
-def _without_dropout(model: nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(module, _DropoutNd):
-            module.p = 0.0
-
-
 @contextmanager
 def _dropout_off() -> Iterator[None]:
-    """Dropout called as a function, which a model's own code and PyG's convolutions do, keeps everything."""
+    """Dropout keeps everything: patched where all its forms, modules and functions, end up."""
 
-    def keep(input: Tensor, *_: Any, **__: Any) -> Tensor:
+    def keep(input: Tensor, *_: Any) -> Tensor:
         return input
 
     with ExitStack() as patches:
         for name in DROPOUTS:
-            patches.enter_context(mock.patch.object(torch.nn.functional, name, keep))
+            patches.enter_context(mock.patch.object(torch._VF, name, keep))
         yield

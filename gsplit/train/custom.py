@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
@@ -31,7 +32,6 @@ ARGUMENT_NAMES = {
     "out_features": ("out_features", "out_channels", "out_feats", "out_size", "out_dim", "output_dim", "num_classes",
                      "n_classes", "nclass"),
     "num_layers": ("num_layers", "n_layers"),
-    "dropout": ("dropout",),
 }  # fmt: skip
 """What PyG's and DGL's models and examples call the arguments of their constructors."""
 
@@ -48,7 +48,6 @@ def signature_of_class(config: TrainConfig, graph: GraphArrays) -> dict[str, Any
         "hidden": config.hidden,
         "out_features": graph.num_classes,
         "num_layers": config.layers,
-        "dropout": config.dropout,
     }
     arguments = constructor_arguments(class_named(config.model), known, parse_arguments(config.model_args))
     try:
@@ -66,6 +65,8 @@ def class_named(path: str) -> type[nn.Module]:
         InputError: where there is none, or it is no torch.nn.Module.
     """
     module_name, _, class_name = path.partition(":")
+    if module_name.endswith(".py"):
+        raise InputError(f"--model {path}: a module is named without .py: --model {module_name[:-3]}:{class_name}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -123,9 +124,11 @@ def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: di
     return arguments
 
 
-def build(path: str, arguments: dict[str, Any]) -> nn.Module:
-    """Construct package.module:Class."""
+def build(path: str, arguments: dict[str, Any], dropout: float = 0.0) -> nn.Module:
+    """Construct package.module:Class; ``dropout`` is for a class that takes it and was not given another."""
     cls = class_named(path)
+    if "dropout" in inspect.signature(cls).parameters:
+        arguments = {"dropout": dropout, **arguments}
     try:
         return cls(**arguments)
     except (TypeError, ValueError, AssertionError) as error:
@@ -154,14 +157,16 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> None:
             graph has some.
     """
     name = type(model).__name__
+    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        raise InputError(f"the model {name} has lazy layers, whose widths nobody knows yet; give them their widths")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(f"the model {name} has no parameter to train")
-    depth = getattr(model, "num_layers", layers)
+    prepared = prepare(pickle.loads(pickled(model)))
+    depth = layers if isinstance(prepared, Adapter) else getattr(model, "num_layers", layers)
     if depth != layers:
         raise InputError(f"the model {name} has {depth} layers, but --fan-out has {layers} numbers")
     if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
         raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
-    prepared = prepare(copy.deepcopy(model))
     if not isinstance(prepared, Adapter) and "blocks" not in inspect.signature(model.forward).parameters:
         raise InputError(
             f"the model {name} has no convolution of PyG or DGL and no forward(blocks, x), so it cannot see the graph"
@@ -184,7 +189,7 @@ def pickled(model: nn.Module) -> bytes:
     """
     try:
         return pickle.dumps(copy.deepcopy(model).cpu())
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except (pickle.PicklingError, AttributeError, TypeError, RuntimeError) as error:
         raise InputError(
             f"the model {type(model).__name__} cannot be sent to the trainers ({error}); define its class at the top "
             "of a module that can be imported"

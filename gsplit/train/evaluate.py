@@ -178,7 +178,12 @@ class Evaluator:
         return block, gather(below, segment.vertices, threads=self._threads).to(self._worker.device)
 
     def _blocks(self, segment: Segment) -> dict[int, Block]:
-        return blocks_of(segment, self._worker.device, None, **self._edges.load(segment))
+        def out_degrees() -> Tensor:
+            return self._edges.out_degrees(segment.vertices)
+
+        return blocks_of(
+            segment, self._worker.device, None, **self._edges.load(segment), whole_out_degrees=out_degrees
+        )
 
     def _neighbourhood(self, targets: NDArray[np.int64], hops: int, max_edges: int | None) -> Segment | None:
         if hops not in self._samplers:

@@ -95,7 +95,7 @@ def build(described: dict[str, Any], config: TrainConfig | None = None) -> nn.Mo
                     wanted["attention_dropout"] = config.attention_dropout
             return BUILT_IN[name](**wanted)
         if ":" in name:
-            return custom.build(name, described["arguments"])
+            return custom.build(name, described["arguments"], 0.0 if config is None else config.dropout)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise

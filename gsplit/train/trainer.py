@@ -95,8 +95,10 @@ class Trainer:
     def _build_model(self) -> nn.Module:
         torch.manual_seed(fold_key(self.config.seed, INITIAL_WEIGHTS) >> 1)
         if self.job.pickled_model is not None:
-            return custom.prepare(pickle.loads(self.job.pickled_model))
-        return custom.prepare(models.build(self.job.signature, self.config))
+            model = pickle.loads(self.job.pickled_model)
+        else:
+            model = models.build(self.job.signature, self.config)
+        return custom.prepare(model).train()
 
     def end_epoch(self) -> None:
         """Validate, keep the best model, log, checkpoint; then the next epoch begins."""

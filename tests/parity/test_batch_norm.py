@@ -81,6 +81,11 @@ def test_conversion_keeps_the_parameters_and_says_nothing_new():
     before = dict(model.named_parameters())
     convert_batch_norms(model)
     assert all(isinstance(norm, BatchNorm) for norm in model[1])
+    shared = nn.BatchNorm1d(4)
+    twice = nn.ModuleList([shared, nn.Sequential(shared)])
+    convert_batch_norms(twice)
+    assert twice[0] is twice[1][0]
+    assert isinstance(twice[0], BatchNorm)
     assert model[1][1].momentum == 0.3
     assert all(parameter is before[name] for name, parameter in model.named_parameters())
     assert set(model.state_dict()) == {*before, *(f"1.{i}.{b}" for i in (0, 1) for b in (

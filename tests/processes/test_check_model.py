@@ -7,6 +7,7 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.models import PYG
 from torch import nn
+from torch.nn.functional import dropout
 
 import gsplit
 from gsplit.errors import InputError
@@ -18,7 +19,7 @@ class Dropped(SAGE):
     """Dropout called as a function, which the check must switch off."""
 
     def forward_layer(self, layer, block, x):
-        return super().forward_layer(layer, block, nn.functional.dropout(x, 0.5))
+        return super().forward_layer(layer, block, dropout(nn.functional.alpha_dropout(x, 0.5, True), 0.5))
 
 
 class Centred(SAGE):
@@ -34,6 +35,20 @@ class Noisy(SAGE):
 
     def forward_layer(self, layer, block, x):
         return super().forward_layer(layer, block, x + torch.randn_like(x))
+
+
+class NotANumber(SAGE):
+    """Its last parameter alone has a wrong gradient, and that is not a number, where the mini-batch is split."""
+
+    def __init__(self, *widths, **options):
+        super().__init__(*widths, **options)
+        self.last = nn.Parameter(torch.ones(3))
+
+    def forward(self, blocks, x):
+        last = self.last.clone()
+        if blocks[1].route is not None:
+            last.register_hook(lambda gradient: gradient * torch.nan)
+        return super().forward(blocks, x) + last
 
 
 class Forgetful(SAGE):
@@ -71,7 +86,7 @@ def test_says_that_a_model_can_be_split(graph, tmp_path, make, parts):
     assert {path.name for path in tmp_path.iterdir()} == {"store", f"metis-{parts}-0"}  # nothing else is left
 
 
-@pytest.mark.parametrize("cls", [Centred, Noisy, Forgetful])
+@pytest.mark.parametrize("cls", [Centred, Noisy, Forgetful, NotANumber])
 def test_says_that_a_model_cannot_be_split(graph, tmp_path, cls):
     with pytest.raises(InputError, match=f"the model {cls.__name__} cannot be split: the gradient of .* differs by"):
         check(graph, tmp_path, cls(5, 8, 3, num_layers=2))

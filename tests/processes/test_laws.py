@@ -71,7 +71,8 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_lay
 
 
 @pytest.mark.parametrize(
-    "name", ["sage", "gat-all", "gcn-batch-norm", "pyg-GATConv", "pyg-batch-norm", "dgl-GATConv"]
+    "name",
+    ["sage", "gat-all", "gcn-batch-norm", "pyg-GATConv", "pyg-own-batch-norm", "dgl-GATConv", "dgl-GraphConv-both"],
 )
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_law_2_when_trainers_have_no_targets(pool, layouts, world, name):

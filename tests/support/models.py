@@ -140,6 +140,12 @@ def pyg(name, **options):
     return lambda w_in, w_out: getattr(g, name)(w_in, w_out, **options)
 
 
+def pyg_batch_norm(width):
+    import torch_geometric.nn as g
+
+    return g.BatchNorm(width, allow_single_element=True)
+
+
 def pyg_gin(w_in, w_out):
     import torch_geometric.nn as g
 
@@ -186,6 +192,7 @@ PYG = {
     "pyg-adj_t": lambda: stacked(PyGSparseNet, pyg("SAGEConv")),
     "pyg-data": lambda: stacked(PyGDataNet, pyg("SAGEConv")),
     "pyg-batch-norm": lambda: stacked(PyGNet, pyg("SAGEConv"), norm=nn.BatchNorm1d),
+    "pyg-own-batch-norm": lambda: stacked(PyGNet, pyg("SAGEConv"), norm=pyg_batch_norm),
 }
 
 DGL = {

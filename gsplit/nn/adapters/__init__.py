@@ -9,6 +9,7 @@ rest.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 
 from torch import nn
@@ -28,7 +29,8 @@ def wrap(model: nn.Module, *, convolutions: Sequence[type[nn.Module]] = ()) -> n
     Args:
         model: its ``forward`` takes features and a graph under the names that the libraries use: ``x, edge_index``
             (one for all layers), ``x, adjs``, ``x, adj_t`` or ``data``; ``blocks, x`` or ``g, x``.
-        convolutions: classes of your own that take ``(block, features, ...)`` as DGL's convolutions do.
+        convolutions: classes of your own that take ``(block, features, ...)`` as DGL's convolutions do; also those
+            that the model names in its attribute ``gsplit_convolutions``.
 
     Raises:
         InputError: for a layer that cannot be split, by name, and for a ``forward`` with other arguments.
@@ -36,6 +38,7 @@ def wrap(model: nn.Module, *, convolutions: Sequence[type[nn.Module]] = ()) -> n
     if isinstance(model, Adapter):
         return model
     refuse_inadmissible(model)
+    convolutions = (*convolutions, *getattr(model, "gsplit_convolutions", ()))
     dgl_like = _outermost(model, lambda m: isinstance(m, tuple(convolutions)) or is_dgl_convolution(m))
     pyg_like = _outermost(model, is_pyg_convolution)
     if dgl_like and pyg_like:
@@ -45,7 +48,7 @@ def wrap(model: nn.Module, *, convolutions: Sequence[type[nn.Module]] = ()) -> n
         )
     if dgl_like:
         return DGLAdapter(model, dgl_like)
-    if pyg_like:
+    if pyg_like and "blocks" not in inspect.signature(model.forward).parameters:
         return PyGAdapter(model, pyg_like)
     return model
 

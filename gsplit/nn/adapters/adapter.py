@@ -69,11 +69,28 @@ class Adapter(nn.Module):
         self._blocks, self._calls, self._last_layer, self._stop_at = blocks, 0, 0, stop_at
         try:
             return self.module(**self._arguments(x, layers))
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise self._explained(error) from error
         finally:
             self._blocks = {}
             self._forget()
 
-    def _layer_of(self, graph: Any, given: Sequence[Any]) -> int:
+    def _explained(self, error: Exception) -> Exception:
+        """The two mistakes that whole-graph models make on blocks, in one line; any other error as it is."""
+        name, said = type(self.module).__name__, str(error).lower()
+        if isinstance(error, RuntimeError) and "size" in said and "match" in said:
+            return InputError(
+                f"forward of {name} joins rows of different levels ({error}); a convolution gives its destinations "
+                "alone, so take x[: out.shape[0]] of what it got (jumping knowledge cannot be split)"
+            )
+        if "tuple" in said:
+            return InputError(
+                f"a convolution of {name} does not take x as a pair ({error}); on a block it gets "
+                "(x_source, x_destination), as in docs/bring_your_own_model.md"
+            )
+        return error
+
+    def _layer_of(self, graph: Any, given: Sequence[Any], *, one_a_layer: bool) -> int:
         """The layer of a convolution that got ``graph``, one of those that forward was ``given``.
 
         One graph a layer says it itself. Where forward was given a single one for all, the l-th call is layer l.
@@ -85,7 +102,7 @@ class Adapter(nn.Module):
                 f"a convolution of {type(self.module).__name__} got a graph that forward was not given; forward must "
                 "hand on what it gets, unchanged"
             )
-        layer = self._calls if len(given) == 1 else found
+        layer = found if one_a_layer else self._calls
         if layer > len(self._blocks) and layer != self._stop_at:
             raise InputError(
                 f"the model {type(self.module).__name__} calls more convolutions than --fan-out has numbers "
@@ -121,6 +138,8 @@ class Adapter(nn.Module):
                 continue  # PyG's models take it for all convolutions, but most of those want none
             elif name in self.graph_names:
                 known[name] = name
+            elif name == "batch_size" and parameter.default is parameter.empty:
+                known[name] = name  # the number of targets, as with PyG's NeighborLoader
             elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             elif parameter.default is parameter.empty:
@@ -146,6 +165,11 @@ class Adapter(nn.Module):
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The forward pre-hook."""
         raise NotImplementedError
+
+    @property
+    def uses_edge_weight(self) -> bool:
+        """Whether blocks must carry the edge weights of the graph, where it has any."""
+        return bool(getattr(self.module, "uses_edge_weight", True))
 
     # Weights under the user's own names, so that they can be loaded with and without GSplit.
 

@@ -7,6 +7,7 @@ own, ``edge_weight``.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +16,20 @@ from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.adapters.token import token
 from gsplit.nn.block import Block
 
+DGL_CONVOLUTIONS = "dgl.nn.pytorch.conv"
 LISTS = ("blocks", "mfgs", "bipartites")
 SINGLE = ("g", "graph", "block")
 
 
 def is_dgl_convolution(module: nn.Module) -> bool:
     """Whether a module is one of DGL's convolutions, which have no base class of their own."""
-    return type(module).__module__.startswith("dgl.nn.pytorch.conv")
+    return any(
+        cls.__module__.startswith(DGL_CONVOLUTIONS) and cls.__name__ != "EdgeWeightNorm"
+        for cls in type(module).__mro__
+    )
 
 
 class _Token:
@@ -50,7 +56,7 @@ class DGLAdapter(Adapter):
         else:
             self._given = [_Token()]
         if any(block.edge_weight is not None for block in self._blocks.values()):
-            self._weight_token = x.new_empty(0)
+            self._weight_token = token(x)
         values: dict[str, Any] = {"features": x, "edge_weight": self._weight_token}
         values |= dict.fromkeys(LISTS, self._given) | dict.fromkeys(SINGLE, self._given[0])
         return {name: values[what] for name, what in takes.items()}
@@ -63,19 +69,20 @@ class DGLAdapter(Adapter):
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if not self._given:
             return None
-        graph, x, *rest = arguments
-        layer = self._layer_of(graph, self._given)
+        bound = inspect.signature(convolution.forward).bind(*arguments, **named)
+        given = bound.arguments
+        graph_name, x_name = list(given)[:2]
+        graph, x = given[graph_name], given[x_name]
+        layer = self._layer_of(graph, self._given, one_a_layer=not isinstance(self._given[0], _Token))
         pair = x if isinstance(x, (tuple, list)) else None
         sources = self._sources(layer, x if pair is None else pair[0])
+        given[x_name] = sources if pair is None else (sources, pair[1])
         if isinstance(graph, _Token):
-            graph = dgl_block(self._blocks[layer])
-        weight = self._blocks[layer].edge_weight
-        rest = [weight if r is self._weight_token and r is not None else r for r in rest]
-        named = {
-            name: weight if value is self._weight_token and value is not None else value
-            for name, value in named.items()
-        }
-        return (graph, sources if pair is None else (sources, pair[1]), *rest), named
+            given[graph_name] = dgl_block(self._blocks[layer])
+        for name, value in given.items():
+            if value is self._weight_token and value is not None:
+                given[name] = self._blocks[layer].edge_weight
+        return bound.args, bound.kwargs
 
 
 def dgl_block(block: Block | None) -> Any:

@@ -1,7 +1,7 @@
 """Models written for PyG: convolutions are called on ``(x_source, x_destination), edge_index``.
 
-What forward gets as ``edge_index`` (or ``adj_t``, ``edge_weight``) is a token, an empty tensor; the hook puts the
-block's own in its place, layer by layer. So a model written for the whole graph, or for ``NeighborLoader``, runs as
+What forward gets as ``edge_index`` (or ``adj_t``, ``edge_weight``) is a token; the hook puts the block's own in its
+place, layer by layer. So a model written for the whole graph, or for ``NeighborLoader``, runs as
 it is, and every layer computes no more than its level.
 """
 
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.adapters.token import token
 from gsplit.nn.block import Block
 
 GRAPH_ARGUMENTS = ("edge_index", "adj_t", "adj")
 """What PyG's convolutions call the graph."""
-WEIGHT_ARGUMENTS = ("edge_weight", "edge_attr")
 
 
 class Adj(NamedTuple):
@@ -50,16 +50,16 @@ class PyGAdapter(Adapter):
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward
         if any(block.edge_weight is not None for block in self._blocks.values()):
-            self._weight_token = x.new_empty(0)
+            self._weight_token = token(x)
         names = set(takes.values())
-        count = layers if "adjs" in names else 1
-        self._tokens = [torch.empty((2, 0), dtype=torch.int64, device=x.device) for _ in range(count)]
+        self._tokens = [token(x, torch.int64) for _ in range(layers if "adjs" in names else 1)]
         values: dict[str, Any] = {
             "features": x,
             "edge_index": self._tokens[0],
             "adj_t": self._tokens[0],
             "edge_weight": self._weight_token,
             "edge_attr": self._weight_token,
+            "batch_size": self._sizes(layers)[1],
         }
         if "adjs" in names:
             values["adjs"] = [
@@ -85,8 +85,9 @@ class PyGAdapter(Adapter):
             return None
         bound = inspect.signature(convolution.forward).bind(*arguments, **named)
         given = bound.arguments
-        graph_name = next(name for name in (*GRAPH_ARGUMENTS, *list(given)[1:]) if name in given)
-        layer = self._layer_of(given[graph_name], self._tokens)
+        graph_name = next((name for name in (*GRAPH_ARGUMENTS, *list(given)[1:]) if name in given), "")
+        graph = given.get(graph_name)
+        layer = self._layer_of(graph, self._tokens, one_a_layer="adjs" in self._parameters_of_forward.values())
         x_name = next(iter(given))
         x = given[x_name]
         pair = x if isinstance(x, (tuple, list)) else None
@@ -96,8 +97,8 @@ class PyGAdapter(Adapter):
         given[x_name] = (sources, destinations)
         sparse = "adj_t" in self._parameters_of_forward
         given[graph_name] = block.adjacency(sources.dtype) if sparse else block.edge_index()
-        for name in WEIGHT_ARGUMENTS:
-            if name in given and given[name] is self._weight_token and self._weight_token is not None:
+        for name, value in given.items():
+            if value is self._weight_token and value is not None:
                 given[name] = _weights(block, column=name == "edge_attr")
         if given.get("size") is not None:
             given["size"] = (block.num_sources, block.num_destinations)

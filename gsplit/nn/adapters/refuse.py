@@ -6,11 +6,13 @@ import inspect
 import typing
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from gsplit.errors import InputError
-from gsplit.nn.adapters.dgl import is_dgl_convolution
+from gsplit.nn.adapters.dgl import DGL_CONVOLUTIONS
 from gsplit.nn.adapters.pyg import is_pyg_convolution
+from gsplit.nn.norm import CONVERTED, BatchNorm
 
 SEVERAL_HOPS = "one layer of it reaches several hops, so a block does not hold what it needs"
 ALL_VERTICES = "it needs all vertices of the graph at once"
@@ -20,9 +22,17 @@ DGL_REASONS = {
     **dict.fromkeys(("GCN2Conv", "DGNConv", "PNAConv", "EGNNConv", "GroupRevRes"),
                     "it takes no block, only a graph whose sources are its destinations"),
 }  # fmt: skip
-PYG_BATCH_NORMS = {"GraphNorm", "InstanceNorm", "PairNorm", "MeanSubtractionNorm", "DiffGroupNorm", "GraphSizeNorm"}
+PYG_BATCH_NORMS = {
+    "GraphNorm",
+    "InstanceNorm",
+    "PairNorm",
+    "MeanSubtractionNorm",
+    "DiffGroupNorm",
+    "GraphSizeNorm",
+    "HeteroBatchNorm",
+}
 PYG_INSTEAD = {
-    "GCNConv": "use torch_geometric.nn.GraphConv or gsplit.nn.GCNConv instead",
+    "GCNConv": "use --model gcn (gsplit.nn.GCN), which computes the same, or GraphConv, which does not normalise",
     "SGConv": "use several GraphConv layers instead",
     "APPNP": "use several GraphConv layers instead",
 }
@@ -42,18 +52,27 @@ def refuse_inadmissible(model: nn.Module) -> None:
 
 
 def _reason(layer: nn.Module) -> str | None:
-    name, module = type(layer).__name__, type(layer).__module__
     if isinstance(layer, _InstanceNorm):
         return "each trainer would normalise by its own rows; use LayerNorm or BatchNorm"
-    graph_wide = name in PYG_BATCH_NORMS or (name == "LayerNorm" and getattr(layer, "mode", "") == "graph")
-    if module.startswith("torch_geometric.nn.norm") and graph_wide:
-        return "it normalises over all vertices at hand; use BatchNorm, or LayerNorm(mode='node')"
-    if module.startswith(("torch_geometric.nn.pool", "dgl.nn.pytorch.glob")):
-        return ALL_VERTICES
-    if is_dgl_convolution(layer):
-        return DGL_REASONS.get(name)
+    if isinstance(layer, _BatchNorm):
+        if type(layer) not in (*CONVERTED, BatchNorm):
+            return "of the batch normalisations only BatchNorm1d and SyncBatchNorm themselves can be"
+        if not layer.track_running_stats:
+            return (
+                "without running statistics it cannot be evaluated vertex by vertex; drop track_running_stats=False"
+            )
+    for cls in type(layer).__mro__:
+        name, module = cls.__name__, cls.__module__
+        graph_wide = name in PYG_BATCH_NORMS or (name == "LayerNorm" and getattr(layer, "mode", "") == "graph")
+        if module.startswith("torch_geometric.nn.norm") and graph_wide:
+            return "it normalises over all vertices at hand; use BatchNorm, or LayerNorm(mode='node')"
+        if module.startswith(("torch_geometric.nn.pool", "dgl.nn.pytorch.glob")):
+            return ALL_VERTICES
+        if module.startswith(DGL_CONVOLUTIONS) and name in DGL_REASONS:
+            return DGL_REASONS[name]
     if is_pyg_convolution(layer) and not _takes_pairs(layer):
-        instead = PYG_INSTEAD.get(name, "use a convolution whose x may be a pair (x_source, x_destination)")
+        default = "use a convolution whose x may be a pair (x_source, x_destination)"
+        instead = PYG_INSTEAD.get(type(layer).__name__, default)
         return f"it takes no bipartite input (x: Tensor); {instead}"
     return None
 

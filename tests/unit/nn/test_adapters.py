@@ -103,13 +103,15 @@ def pyg(name, *arguments, **options):
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (pyg("GCNConv", 5, 5), r"a GCNConv, which .* bipartite input .*GraphConv or gsplit.nn.GCNConv"),
+        (pyg("GCNConv", 5, 5), r"a GCNConv, which .* bipartite input .*use --model gcn"),
         (pyg("APPNP", 3, 0.1), "an? APPNP, which cannot be split: it takes no bipartite input"),
         (pyg("SuperGATConv", 5, 5), "a SuperGATConv, which cannot be split"),
         (pyg("GraphNorm", 5), "a GraphNorm, which cannot be split: it normalises over all vertices"),
         (pyg("LayerNorm", 5), "a LayerNorm, which cannot be split: it normalises .*mode='node'"),
         (pyg("TopKPooling", 5), "a TopKPooling, which cannot be split: it needs all vertices"),
         (lambda: nn.InstanceNorm1d(5), "a InstanceNorm1d, which cannot be split"),
+        (lambda: nn.BatchNorm2d(5), "a BatchNorm2d, which cannot be split: .*only BatchNorm1d"),
+        (lambda: nn.BatchNorm1d(5, track_running_stats=False), "a BatchNorm1d, .*without running statistics"),
     ],
 )
 def test_what_cannot_be_split_is_refused_by_name(layer, message):
@@ -147,6 +149,42 @@ class Adds(Net):
         return super().forward(x, torch.cat([edge_index, edge_index], dim=1))
 
 
+class Reads(Net):
+    def forward(self, x, edge_index):
+        _, col = edge_index
+        return super().forward(x, edge_index) / torch.bincount(col, minlength=len(x)).unsqueeze(1)
+
+
+class Foreign(Net):
+    def forward(self, x, edge_index):
+        return super().forward(x, torch.zeros(2, 1, dtype=torch.int64))
+
+
+class SkipsNothing(Net):
+    def forward(self, x, edge_index):
+        for conv in self.convs:
+            x = x + conv(x, edge_index)
+        return x
+
+
+class Whole(Net):
+    """With a convolution of the user's own, written for whole graphs."""
+
+    def __init__(self):
+        from torch_geometric.nn import MessagePassing
+
+        class Own(MessagePassing):
+            def __init__(self):
+                super().__init__(aggr="add")
+                self.lin = nn.Linear(5, 5)
+
+            def forward(self, x, edge_index):
+                return self.propagate(edge_index, x=self.lin(x))
+
+        super().__init__()
+        self.convs = nn.ModuleList([Own(), Own()])
+
+
 class Unknown(Net):
     def forward(self, x, edge_index, temperature):
         return x
@@ -161,7 +199,11 @@ class Skips(Net):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Adds, "got a graph that forward was not given"),
+        (Adds, r"forward computes with the graph or its edge weights itself \(cat\)"),
+        (Reads, "forward computes with the graph or its edge weights itself"),
+        (Foreign, "got a graph that forward was not given"),
+        (SkipsNothing, r"forward of SkipsNothing joins rows of different levels .*take x\[: out.shape\[0\]\]"),
+        (Whole, r"a convolution of Whole does not take x as a pair .*\(x_source, x_destination\)"),
         (Unknown, "forward of Unknown needs 'temperature', which we do not know"),
         (lambda: Net(convs=3), "calls more convolutions than --fan-out has numbers"),
         (lambda: Net(convs=1), "called 1 convolutions of 1 layers, but --fan-out has 2 numbers"),
@@ -204,6 +246,93 @@ def test_convolutions_of_ones_own_in_dgl():
     wrapped = wrap(OwnNet(), convolutions=[OwnConv])
     assert wrapped(blocks, x).shape == (30, 3)
     assert not isinstance(wrap(OwnNet()), Adapter)
+
+
+class TwoInOneLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pair = Net()
+
+    def forward(self, x, adjs):
+        (edge_index, _, size) = adjs[0]
+        return sum(conv((x, x[: size[1]]), edge_index) for conv in self.pair.convs)
+
+
+def test_several_convolutions_share_a_layer_where_the_graph_says_which():
+    blocks, x = batch(layers=1)
+    model = TwoInOneLayer()
+    out = wrap(model)(blocks, x)
+    sources = (x, x[: blocks[1].num_destinations])
+    assert torch.equal(out, sum(conv(sources, blocks[1].edge_index()) for conv in model.pair.convs))
+
+
+class Native(nn.Module):
+    """Our own interface, with a convolution of PyG inside."""
+
+    def __init__(self):
+        from torch_geometric.nn import SAGEConv
+
+        super().__init__()
+        self.conv = SAGEConv(5, 3)
+
+    def forward(self, blocks, x):
+        x = blocks[1].exchange(x)
+        return self.conv((x, x[: blocks[1].num_destinations]), blocks[1].edge_index())
+
+
+def test_a_forward_on_blocks_may_call_pyg_itself():
+    model = Native()
+    assert wrap(model) is model
+
+
+class ForNeighborLoader(Net):
+    def forward(self, x, edge_index, batch_size):
+        return super().forward(x, edge_index)[:batch_size]
+
+
+def test_batch_size_is_the_number_of_targets():
+    assert wrap(ForNeighborLoader())(*batch()).shape == (30, 5)
+
+
+class OddWeightName(nn.Module):
+    def __init__(self):
+        from torch_geometric.nn import SimpleConv
+
+        super().__init__()
+        self.conv = SimpleConv()
+        self.scale = nn.Parameter(torch.ones(()))
+        self.uses_edge_weight = True
+
+    def forward(self, x, edge_index, edge_weight):
+        return self.scale * self.conv(x, edge_index, edge_weight)
+
+
+def test_attributes_of_the_users_model_say_what_blocks_carry():
+    from gsplit.train import models
+
+    model = OddWeightName()
+    assert models.needs(wrap(model))["weights"]
+    model.uses_edge_weight = False
+    assert not models.needs(wrap(model))["weights"]
+
+
+@needs_dgl
+def test_subclasses_and_keywords_of_dgl():
+    import dgl.nn as d
+
+    class MyConv(d.SAGEConv):
+        pass
+
+    class ByKeyword(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = MyConv(5, 3, "mean")
+
+        def forward(self, blocks, x):
+            return self.conv(graph=blocks[0], feat=x)
+
+    blocks, x = batch(layers=1)
+    assert wrap(ByKeyword())(blocks, x).shape == (30, 3)
 
 
 class AsksTheGraph(nn.Module):

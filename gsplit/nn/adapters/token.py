@@ -1,0 +1,36 @@
+"""Tokens: what a model's forward gets in place of the graph, to hand on to its convolutions and for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gsplit.errors import InputError
+
+HARMLESS = ("device", "dtype", "is_cuda", "is_sparse", "layout", "ndim", "requires_grad")
+"""Attributes that libraries look at on the way, and that say nothing of the graph."""
+
+
+class Token(Tensor):
+    """An empty tensor that nothing can be computed from: a wrong result would come of it, and no error."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        attribute = getattr(getattr(func, "__self__", None), "__name__", None)
+        if attribute in HARMLESS:
+            return super().__torch_function__(func, types, args, kwargs or {})
+        name = attribute or getattr(func, "__name__", str(func))
+        raise InputError(
+            f"forward computes with the graph or its edge weights itself ({name}); it may only hand them on to its "
+            "convolutions, unchanged"
+        )
+
+
+def token(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """A token on the device of ``like``."""
+    return torch.empty((2, 0), dtype=dtype or like.dtype, device=like.device).as_subclass(Token)
