@@ -33,7 +33,10 @@ def _ints_from_words(words: list[str]) -> tuple[int, ...]:
 
 
 def _floats_from_words(words: list[str]) -> tuple[float, ...]:
-    return tuple(float(number) for word in words for number in word.split(",") if number)
+    try:
+        return tuple(float(number) for word in words for number in word.split(",") if number)
+    except ValueError as error:
+        raise ValueError(f"{error} (a list with spaces takes every word after it: use commas)") from None
 
 
 IntList = Annotated[

@@ -64,6 +64,7 @@ def export_(
     from gsplit.data.exporters import export
 
     export(path, to, out, overwrite=overwrite)
+    print(f"{out}: written for {to}")
 
 
 def info(path: Annotated[Path, tyro.conf.Positional], verify: bool = False, store_dir: Path | None = None) -> None:
@@ -98,9 +99,10 @@ def _layout_info(path: Path, verify: bool, store_dir: Path | None) -> None:
 
 
 def _counts(graph: GraphArrays) -> str:
+    weights = "" if graph.edge_weight is None else "edge weights, "
     return (
         f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features} features, "
-        f"{graph.num_classes} classes, train/valid/test {len(graph.train_idx):,}/{len(graph.valid_idx):,}/"
+        f"{graph.num_classes} classes, {weights}train/valid/test {len(graph.train_idx):,}/{len(graph.valid_idx):,}/"
         f"{len(graph.test_idx):,}"
     )
 
@@ -114,8 +116,7 @@ def _print_graph(graph: GraphArrays) -> None:
     features = (
         "none" if graph.features is None else f"{graph.features.dtype}, {graph.features.nbytes / 2**20:,.1f} MiB"
     )
-    print(f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
-          + ("" if graph.edge_weight is None else "; edge weights"))  # fmt: skip
+    print(f"  features {features}; indices {graph.indices.dtype}; {kind} labels")
 
 
 def command(arguments: list[str]) -> None:

@@ -45,7 +45,7 @@ class BuildOptions:
     duplicates: Literal["drop", "keep"] | None = None
     """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
     drop; keep for GSplit's own .npz and synthetic graphs."""
-    split: cli.FloatList | None = None
+    split: cli.FloatList = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
     splits."""
     seed: int = 0
@@ -60,8 +60,8 @@ class BuildOptions:
             raise InputError(f"--seed must be at least 0, not {self.seed}")
         if self.num_vertices is not None and self.num_vertices < 1:
             raise InputError(f"--num-vertices must be at least 1, not {self.num_vertices}")
-        if self.split is not None:
-            shares = ",".join(f"{share:g}" for share in self.split) or "none"
+        if self.split:
+            shares = ",".join(f"{share:g}" for share in self.split)
             if (
                 len(self.split) != 3
                 or not all(share >= 0 for share in self.split)

@@ -35,7 +35,7 @@ class Block:
     """[edges] of the drawn edges (the paper's w_e); None where the graph has none, or the model wants none"""
     degrees: Tensor | None
     """[num_own_sources] see :meth:`graph_degrees`"""
-    whole_out_degrees: Callable[[], Tensor] | None
+    whole_out_degrees: Callable[[], Tensor] | None = None
     """Where all neighbours are taken, in evaluation: gives int64 [inputs of the segment], see :meth:`out_degrees`"""
     route: Route | None
     """None where the block is not split: then the exchange does nothing."""

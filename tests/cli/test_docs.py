@@ -19,8 +19,8 @@ BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL |
 def test_bring_your_own_model(tmp_path):
     files = [text for kind, text in BLOCKS if kind == "python"]
     commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
-    assert len(files) == 4
-    assert len(commands) == 8
+    assert len(files) == 5
+    assert len(commands) == 9
     for text in files:
         name = re.match(r"# (\w+\.py)\n", text)
         assert name, "a file says its name first"

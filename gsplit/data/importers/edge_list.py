@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from gsplit.data.importers.source import EdgeChunk, Edges, Source
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
 
+logger = logging.getLogger(__name__)
+
 SOURCES = ("src", "source", "from", "src_id", "source_id", "u")
 DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_id", "v")
 WEIGHTS = ("weight", "edge_weight", "w")
 
 
 def load_edge_list(path: Path) -> Source:
-    """Columns named source and destination, else the first two; a weight by its name, or the third of three.
+    """Columns named source and destination, or the only two; a weight by its name, or the third where none has one.
 
     Raises:
         InputError: where the file is missing or damaged, or has no such columns.
@@ -55,7 +58,18 @@ def _columns(table: Table) -> list[int]:
         )
     if not table.names and table.num_columns == 3:
         found[2] = 2
+        logger.info("%s has no header: the third of its columns is taken for the weight", table.path)
     first, second, weight = found
     if first is None or second is None:
+        if table.num_columns > 2 and table.names:
+            columns_there = ", ".join(name or "(nameless)" for name in table.names)
+            raise InputError(
+                f"{table.path} has the columns {columns_there}; call those of an edge src and dst, and that of its "
+                "weight, if it has one, weight"
+            )
         first, second = 0, 1
-    return [first, second] if weight is None else [first, second, weight]
+    columns = [first, second] if weight is None else [first, second, weight]
+    ignored = [name or "(nameless)" for at, name in enumerate(table.names) if at not in columns]
+    if ignored:
+        logger.info("%s: ignored the columns %s", table.path, ", ".join(ignored))
+    return columns

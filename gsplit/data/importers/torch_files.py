@@ -40,6 +40,9 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
                 f"{path} holds Python objects ({unsafe}), which are never unpickled; save plain tensors instead"
             ) from None
         cause = one_line((str(error).strip().splitlines() or [""])[0])
+        if "Weights only load failed" in cause:  # PyTorch goes on to advise what we never do
+            cause = "that reads as tensors alone; .bin of dgl.save_graphs is imported as dgl:PATH"
+            raise InputError(f"{path} is damaged or not a file of torch.save {cause}") from None
         raise InputError(
             f"{path} is damaged or not a file of torch.save: {type(error).__name__} {cause}".rstrip()
         ) from None

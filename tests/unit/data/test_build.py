@@ -244,7 +244,6 @@ WRONG = [
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5)}, "--split takes the shares .* not 0.5,0.5"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5, 0.1)}, "--split takes the shares"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, np.nan, 0.1)}, "--split takes the shares"),
-    (source_of([(0, 1)], labels=np.ones(2)), {"split": ()}, "--split takes the shares .* not none"),
     (Source(name="x", edges=Edges(chunks=full_disk), num_vertices=2), {}, "cannot write to .*: No space left"),
 ]  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import logging
 
 import numpy as np
 import pyarrow as pa
@@ -112,6 +113,8 @@ def test_parquet(tmp_path, monkeypatch, table, edges):
         ("0,1\n1,\n", "line 2: column 2 is empty"),
         ("0,1\n1,99999999999999999999\n", "line 2: '99999999999999999999' is not a whole number"),
         ("0,1\n1,\0\n", r"line 2: '\\x00' is not a whole number"),
+        ("edge_id,node1,node2\n0,5,6\n", "has the columns edge_id, node1, node2; call those of an edge src and dst"),
+        (",node1,node2\n0,5,6\n", r"has the columns \(nameless\), node1, node2; call those of an edge"),
     ],
 )
 def test_texts_that_are_wrong(tmp_path, text, message):
@@ -165,3 +168,17 @@ def test_pyarrow_is_asked_for(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.csv", None)
     with pytest.raises(InputError, match=r"pip install 'gsplit\[tables\]'"):
         load_source(str(tmp_path / "edges.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("src,dst,capacity,weight\n0,1,9,2\n", "ignored the columns capacity"),
+        ("0 1 5\n", "has no header: the third of its columns is taken for the weight"),
+    ],
+)
+def test_what_columns_are_taken_for_is_said(tmp_path, caplog, text, said):
+    (tmp_path / "edges.csv").write_text(text)
+    with caplog.at_level(logging.INFO):
+        assert load_source(str(tmp_path / "edges.csv")).edges.weighted
+    assert said in caplog.text

@@ -93,7 +93,7 @@ def test_a_whole_import(tmp_path, monkeypatch, capsys, caplog):
     with caplog.at_level(logging.INFO):
         command(["import", "edges.csv", "--out", "store", "--undirected", "--self-loops=drop", *flags.split()])
     assert (
-        "store: 5 vertices, 4 directed edges, 2 features, 3 classes, train/valid/test 2/1/1"
+        "store: 5 vertices, 4 directed edges, 2 features, 3 classes, edge weights, train/valid/test 2/1/1"
         in capsys.readouterr().out
     )
     assert (
