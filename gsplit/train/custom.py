@@ -7,6 +7,7 @@ import copy
 import importlib
 import inspect
 import json
+import logging
 import pickle
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from gsplit.errors import InputError
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.norm import convert_batch_norms, follow_lane
 from gsplit.train.config import TrainConfig
+
+logger = logging.getLogger(__name__)
 
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
@@ -54,7 +57,10 @@ def signature_of_class(config: TrainConfig, graph: GraphArrays) -> dict[str, Any
         arguments = json.loads(json.dumps(arguments))  # as the description of the run will hold them
     except TypeError as error:
         raise InputError(f"--model-args {config.model_args!r}: {error}") from None
-    shapes = _shapes(build(config.model, arguments))
+    model = build(config.model, arguments)
+    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    logger.info("the model is %s(%s)", type(model).__name__, shown)
+    shapes = _shapes(model)
     return {"model": config.model, "arguments": arguments, "shapes": shapes}
 
 
