@@ -68,6 +68,8 @@ def train(
     signature = models.signature(config, opened.graph, model)
     candidate = models.build(signature) if model is None else model
     custom.check(candidate, config.layers, opened.graph)
+    if "arguments" in signature:
+        logger.info("the model is %s(%s)", type(candidate).__name__, custom.shown(signature["arguments"]))
     if config.check_model:
         return {"check": check_model(opened, config, candidate)}
     if model is None:

@@ -7,7 +7,6 @@ import copy
 import importlib
 import inspect
 import json
-import logging
 import pickle
 import sys
 from pathlib import Path
@@ -22,8 +21,6 @@ from gsplit.errors import InputError
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.norm import convert_batch_norms, follow_lane
 from gsplit.train.config import TrainConfig
-
-logger = logging.getLogger(__name__)
 
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
@@ -57,10 +54,7 @@ def signature_of_class(config: TrainConfig, graph: GraphArrays) -> dict[str, Any
         arguments = json.loads(json.dumps(arguments))  # as the description of the run will hold them
     except TypeError as error:
         raise InputError(f"--model-args {config.model_args!r}: {error}") from None
-    model = build(config.model, arguments)
-    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-    logger.info("the model is %s(%s)", type(model).__name__, shown)
-    shapes = _shapes(model)
+    shapes = _shapes(build(config.model, arguments))
     return {"model": config.model, "arguments": arguments, "shapes": shapes}
 
 
@@ -138,8 +132,12 @@ def build(path: str, arguments: dict[str, Any], dropout: float = 0.0) -> nn.Modu
     try:
         return cls(**arguments)
     except (TypeError, ValueError, AssertionError) as error:
-        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        raise InputError(f"{cls.__name__}({shown}) fails: {error}") from None
+        raise InputError(f"{cls.__name__}({shown(arguments)}) fails: {error}") from None
+
+
+def shown(arguments: dict[str, Any]) -> str:
+    """As they stand in a call."""
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
 def prepare(model: nn.Module) -> nn.Module:
