@@ -70,13 +70,16 @@ class Adapter(nn.Module):
         try:
             return self.module(**self._arguments(x, layers))
         except (RuntimeError, TypeError, AttributeError) as error:
-            raise self._explained(error) from error
+            explained = self._explained(error)
+            if explained is None:
+                raise
+            raise explained from error
         finally:
             self._blocks = {}
             self._forget()
 
-    def _explained(self, error: Exception) -> Exception:
-        """The two mistakes that whole-graph models make on blocks, in one line; any other error as it is."""
+    def _explained(self, error: Exception) -> InputError | None:
+        """The two mistakes that whole-graph models make on blocks, in one line; None for any other error."""
         name, said = type(self.module).__name__, str(error).lower()
         if isinstance(error, RuntimeError) and "size" in said and "match" in said:
             return InputError(
@@ -88,7 +91,7 @@ class Adapter(nn.Module):
                 f"a convolution of {name} does not take x as a pair ({error}); on a block it gets "
                 "(x_source, x_destination), as in docs/bring_your_own_model.md"
             )
-        return error
+        return None
 
     def _layer_of(self, graph: Any, given: Sequence[Any], *, one_a_layer: bool) -> int:
         """The layer of a convolution that got ``graph``, one of those that forward was ``given``.

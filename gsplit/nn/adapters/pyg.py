@@ -63,7 +63,7 @@ class PyGAdapter(Adapter):
         }
         if "adjs" in names:
             values["adjs"] = [
-                Adj(token, None, self._sizes(layer)) for layer, token in enumerate(self._tokens, start=1)
+                Adj(of_layer, None, self._sizes(layer)) for layer, of_layer in enumerate(self._tokens, start=1)
             ]
         if "data" in names:
             from torch_geometric.data import Data
