@@ -30,11 +30,24 @@ def layout(tmp_path_factory):
     return lay_out(random_graph(800, 8, seed=6), tmp_path_factory.mktemp("faults"), parts=3)
 
 
-def train(*arguments) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
+@pytest.fixture
+def train():
+    """Starts a training command; whatever still runs when the test is over, passed or failed, is killed."""
+    started = []
+
+    def start(*arguments) -> subprocess.Popen:
+        # A shell's background jobs ignore SIGINT, and so would what they start; here it means Ctrl-C again.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def wait_until(condition, process: subprocess.Popen):
@@ -73,7 +86,7 @@ def same(first, second) -> bool:
     return first == second
 
 
-def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path):
+def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, train):
     undisturbed = train(layout.path, "--out", tmp_path / "whole", *FLAGS)
     _, err = undisturbed.communicate(timeout=PATIENCE_S)
     assert undisturbed.returncode == 0, err
@@ -102,7 +115,7 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path):
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_trainer_that_dies_ends_the_run(layout, tmp_path, how):
+def test_a_trainer_that_dies_ends_the_run(layout, tmp_path, how, train):
     process = train(layout.path, "--out", tmp_path / "run", *FLAGS, "--epochs", "100000")
     wait_until(lambda: reached(tmp_path / "run", 0, 2), process)
     trainers = [p for p in psutil.Process(process.pid).children() if "multiprocessing.spawn" in " ".join(p.cmdline())]
@@ -114,7 +127,7 @@ def test_a_trainer_that_dies_ends_the_run(layout, tmp_path, how):
     assert all(gone(p) for p in trainers)
 
 
-def test_ctrl_c_ends_with_130_and_leaves_no_process(layout, tmp_path):
+def test_ctrl_c_ends_with_130_and_leaves_no_process(layout, tmp_path, train):
     process = train(layout.path, "--out", tmp_path / "run", *FLAGS, "--epochs", "100000")
     wait_until(lambda: reached(tmp_path / "run", 0, 2), process)
     processes = psutil.Process(process.pid).children(recursive=True)
