@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ class _Reached(Exception):
         self.rows = rows
 
 
-class Adapter(nn.Module):
+class Adapter(nn.Module, ABC):
     """``forward(blocks, x)`` around a user's module. Weights are saved and loaded under the module's own names.
 
     Args:
@@ -155,19 +156,19 @@ class Adapter(nn.Module):
     graph_names: tuple[str, ...] = ()
     """What the library's models call the graph."""
 
+    @abstractmethod
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         """What to call the module's forward with."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _forget(self) -> None:
         """Let go of what was made for one mini-batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _before_convolution(
         self, convolution: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         """The forward pre-hook."""
-        raise NotImplementedError
 
     @property
     def uses_edge_weight(self) -> bool:
