@@ -12,6 +12,7 @@ from support.runs import all_equal, config_for, train_in_worker
 
 import gsplit
 from gsplit.data import open_layout
+from gsplit.nn import SAGE
 from gsplit.train import checkpoint
 
 MODELS = [
@@ -104,6 +105,15 @@ def test_edge_weights_reach_the_layout_the_blocks_and_the_evaluation(pool, tmp_p
     result, *_ = pool.run(world, train_in_worker, config)
     logits = dense_gcn(graph, gsplit.load(tmp_path / "run"))
     np.testing.assert_allclose(result["logits"], logits, rtol=0, atol=1e-10)
+
+
+def test_a_model_that_comes_in_evaluation_mode_is_trained_with_its_dropout(pool, layouts, tmp_path):
+    model = SAGE(5, 8, 3, num_layers=2, dropout=0.5)
+    results = []
+    for mode in (True, False):
+        config = config_for(layouts(2).path, tmp_path / str(mode), validate_every=1)
+        results.append(pool.run(2, train_in_worker, config, model.train(mode))[0])
+    assert all_equal(results[0]["after"], results[1]["after"])
 
 
 class WholeOnly(torch.nn.Module):
