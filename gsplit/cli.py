@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
@@ -39,28 +39,20 @@ def _floats_from_words(words: list[str]) -> tuple[float, ...]:
         raise ValueError(f"{error} (a list with spaces takes every word after it: use commas)") from None
 
 
-IntList = Annotated[
-    tuple[int, ...],
-    tyro.constructors.PrimitiveConstructorSpec(
+def _list_spec(kind: type, metavar: str, from_words: Callable[[list[str]], tuple[Any, ...]]) -> Any:
+    """How tyro reads and shows a list that takes commas as well as spaces."""
+    return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
-        metavar="N,N,...",
-        instance_from_str=_ints_from_words,
-        is_instance=lambda x: isinstance(x, tuple) and all(isinstance(i, int) for i in x),
+        metavar=metavar,
+        instance_from_str=from_words,
+        is_instance=lambda x: isinstance(x, tuple) and all(isinstance(i, kind) for i in x),
         str_from_instance=lambda x: [",".join(map(str, x))],
-    ),
-]
-"""A flag that takes ``20,20,20`` as well as ``20 20 20``."""
+    )
 
-FloatList = Annotated[
-    tuple[float, ...],
-    tyro.constructors.PrimitiveConstructorSpec(
-        nargs="*",
-        metavar="X,X,...",
-        instance_from_str=_floats_from_words,
-        is_instance=lambda x: isinstance(x, tuple) and all(isinstance(i, float) for i in x),
-        str_from_instance=lambda x: [",".join(map(str, x))],
-    ),
-]
+
+IntList = Annotated[tuple[int, ...], _list_spec(int, "N,N,...", _ints_from_words)]
+"""A flag that takes ``20,20,20`` as well as ``20 20 20``."""
+FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_from_words)]
 """The same for fractions."""
 
 

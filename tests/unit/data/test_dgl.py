@@ -7,16 +7,16 @@ import sys
 import numpy as np
 import pytest
 import torch
+from support.models import HAS_DGL
 from support.stores import build, edges_of
 
 from gsplit.data.importers import dgl as importer
 from gsplit.data.importers.dgl import load_dgl
 from gsplit.errors import InputError
 
-try:
-    dgl = importer.import_dgl()
-except InputError as missing:
-    pytest.skip(str(missing), allow_module_level=True)
+if not HAS_DGL:
+    pytest.skip("DGL 1.1.3 has no wheel for Python 3.12 and later", allow_module_level=True)
+dgl = importer.import_dgl()
 
 # 1 --> 0, 0 --> 1, 3 --> 2, 1 --> 2; vertex 4 is alone
 EDGES = [(1, 0), (0, 1), (3, 2), (1, 2)]

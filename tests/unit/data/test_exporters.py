@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
+from support.models import names
 from support.stores import assert_equal_graphs, build
 
 from gsplit.data import open_store, write_store
@@ -68,21 +69,17 @@ def _without_the_trial(monkeypatch):
 def imported(path, to, folder):
     if to == "npz":
         return load_npz(path)
-    if to == "dgl":
-        pytest.importorskip("dgl")
     return build({"pyg": load_pyg, "dgl": load_dgl}[to](path), folder)
 
 
 def exported(graph, to, folder):
     """The file made of the store of a graph."""
-    if to != "npz":
-        pytest.importorskip({"pyg": "torch_geometric", "dgl": "dgl"}[to])
     write_store(folder / "store", graph, name="test", source="test")
     export(folder / "store", to, folder / "out")
     return folder / "out"
 
 
-@pytest.mark.parametrize("to", ["pyg", "dgl", "npz"])
+@pytest.mark.parametrize("to", names(["pyg", "dgl", "npz"]))
 @pytest.mark.parametrize("kind", GRAPHS)
 def test_every_array_comes_back(kind, to, tmp_path):
     file = exported(GRAPHS[kind], to, tmp_path)
@@ -90,7 +87,7 @@ def test_every_array_comes_back(kind, to, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "back") == ["out", "store"]
 
 
-@pytest.mark.parametrize("to", ["pyg", "dgl", "npz"])
+@pytest.mark.parametrize("to", names(["pyg", "dgl", "npz"]))
 @pytest.mark.parametrize("method", ["random", "metis"])
 def test_a_layout_is_exported_in_global_ids(to, method, tmp_path):
     graph = GRAPHS["weighted"]
@@ -101,8 +98,9 @@ def test_a_layout_is_exported_in_global_ids(to, method, tmp_path):
 
 
 def test_pyg_gets_what_its_models_expect(tmp_path):
-    torch = pytest.importorskip("torch")
-    data_module = pytest.importorskip("torch_geometric.data")
+    import torch
+    import torch_geometric.data as data_module
+
     file = exported(GRAPHS["weighted"], "pyg", tmp_path)
     data = torch.load(file, weights_only=False)
     assert isinstance(data, data_module.Data)

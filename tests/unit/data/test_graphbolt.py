@@ -7,12 +7,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+import yaml
 from support.stores import build, edges_of
 
 from gsplit.data.importers.graphbolt import load_graphbolt
 from gsplit.errors import InputError
-
-yaml = pytest.importorskip("yaml")
 
 # 1 --> 0, 0 --> 1, 3 --> 2, 1 --> 2; vertex 4 is alone
 EDGES = [(1, 0), (0, 1), (3, 2), (1, 2)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch_geometric.data as pyg_data
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.stores import build, edges_of
@@ -17,7 +18,6 @@ from support.stores import build, edges_of
 from gsplit.data.importers.pyg import load_pyg
 from gsplit.errors import InputError
 
-pyg_data = pytest.importorskip("torch_geometric.data")
 Data = pyg_data.Data
 
 # 1 --> 0, 0 --> 1, 3 --> 2, 1 --> 2; vertex 4 is alone
