@@ -19,7 +19,12 @@ class Cursor {
     return at;
   }
 
-  int64_t begin() { return offset_ = (offset_ + 15) & ~int64_t{15}; }
+  /// Moves on to where an array may begin. The gap is cleared, so that equal segments are equal in every byte.
+  int64_t begin() {
+    const int64_t at = (offset_ + 15) & ~int64_t{15};
+    if (out_ != nullptr) std::memset(out_ + offset_, 0, static_cast<size_t>(at - offset_));
+    return offset_ = at;
+  }
 
   template <class T>
   void append(const std::vector<T>& values) {

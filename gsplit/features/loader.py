@@ -54,6 +54,11 @@ class FeatureLoader:
         self._threads = threads
         self.counters = LoadCounters()
 
+    def take_counters(self) -> LoadCounters:
+        """What was loaded since the last call."""
+        taken, self.counters = self.counters, LoadCounters()
+        return taken
+
     def load(self, vertices: NDArray[np.int64]) -> Tensor:
         """Features [len(vertices), D] in the compute dtype, on the device."""
         pinned = self._device.type == "cuda"

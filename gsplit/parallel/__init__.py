@@ -3,9 +3,8 @@
 from gsplit.parallel.group import Worker, rendezvous
 from gsplit.parallel.processes import Child, ProcessDied, refuse_in_trainer, start
 from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
-from gsplit.parallel.shared import SharedBuffer
 
 __all__ = [
-    "Child", "ProcessDied", "SharedBuffer", "Worker", "max_over_trainers", "reduce_gradients", "refuse_in_trainer",
+    "Child", "ProcessDied", "Worker", "max_over_trainers", "reduce_gradients", "refuse_in_trainer",
     "rendezvous", "start", "sum_over_trainers",
 ]  # fmt: skip

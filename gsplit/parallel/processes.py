@@ -6,12 +6,14 @@ the parent raises: its peers fail too, a moment later, of a connection that brok
 
 Nothing is shared but one pipe a child, which only that child writes to, so a child that is killed can hold no
 lock. Children are spawned, never forked, and ask the kernel to be killed with their parent.
+
+While it waits, the parent may have other work (:class:`Attendant`: feeding the samplers). Ctrl-C is then passed on as
+a request to stop (:mod:`gsplit.parallel.interrupts`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -19,20 +21,22 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from typing import Any
+from typing import Any, Protocol
 
 from gsplit.errors import InputError
+from gsplit.host import die_with_parent
+from gsplit.parallel.interrupts import Interrupts, interrupts
 
 GRACE_S = 3.0
 """How long ended children may take before SIGKILL, and how long to wait for the report of an earlier failure."""
 EXIT_S = 60.0
 """How long a child that has reported its result may take to leave."""
-PR_SET_PDEATHSIG = 1
 NAME = "gsplit-trainer"
 """Of the processes, followed by the rank."""
 HINTS = {
@@ -91,8 +95,21 @@ def refuse_in_trainer(call: str) -> None:
         )
 
 
-def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children:
-    """Start ``function(rank, *arguments)`` in ``world`` new processes."""
+class Attendant(Protocol):
+    """What else the parent attends to while its children run."""
+
+    def files(self) -> list[Connection]:
+        """To wait for."""
+
+    def ready(self, file: Connection) -> None:
+        """There is something to read; what this raises ends the children."""
+
+    def stop(self) -> None:
+        """Ask the children to end soon."""
+
+
+def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequence[Any] | None = None) -> Children:
+    """Start ``function(rank, *arguments)``, or ``function(rank, *arguments, own[rank])``, in ``world`` processes."""
     context = multiprocessing.get_context("spawn")
     children = Children([])
     # Python starts this process with the first child, and leaves SIGINT unblocked after that.
@@ -104,7 +121,7 @@ def start(function: Callable[..., Any], world: int, *arguments: Any) -> Children
             reader, writer = context.Pipe(duplex=False)
             process = context.Process(
                 target=_child_main,
-                args=(os.getpid(), rank, writer, function, arguments),
+                args=(os.getpid(), rank, writer, function, (*arguments, *([] if own is None else [own[rank]]))),
                 name=f"{NAME}-{rank}",
             )
             process.start()
@@ -124,21 +141,28 @@ class Children:
 
     members: list[Child]
 
-    def join(self) -> list[Any]:
+    def join(self, attendant: Attendant | None = None) -> list[Any]:
         """Wait for all; returns their results by rank.
 
+        Args:
+            attendant: to be served meanwhile. With one, Ctrl-C asks the children to stop.
+
         Raises:
-            InputError: where a child raised one.
-            ProcessDied: where a child failed otherwise. No child is left in either case.
+            InputError: where a child raised one, or the attendant.
+            ProcessDied: where a child failed otherwise, or the attendant did.
+            KeyboardInterrupt: after Ctrl-C. No child is left in any case.
         """
         try:
-            while not all(child.done for child in self.members):
-                self._wait(None)
-                if any(child.failed for child in self.members):
-                    self._collect_last_words()
-                    raise _cause([child for child in self.members if child.failed])
-            for child in self.members:
-                child.process.join(EXIT_S)
+            with interrupts(None if attendant is None else attendant.stop) as interrupted:
+                while not all(child.done for child in self.members):
+                    self._wait(interrupted.left_s(), _duties(attendant, interrupted))
+                    if any(child.failed for child in self.members):
+                        self._collect_last_words()
+                        raise _cause([child for child in self.members if child.failed])
+                for child in self.members:
+                    child.process.join(EXIT_S)
+                if interrupted.any:
+                    raise KeyboardInterrupt
             return [child.report.content for child in self.members if child.report]
         finally:
             self.end()
@@ -170,19 +194,37 @@ class Children:
             if any(_ended_by_signal(child) for child in self.members):
                 return
 
-    def _wait(self, timeout_s: float | None) -> None:
-        waiting = [child for child in self.members if not child.done]
-        sentinels = {child.process.sentinel: child for child in waiting}
-        pipes = {child.pipe: child for child in waiting}
-        for ready in multiprocessing.connection.wait([*sentinels, *pipes], timeout_s):
-            child = sentinels[ready] if isinstance(ready, int) else pipes[ready]  # type: ignore[index]
-            if child.report is None:
-                # The pipe of a child that was killed is closed: no report, the exit code tells.
-                with contextlib.suppress(EOFError, OSError):
-                    if child.pipe.poll():
-                        child.report = child.pipe.recv()
-                if child.report is None:
-                    child.process.join(GRACE_S)
+    def _wait(self, timeout_s: float | None, duties: dict[Connection, Callable[[], None]] | None = None) -> None:
+        """Wait for news of any child, or for any duty, and see to it."""
+        news: dict[Any, Callable[[], None]] = dict(duties or {})
+        for child in self.members:
+            if not child.done:
+                news[child.process.sentinel] = news[child.pipe] = partial(_hear, child)
+        for ready in multiprocessing.connection.wait(list(news), timeout_s):
+            news[ready]()
+
+
+def _hear(child: Child) -> None:
+    """Take the report of a child that has one, or has ended."""
+    if child.report is None:
+        # The pipe of a child that was killed is closed: no report, the exit code tells.
+        with contextlib.suppress(EOFError, OSError):
+            if child.pipe.poll():
+                child.report = child.pipe.recv()
+        if child.report is None:
+            child.process.join(GRACE_S)
+
+
+def _duties(attendant: Attendant | None, interrupted: Interrupts) -> dict[Connection, Callable[[], None]]:
+    """What the parent does beside waiting for its children, by the file that calls for it."""
+    if attendant is None:
+        return {}
+
+    def pass_on() -> None:
+        interrupted.bell.recv_bytes()
+        attendant.stop()
+
+    return {interrupted.bell: pass_on} | {file: partial(attendant.ready, file) for file in attendant.files()}
 
 
 def _ended_by_signal(child: Child) -> bool:
@@ -195,13 +237,13 @@ def _cause(failed: list[Child]) -> Exception:
     for child in failed:
         code = child.process.exitcode
         if _ended_by_signal(child) and code is not None:
-            return ProcessDied(_death(child, code))
+            return ProcessDied(death(f"trainer {child.rank}", child.process.pid, code))
     reported = [(child.report.time_s, child.rank, child.report) for child in failed if child.report]
     if not reported:
         child = failed[0]
         code = child.process.exitcode
         if code is not None and code < 0:
-            return ProcessDied(_death(child, code))
+            return ProcessDied(death(f"trainer {child.rank}", child.process.pid, code))
         return ProcessDied(
             f"trainer {child.rank} ended with exit code {code} before it could report. A script that starts "
             "trainers must be a file, do so under if __name__ == '__main__':, and define models where they can "
@@ -213,10 +255,13 @@ def _cause(failed: list[Child]) -> Exception:
     return ProcessDied(f"trainer {rank} failed:\n{report.content}")
 
 
-def _death(child: Child, code: int) -> str:
+def death(who: str, pid: int | None, code: int) -> str:
+    """How a process ended, in words; ``code`` is its exit code, or minus the number of a signal."""
+    if code >= 0:
+        return f"{who} (pid {pid}) ended with exit code {code}"
     ended_by = signal.Signals(-code)
     hint = f"; {HINTS[ended_by]}" if ended_by in HINTS else ""
-    return f"trainer {child.rank} (pid {child.process.pid}) was ended by {ended_by.name}{hint}"
+    return f"{who} (pid {pid}) was ended by {ended_by.name}{hint}"
 
 
 def _child_main(
@@ -235,12 +280,4 @@ def _child_main(
     sys.stderr.flush()
     if report.kind != "result":
         # Peers may sit in a collective that waits for this process: tearing down politely could wait for them.
-        os._exit(1)
-
-
-def die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent dies (Linux)."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
         os._exit(1)

@@ -14,7 +14,8 @@ from torch import nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.parallel import SharedBuffer, refuse_in_trainer, rendezvous, start
+from gsplit.host import SharedBuffer
+from gsplit.parallel import refuse_in_trainer, rendezvous, start
 from gsplit.predict import worker
 from gsplit.predict.config import PredictConfig
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder

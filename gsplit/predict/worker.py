@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.host import SharedBuffer
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import SharedBuffer, Worker, max_over_trainers
+from gsplit.parallel import Worker, max_over_trainers
 from gsplit.parallel.group import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request

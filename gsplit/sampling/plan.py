@@ -35,6 +35,8 @@ class EpochPlan:
         self._layout_ids = np.asarray(train_idx)[order]
         self._batch_size = batch_size
         self._seed = seed
+        self._epoch: tuple[int, NDArray[np.int64]] | None = None
+        """The epoch asked for last, and its targets: mini-batches are asked for one at a time."""
 
     @property
     def num_batches(self) -> int:
@@ -46,11 +48,16 @@ class EpochPlan:
         key = fold_key(self._seed, epoch, SHUFFLE)
         return self._layout_ids[np.argsort(_hash(key, self._global_ids), kind="stable")]
 
+    def batch(self, epoch: int, batch: int) -> NDArray[np.int64]:
+        """The targets of one mini-batch, [T] layout ids."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = epoch, self.targets(epoch)
+        return self._epoch[1][batch * self._batch_size : (batch + 1) * self._batch_size]
+
     def batches(self, epoch: int, first: int = 0) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """(number, targets) of the mini-batches of an epoch, from number ``first`` on."""
-        targets = self.targets(epoch)
         for batch in range(first, self.num_batches):
-            yield batch, targets[batch * self._batch_size : (batch + 1) * self._batch_size]
+            yield batch, self.batch(epoch, batch)
 
 
 def mix64(x: int) -> int:

@@ -39,6 +39,8 @@ class MiniBatchSampler:
         seed: int,
         global_ids: NDArray[np.int64] | None = None,
         edge_ids: bool = False,
+        memory: int | None = None,
+        threads: int = 1,
     ) -> None:
         bound = _core.Sampler32 if indices.dtype == np.int32 else _core.Sampler64
         ids = np.empty(0, np.int64) if global_ids is None else global_ids
@@ -71,8 +73,16 @@ class MiniBatchSampler:
             max_edges,
         )
 
+    def segment_bytes(self, rank: int) -> int:
+        """Room that split ``rank`` of the last mini-batch takes."""
+        return self._core.segment_bytes(rank)
+
+    def write_segment(self, rank: int, out: NDArray[np.uint8]) -> None:
+        """Write split ``rank`` of the last mini-batch to ``out``, uint8 [at least ``segment_bytes``]."""
+        self._core.write_segment(rank, out)
+
     def segment(self, rank: int) -> Segment:
         """Split ``rank`` of the last mini-batch, in memory of its own."""
-        data = np.empty(self._core.segment_bytes(rank), np.uint8)
-        self._core.write_segment(rank, data)
+        data = np.empty(self.segment_bytes(rank), np.uint8)
+        self.write_segment(rank, data)
         return Segment(data)

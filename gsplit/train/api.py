@@ -17,18 +17,20 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import locked, replace_file
-from gsplit.parallel import SharedBuffer, refuse_in_trainer, rendezvous, start
+from gsplit.host import SharedBuffer
+from gsplit.parallel import refuse_in_trainer, rendezvous, start
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loop import run
+from gsplit.train.supply import samplers_of, supplied
 from gsplit.train.trainer import Job
 
 logger = logging.getLogger(__name__)
 
 RESULTS_DEPEND_ON = (
     "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout",
-    "normalize_features",
+    "normalize_features", "order",
 )  # fmt: skip
 
 
@@ -86,10 +88,13 @@ def train(
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
                 config=config, layout=layout_path, run=run_folder, world=world, device_type=device_type,
-                threads=threads, port=port, signature=signature, pickled_model=pickled_model, levels=levels,
-                resume=config.resume is not None,
+                threads=threads, samplers=samplers_of(config, world), port=port, signature=signature,
+                pickled_model=pickled_model, levels=levels, resume=config.resume is not None,
             )  # fmt: skip
-            return start(run, world, job).join()[0]
+            with supplied(config, opened, world, candidate) as supply:
+                children = start(run, world, job, own=supply.ends)
+                supply.close_ends()
+                return children.join(supply)[0]
     finally:
         for level in levels:
             level.close()

@@ -29,7 +29,8 @@ from gsplit.parallel.group import joined
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 from gsplit.train import custom, models
 from gsplit.train.config import TrainConfig
-from gsplit.train.loop import check_logits, labels_of, mini_batch_loss
+from gsplit.train.feed import labels_of
+from gsplit.train.loop import check_logits, mini_batch_loss
 from gsplit.train.task import task_of
 
 TRAINERS = 2

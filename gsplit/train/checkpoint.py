@@ -22,7 +22,14 @@ VERSION = 1
 CHECKPOINT = "checkpoint"
 MODEL = "model"
 REQUIRED = {
-    CHECKPOINT: {"signature": dict, "store_checksum": str, "trainers": int, "epoch": int, "batch": int},
+    CHECKPOINT: {
+        "signature": dict,
+        "store_checksum": str,
+        "trainers": int,
+        "epoch": int,
+        "batch": int,
+        "ahead": list,
+    },
     MODEL: {"signature": dict, "epoch": int},
 }
 """What the description of each state must hold, beside the file it names."""

@@ -12,6 +12,7 @@ import tyro
 
 from gsplit.cli import IntList
 from gsplit.errors import InputError
+from gsplit.units import parse_bytes
 
 CONFIG = "config.json"
 MODELS = ("sage", "gat", "gcn")
@@ -22,12 +23,14 @@ Norm = Literal["none", "layer", "batch"]
 Normalization = Literal["both", "mean"]
 Dtype = Literal["float32", "float64"]
 Predictions = Literal["no", "classes", "logits"]
+Order = Literal["sequence", "ready"]
 CHOICES = {
     "device": get_args(Device),
     "norm": get_args(Norm),
     "normalization": get_args(Normalization),
     "dtype": get_args(Dtype),
     "save_predictions": get_args(Predictions),
+    "order": get_args(Order),
 }
 """Checked for those who build a configuration in Python; the command line checks them itself."""
 
@@ -100,6 +103,25 @@ class TrainConfig:
     threads: int = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
 
+    samplers: int | None = None
+    """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
+    over, at least 1 and at most 2 for each trainer; 0 lets every trainer sample for itself, for debugging."""
+    slots: int | None = None
+    """Mini-batches that may be sampled, or being sampled, at a time, in shared memory. By default --samplers,
+    --prefetch and 2 more."""
+    order: Order = "sequence"
+    """sequence trains mini-batches in the order of the epoch, so that results do not depend on --samplers; ready
+    trains first what is finished first."""
+    prefetch: int = 1
+    """Mini-batches that each trainer loads ahead of the one it computes."""
+    sampler_memory: str = "4GiB"
+    """What each sampler's table of vertices may take, in bytes. Where one of all vertices of the graph would take
+    more, it has one of the vertices of a mini-batch, which is slower."""
+    sampler_threads: int = 1
+    """CPU threads a sampler may use; more samplers are better where there are enough mini-batches and memory."""
+    max_sampler_restarts: int = 3
+    """Samplers that may be replaced when something kills them, before the run is given up."""
+
     validate_every: int = 1
     """Validate after every so many epochs, exactly, over all neighbours; 0 never."""
     checkpoint_every: int = 1
@@ -124,6 +146,7 @@ class TrainConfig:
         at_least = {
             "gpus": 1, "num_layers": 1, "hidden": 1, "heads": 1, "out_heads": 1,
             "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
+            "samplers": 0, "slots": 1, "prefetch": 0, "sampler_threads": 1, "max_sampler_restarts": 0,
             "validate_every": 0, "checkpoint_every": 0, "checkpoint_every_batches": 0, "weight_decay": 0.0,
         }  # fmt: skip
         for name, least in at_least.items():
@@ -142,6 +165,10 @@ class TrainConfig:
         for name in DROPOUTS:
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{_flag(name)} must be in [0, 1), not {getattr(self, name)}")
+        try:
+            parse_bytes(str(self.sampler_memory))
+        except ValueError as error:
+            raise InputError(f"--sampler-memory: {error}") from None
         if self.model not in MODELS and ":" not in self.model:
             raise InputError(
                 f"{self.model!r} is no --model: it is one of {', '.join(MODELS)}, or package.module:Class"

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader, gather
+from gsplit.host import SharedBuffer
 from gsplit.nn import Block, blocks_of
-from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
+from gsplit.parallel import Worker, sum_over_trainers
 from gsplit.sampling import MiniBatchSampler, Segment
 from gsplit.train.task import Task
 

@@ -2,7 +2,7 @@
 
 One mini-batch, from left to right:
 
-    sample and split -> load own features -> forward (exchange, convolve, per layer) -> loss on own targets
+    sampled, split and loaded by the feed -> forward (exchange, convolve, per layer) -> loss on own targets
     -> backward (exchanges mirrored) -> all-reduce gradients -> step
 """
 
@@ -15,12 +15,10 @@ import torch
 from torch import Tensor
 
 from gsplit.bars import tqdm
-from gsplit.data import Layout
 from gsplit.errors import InputError
-from gsplit.nn import Lane, blocks_of
 from gsplit.parallel import reduce_gradients
 from gsplit.parallel.group import joined
-from gsplit.sampling import Segment
+from gsplit.parallel.supply import TrainerEnd
 from gsplit.sampling.plan import fold_key
 from gsplit.train.metrics import say
 from gsplit.train.task import Task
@@ -29,38 +27,35 @@ from gsplit.train.trainer import Job, Trainer
 DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling and shuffling
 
 
-def run(rank: int, job: Job) -> dict[str, Any] | None:
-    """The life of one trainer process. Returns the summary on trainer 0."""
+def run(rank: int, job: Job, end: TrainerEnd) -> dict[str, Any] | None:
+    """The life of one trainer process. Returns the summary on trainer 0; none where the run was asked to stop."""
     with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
-        trainer = Trainer(worker, job)
-        train(trainer)
-        return trainer.finish()
+        trainer = Trainer(worker, job, end)
+        return trainer.finish() if train(trainer) else None
 
 
-def train(trainer: Trainer) -> None:
-    """Run the epochs that are left."""
+def train(trainer: Trainer) -> bool:
+    """Run the epochs that are left. False where the run was asked to stop before; a checkpoint was written then."""
     config, progress, clock = trainer.config, trainer.progress, trainer.clock
-    worker, device = trainer.worker, trainer.worker.device
+    worker = trainer.worker
     if progress.epoch >= config.epochs > 0 and worker.rank == 0:
         say(f"nothing to train: {progress.epoch} epochs are done, --epochs is {config.epochs}")
     while progress.epoch < config.epochs:
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)
-        for batch, targets in trainer.plan.batches(progress.epoch, first=progress.batch):
-            seed_dropout(config.seed, progress.epoch, batch, worker.rank)
-
-            with clock("sample"):
-                trainer.sampler.sample(targets, epoch=progress.epoch, batch=batch)
-                segment = trainer.sampler.segment(worker.rank)
-
-            with clock("load"):
-                lane = Lane(worker.group, trainer.exchanged, device)
-                blocks = blocks_of(segment, device, lane, **trainer.edges.load(segment))
-                x = trainer.loader.load(segment.vertices)
-                labels = labels_of(trainer.layout, segment, device)
+        while progress.batch < trainer.plan.num_batches:
+            with clock("wait"):
+                mini_batch = next(trainer.feed, None)
+            if mini_batch is None:
+                bar.close()
+                progress.seconds += time.perf_counter() - start_s
+                trainer.stop()
+                return False
+            segment, lane, labels = mini_batch.segment, mini_batch.lane, mini_batch.labels
+            seed_dropout(config.seed, segment.epoch, segment.batch, worker.rank)
 
             with clock("forward"):
-                logits = trainer.model(blocks, x)
+                logits = trainer.model(mini_batch.blocks, mini_batch.x)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
                 loss = lane.tie(mini_batch_loss(trainer.task, logits, labels, segment.num_targets))
 
@@ -74,8 +69,8 @@ def train(trainer: Trainer) -> None:
             with clock("step"):
                 trainer.optimizer.step()
 
-            progress.add(segment, total_loss, len(targets), reduced_bytes)
-            _show(bar, trainer, len(targets))
+            progress.add(mini_batch, total_loss, reduced_bytes)
+            _show(bar, trainer, segment.num_targets)
             if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
                 progress.seconds += time.perf_counter() - start_s
                 trainer.save_checkpoint()
@@ -83,6 +78,7 @@ def train(trainer: Trainer) -> None:
         bar.close()
         progress.seconds += time.perf_counter() - start_s
         trainer.end_epoch()
+    return True
 
 
 def mini_batch_loss(task: Task, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
@@ -103,11 +99,6 @@ def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:
             f"the model gave logits of shape {tuple(logits.shape)} for {num_targets} targets and {num_classes} "
             "classes; it must have as many layers as --fan-out has numbers, and as many outputs as there are classes"
         )
-
-
-def labels_of(layout: Layout, segment: Segment, device: torch.device) -> Tensor:
-    """Labels of the split's own targets."""
-    return torch.from_numpy(layout.graph.labels[segment.targets]).to(device, non_blocking=True)
 
 
 def seed_dropout(seed: int, epoch: int, batch: int, rank: int) -> None:

@@ -16,7 +16,11 @@ import torch
 
 from gsplit.files import replace_file
 
-STAGES = ("sample", "load", "forward", "backward", "reduce", "step")
+MAIN_STAGES = ("wait", "forward", "backward", "reduce", "step")
+"""What a trainer's time is made of; ``wait`` is for the next mini-batch to be sampled and loaded."""
+AHEAD_STAGES = ("sample", "load")
+"""What happens to a mini-batch before: in a sampler, and ahead of training in each trainer."""
+STAGES = (*AHEAD_STAGES, *MAIN_STAGES)
 TRAFFIC = (
     "sampled_edges",
     "computed_edges",
@@ -42,7 +46,7 @@ class StageClock:
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
         start_s = time.perf_counter()
-        if self._cuda and stage != "sample":
+        if self._cuda and stage != "wait":  # the host waits, not the device
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
             yield

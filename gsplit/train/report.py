@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+from gsplit.train.metrics import AHEAD_STAGES, MAIN_STAGES
+from gsplit.units import binary
 
 
 def summary_text(summary: dict[str, Any]) -> str:
@@ -17,11 +18,14 @@ def summary_text(summary: dict[str, Any]) -> str:
     lines = [f"{', '.join(scores) or 'nothing evaluated'}{best}"]
     if summary["seconds_per_epoch"] is not None:
         stages, traffic = summary["stages"], summary["traffic"]
-        all_s = sum(stages.values()) or 1.0
-        shares = ", ".join(f"{name} {100 * s / all_s:.0f} %" for name, s in stages.items())
+        own = {name: stages[name] for name in MAIN_STAGES}
+        all_s = sum(own.values()) or 1.0
+        shares = ", ".join(f"{name} {100 * s / all_s:.0f} %" for name, s in own.items())
+        ahead = ", ".join(f"{name} {stages[name] / max(1, summary['epochs']):.2f} s" for name in AHEAD_STAGES)
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
+            f"ahead  {ahead} an epoch ({_samplers(summary['samplers'])})",
             f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "
             f"({traffic['loaded_rows']:,} rows, each by one trainer), {binary(exchanged)} exchanged in "
             f"{traffic['exchange_messages']:,} messages, {binary(traffic['all_reduce_bytes'])} of gradients reduced",
@@ -31,10 +35,5 @@ def summary_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def binary(num_bytes: float) -> str:
-    """1536 -> 1.5 KiB"""
-    for unit in UNITS:
-        if num_bytes < 1024 or unit == UNITS[-1]:
-            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1024
-    raise AssertionError
+def _samplers(count: int) -> str:
+    return f"{count} sampler{'s' * (count != 1)}" if count else "no samplers: every trainer sampled all"

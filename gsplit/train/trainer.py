@@ -16,14 +16,18 @@ from torch import nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
-from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
-from gsplit.nn import ExchangeCounters
-from gsplit.parallel import SharedBuffer, Worker, sum_over_trainers
+from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.host import SharedBuffer
+from gsplit.parallel import Worker, sum_over_trainers
+from gsplit.parallel.supply import TrainerEnd
 from gsplit.sampling import EpochPlan, MiniBatchSampler
+from gsplit.sampling.order import Follower, Leader, Order, OwnOrder
 from gsplit.sampling.plan import fold_key
+from gsplit.sampling.tickets import tickets
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
+from gsplit.train.feed import Feed, FromSlots, SampledHere, Source
 from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.train.progress import Progress
 from gsplit.train.task import task_of
@@ -43,6 +47,7 @@ class Job:
     world: int
     device_type: str
     threads: int
+    samplers: int
     port: int
     signature: dict[str, Any]
     pickled_model: bytes | None
@@ -53,9 +58,15 @@ class Job:
 
 
 class Trainer:
-    """The parts that the loop uses."""
+    """The parts that the loop uses.
 
-    def __init__(self, worker: Worker, job: Job) -> None:
+    Args:
+        worker: this trainer's rank.
+        job: what all trainers are told.
+        end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
+    """
+
+    def __init__(self, worker: Worker, job: Job, end: TrainerEnd | None = None) -> None:
         config = job.config
         self.worker, self.job, self.config = worker, job, config
         self.layout = open_layout(job.layout, trusted=True)
@@ -67,12 +78,8 @@ class Trainer:
         for tensor in self.model.state_dict().values():
             dist.broadcast(tensor, 0, group=worker.group)
         self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
-        self.sampler = MiniBatchSampler(
-            graph.indptr, graph.indices, self.layout.offsets, fan_outs=config.fan_out, seed=config.seed,
-            global_ids=self.layout.permutation, edge_ids=self.edges.weights,
-        )  # fmt: skip
         self.plan = EpochPlan(graph.train_idx, self.layout.permutation, config.batch_size, config.seed)
-        self.loader, evaluation_loader = (
+        loader, evaluation_loader = (
             FeatureLoader(graph.features, device=worker.device, dtype=dtype,
                           normalize=config.normalize_features, threads=job.threads)
             for _ in range(2)
@@ -83,7 +90,6 @@ class Trainer:
         )  # fmt: skip
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
-        self.exchanged = ExchangeCounters()
         self.clock = StageClock(worker.device)
         self.progress = Progress()
         self.log = RunLog(job.run, [])
@@ -91,6 +97,31 @@ class Trainer:
         """Score, epoch and weights of the best validation."""
         if job.resume:
             self._load_checkpoint()
+        self.feed = self._feed(loader, end)
+
+    def _feed(self, loader: FeatureLoader, end: TrainerEnd | None) -> Feed:
+        config, worker, graph = self.config, self.worker, self.layout.graph
+        left = tickets(self.plan.num_batches, config.epochs, self.progress.position())
+        order: Order = OwnOrder(left)
+        if end is not None:
+            order = (
+                Leader(left, end.heard, end.followers, by=config.order, sampled=bool(end.slots))
+                if worker.rank == 0
+                else Follower(end.heard)
+            )
+        source: Source
+        if end is not None and end.slots:
+            source = FromSlots(end, worker.rank, worker.device)
+        else:
+            sampler = MiniBatchSampler(
+                graph.indptr, graph.indices, self.layout.offsets, fan_outs=config.fan_out, seed=config.seed,
+                global_ids=self.layout.permutation, edge_ids=self.edges.weights,
+            )  # fmt: skip
+            source = SampledHere(sampler, self.plan, worker.rank)
+        return Feed(
+            order, source, worker, self.layout, loader, self.edges,
+            prefetch=config.prefetch, threads=self.job.threads,
+        )  # fmt: skip
 
     def _build_model(self) -> nn.Module:
         torch.manual_seed(fold_key(self.config.seed, INITIAL_WEIGHTS) >> 1)
@@ -156,12 +187,20 @@ class Trainer:
             "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
             "test_seconds": round(test_s, 4),
             "trainers": self.worker.world,
+            "samplers": self.job.samplers,
             "stages": totals(records, "stages"),
             "traffic": totals(records, "traffic"),
             "run": str(self.job.run),
         }
         write_summary(self.job.run, summary)
         return summary
+
+    def stop(self) -> None:
+        """The run was asked to end here."""
+        self.save_checkpoint()
+        if self.worker.rank == 0:
+            at = f"mini-batch {self.progress.batch} of epoch {self.progress.epoch + 1}"
+            say(f"stopped after {at}; go on with --resume {self.job.run}")
 
     def save_checkpoint(self) -> None:
         """Trainer 0 writes: all hold the same weights and the same optimizer state."""
@@ -179,6 +218,7 @@ class Trainer:
         about = {
             "epoch": self.progress.epoch,
             "batch": self.progress.batch,
+            "ahead": self.progress.position().ahead,
             "trainers": self.worker.world,
             "threads": self.job.threads,
             "store_checksum": self.layout.store_checksum,
@@ -217,12 +257,6 @@ class Trainer:
     def _sums(self) -> tuple[dict[str, int], dict[str, float]]:
         """Traffic and seconds of the epoch at work so far, summed over the trainers."""
         own = self.progress.traffic
-        own["loaded_rows"] += self.loader.counters.rows
-        own["host_to_device_bytes"] += self.loader.counters.host_to_device_bytes
-        own["exchange_forward_bytes"] += self.exchanged.forward_bytes
-        own["exchange_backward_bytes"] += self.exchanged.backward_bytes
-        own["exchange_messages"] += self.exchanged.forward_messages + self.exchanged.backward_messages
-        self.loader.counters, self.exchanged = LoadCounters(), ExchangeCounters()
         for stage, seconds in self.clock.take().items():
             self.progress.stages[stage] += seconds
         values = [*own.values(), *self.progress.stages.values()]

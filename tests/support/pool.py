@@ -15,7 +15,8 @@ from dataclasses import replace
 
 import torch.distributed as dist
 
-from gsplit.parallel import SharedBuffer, rendezvous, start
+from gsplit.host import SharedBuffer
+from gsplit.parallel import rendezvous, start
 from gsplit.parallel.group import joined
 
 SIZE = 4

@@ -17,8 +17,8 @@ def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
     config.out.mkdir(parents=True, exist_ok=True)
     layout = open_layout(config.layout)
     return Job(
-        config=config, layout=config.layout, run=config.out, world=world, device_type="cpu", threads=1, port=0,
-        signature=models.signature(config, layout.graph, model),
+        config=config, layout=config.layout, run=config.out, world=world, device_type="cpu", threads=1,
+        samplers=0, port=0, signature=models.signature(config, layout.graph, model),
         pickled_model=None if model is None else custom.pickled(model), levels=pool_module.LEVELS,
         resume=resume,
     )  # fmt: skip

@@ -11,7 +11,8 @@ from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train import custom, models
-from gsplit.train.loop import labels_of, mini_batch_loss
+from gsplit.train.feed import labels_of
+from gsplit.train.loop import mini_batch_loss
 from gsplit.train.task import task_of
 from support.models import make_model
 

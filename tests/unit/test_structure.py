@@ -15,7 +15,7 @@ PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
     "data": set(),
     "partition": {"data"},
-    "sampling": set(),
+    "sampling": {"data"},
     "features": {"sampling", "data"},
     "nn": {"sampling", "data"},
     "parallel": {"sampling", "features", "nn", "data"},

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from gsplit.errors import InputError
-from gsplit.parallel import ProcessDied, SharedBuffer, rendezvous, start
+from gsplit.host import SharedBuffer
+from gsplit.parallel import ProcessDied, rendezvous, start
 
 
 def square(rank, offset):
@@ -93,7 +94,7 @@ def test_shared_buffer_grows_keeps_and_refuses_more_than_there_is():
     buffer.grow(800)
     assert buffer.view((100,), np.int64)[0] == 42
     assert buffer.view((0, 5), np.float32).shape == (0, 5)
-    with pytest.raises(MemoryError, match="shared memory of"):
+    with pytest.raises(MemoryError, match="of shared memory are needed"):
         buffer.grow(1 << 60)
     buffer.close()
 

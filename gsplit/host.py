@@ -1,0 +1,92 @@
+"""What processes ask of the host: memory that several of them share, and to end with their parent. No torch.
+
+A :class:`SharedBuffer` is a memfd: it lives as long as a process has it open, so nothing is left behind whatever
+happens, no other user can open it, and a small /dev/shm does no harm. The parent makes it and passes the descriptor
+when it starts its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing import reduction
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from gsplit.units import binary
+
+PR_SET_PDEATHSIG = 1
+
+
+class SharedBuffer:
+    """Memory that several processes map. Pickles only while a process is spawned.
+
+    Args:
+        name: shown by the kernel's tools; it need not be unique.
+        fd: a descriptor that this process was started with, instead of a new buffer.
+    """
+
+    def __init__(self, name: str, fd: int | None = None) -> None:
+        self._fd = os.memfd_create(name, os.MFD_CLOEXEC) if fd is None else fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    @property
+    def num_bytes(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def grow(self, num_bytes: int) -> None:
+        """Make room for ``num_bytes``; what is there stays. One process calls it, the others wait for it.
+
+        Raises:
+            MemoryError: where the host has less than that free, or does not give it.
+        """
+        if num_bytes <= self.num_bytes:
+            return
+        check_memory(num_bytes - self.num_bytes)
+        try:
+            os.posix_fallocate(self._fd, 0, num_bytes)
+        except OSError as error:  # a limit of the container's, say
+            raise MemoryError(f"no shared memory of {num_bytes:,} bytes could be had: {error.strerror}") from None
+
+    def view(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """The first bytes as an array; the mapping goes when the array does."""
+        num_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if num_bytes == 0:
+            return np.zeros(shape, dtype)
+        return np.frombuffer(mmap.mmap(self._fd, num_bytes), dtype).reshape(shape)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __reduce__(self) -> tuple[Callable[..., SharedBuffer], tuple[Any]]:
+        return _rebuild, (reduction.DupFd(self._fd),)
+
+
+def _rebuild(passed: Any) -> SharedBuffer:
+    buffer = SharedBuffer.__new__(SharedBuffer)
+    buffer._fd = passed.detach()
+    return buffer
+
+
+def check_memory(num_bytes: int) -> None:
+    """Raise MemoryError where the host has less than that available."""
+    available = psutil.virtual_memory().available
+    if num_bytes > available:
+        raise MemoryError(f"{binary(num_bytes)} of shared memory are needed, {binary(available)} are available")
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the kernel to kill this process when its parent, of that pid, dies (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

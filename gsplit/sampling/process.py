@@ -1,0 +1,92 @@
+"""A sampler process: samples and splits the mini-batches it is told to, into slots of the ring. Imports no torch.
+
+It has a pipe that only the launcher writes to and one that only it writes to, shares no lock with anyone, and asks
+the kernel to be killed with its parent. So it can be killed at any moment: the launcher starts another one, which
+samples the same mini-batch again, bit for bit (law 1).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from gsplit.data import open_layout
+from gsplit.host import SharedBuffer, die_with_parent
+from gsplit.sampling.dispatch import Task
+from gsplit.sampling.plan import EpochPlan
+from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling.slabs import Handle, Ring, extents_of
+from gsplit.sampling.tickets import Ticket
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerJob:
+    """What a sampler is told once: what to sample from, and how."""
+
+    layout: Path
+    fan_out: tuple[int, ...]
+    batch_size: int
+    seed: int
+    edge_ids: bool
+    memory: int
+    """Bytes that the table of vertices may take."""
+    threads: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The answer to a bare :class:`Ticket`: the room that its mini-batch takes in a slot."""
+
+    num_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failed:
+    """The last word of a sampler."""
+
+    reason: str
+    """One line for the user, or a traceback."""
+    bad_input: bool
+
+
+def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) -> None:
+    """The life of a sampler process; ends when the launcher closes its pipe."""
+    die_with_parent(parent)
+    commands, reports = Connection(commands_fd, writable=False), Connection(reports_fd, readable=False)
+    try:
+        _serve(commands, reports, Ring([SharedBuffer("", fd) for fd in slot_fds]))
+    except EOFError:
+        return
+    except MemoryError as error:
+        reason = f"a sampler is out of memory: {error or 'no more could be had'}"
+        reports.send(Failed(reason=f"{reason}; use fewer --samplers or --slots, or a smaller --batch-size",
+                            bad_input=True))  # fmt: skip
+        os._exit(1)
+    except BaseException:
+        reports.send(Failed(reason=traceback.format_exc(), bad_input=False))
+        os._exit(1)
+
+
+def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
+    job: SamplerJob = commands.recv()
+    layout = open_layout(job.layout, trusted=True)
+    graph = layout.graph
+    plan = EpochPlan(graph.train_idx, layout.permutation, job.batch_size, job.seed)
+    sampler = MiniBatchSampler(
+        graph.indptr, graph.indices, layout.offsets, fan_outs=job.fan_out, seed=job.seed,
+        global_ids=layout.permutation, edge_ids=job.edge_ids, memory=job.memory, threads=job.threads,
+    )  # fmt: skip
+    while True:
+        command: Ticket | Task = commands.recv()
+        start_s = time.perf_counter()
+        ticket = command if isinstance(command, Ticket) else command.ticket
+        sampler.sample(plan.batch(ticket.epoch, ticket.batch), epoch=ticket.epoch, batch=ticket.batch)
+        if isinstance(command, Ticket):
+            reports.send(Measured(num_bytes=extents_of(sampler)[-1][1]))
+            continue
+        extents = ring.write(command.slot, sampler)
+        reports.send(Handle(ticket=ticket, slot=command.slot, extents=extents, seconds=time.perf_counter() - start_s))

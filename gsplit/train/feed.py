@@ -1,0 +1,205 @@
+"""Mini-batches on their way into a trainer: where each lies, its segment, and all that is loaded for it.
+
+| stage | where it runs | mini-batch |
+|---|---|---|
+| sample, split, write to a slot | a sampler process | i + 2 and later |
+| copy the segment, load features, labels, edge data | a thread of each trainer; on CUDA a stream of its own | i + 1 |
+| forward, backward, all-reduce, step | the trainer | i |
+
+``--prefetch K`` lets the thread be K mini-batches ahead; with 0 the trainer loads when it needs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gsplit.data import Layout
+from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
+from gsplit.nn import Block, ExchangeCounters, Lane, blocks_of
+from gsplit.parallel import Worker
+from gsplit.parallel.supply import TrainerEnd
+from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
+from gsplit.sampling.order import Order
+from gsplit.sampling.slabs import Handle, Ring
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 600.0
+"""How long a trainer waits for a mini-batch. Others that die are noticed at once; this is for one that hangs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiniBatch:
+    """This trainer's split of a mini-batch, loaded: all that computing its share takes."""
+
+    segment: Segment
+    """Its header. Its arrays may be gone: ``blocks`` has them."""
+    lane: Lane
+    blocks: dict[int, Block]
+    x: Tensor
+    """[n_0, D] features of the inputs."""
+    labels: Tensor
+    """Of the own targets."""
+    loaded: LoadCounters
+    seconds: dict[str, float]
+    """That it took to ``sample`` and to ``load``."""
+
+
+class Source(Protocol):
+    """Where a trainer gets its segments from."""
+
+    def segment(self, handle: Handle) -> tuple[Segment, float]:
+        """The segment of a mini-batch, and the seconds that sampling took."""
+
+    def let_go(self, handle: Handle) -> None:
+        """The segment is on the device: its memory may be written again."""
+
+
+class FromSlots:
+    """Out of the slots that samplers write to.
+
+    Args:
+        end: of this trainer.
+        rank: of this trainer.
+        device: where the segments go. The CPU needs a copy of its own; a GPU copies from the slot.
+    """
+
+    def __init__(self, end: TrainerEnd, rank: int, device: torch.device) -> None:
+        self._released, self._rank = end.released, rank
+        self._to_gpu = device.type == "cuda"
+        self._ring = Ring(end.slots, on_map=pin if self._to_gpu else None)
+
+    def segment(self, handle: Handle) -> tuple[Segment, float]:
+        data = self._ring.read(handle, self._rank)
+        return Segment(data if self._to_gpu else data.copy()), handle.seconds
+
+    def let_go(self, handle: Handle) -> None:
+        self._released.send(handle.slot)
+
+
+class SampledHere:
+    """Without samplers: each trainer samples the whole mini-batch, the same everywhere, and keeps its own split."""
+
+    def __init__(self, sampler: MiniBatchSampler, plan: EpochPlan, rank: int) -> None:
+        self._sampler, self._plan, self._rank = sampler, plan, rank
+
+    def segment(self, handle: Handle) -> tuple[Segment, float]:
+        start_s = time.perf_counter()
+        epoch, batch = handle.ticket.epoch, handle.ticket.batch
+        self._sampler.sample(self._plan.batch(epoch, batch), epoch=epoch, batch=batch)
+        return self._sampler.segment(self._rank), time.perf_counter() - start_s
+
+    def let_go(self, handle: Handle) -> None:
+        """The memory is the segment's own."""
+
+
+class Feed:
+    """Iterates over the mini-batches of a run, loaded ahead of their turn, until it is over or shall stop.
+
+    Args:
+        order: says which mini-batch is next.
+        source: gives its segment.
+        worker, layout: of the trainer.
+        loader, edges: of features and of edge data; nobody else may use them.
+        prefetch: mini-batches to load ahead.
+        threads: that PyTorch may use to load.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        source: Source,
+        worker: Worker,
+        layout: Layout,
+        loader: FeatureLoader,
+        edges: EdgeLoader,
+        *,
+        prefetch: int,
+        threads: int,
+    ) -> None:
+        self._order, self._source, self._worker, self._layout = order, source, worker, layout
+        self._loader, self._edges, self._prefetch = loader, edges, prefetch
+        self._stream = torch.cuda.Stream(worker.device) if worker.device.type == "cuda" else None
+        self._thread = ThreadPoolExecutor(
+            1, "gsplit-feed", initializer=torch.set_num_threads, initargs=(threads,)
+        )  # PyTorch's limit is one of each thread
+        self._ahead: deque[Future[MiniBatch | None]] = deque()
+        self._over = False
+
+    def __iter__(self) -> Iterator[MiniBatch]:
+        return self
+
+    def __next__(self) -> MiniBatch:
+        mini_batch = self._next_ahead() if self._prefetch else self._load_next()
+        if mini_batch is None:
+            raise StopIteration
+        if self._stream:
+            for tensor in tensors_of(mini_batch):
+                tensor.record_stream(torch.cuda.current_stream())  # or the feed's stream would use its memory again
+        return mini_batch
+
+    def _next_ahead(self) -> MiniBatch | None:
+        while len(self._ahead) <= self._prefetch:
+            self._ahead.append(self._thread.submit(self._load_next))
+        try:
+            return self._ahead.popleft().result(PATIENCE_S)
+        except TimeoutError:
+            raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live") from None
+
+    def _load_next(self) -> MiniBatch | None:
+        handle = None if self._over else self._order.next()
+        if handle is None:
+            self._over = True
+            return None
+        with torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext():
+            segment, sample_s = self._source.segment(handle)
+            start_s = time.perf_counter()
+            lane = Lane(self._worker.group, ExchangeCounters(), self._worker.device)
+            mini_batch = MiniBatch(
+                segment=segment,
+                lane=lane,
+                blocks=blocks_of(segment, self._worker.device, lane, **self._edges.load(segment)),
+                x=self._loader.load(segment.vertices),
+                labels=labels_of(self._layout, segment, self._worker.device),
+                loaded=self._loader.take_counters(),
+                seconds={"sample": sample_s},
+            )
+        if self._stream:
+            self._stream.synchronize()  # waits here, in the thread: whoever gets the mini-batch need not
+        self._source.let_go(handle)
+        mini_batch.seconds["load"] = time.perf_counter() - start_s
+        return mini_batch
+
+
+def labels_of(layout: Layout, segment: Segment, device: torch.device) -> Tensor:
+    """Labels of the split's own targets."""
+    return torch.from_numpy(layout.graph.labels[segment.targets]).to(device, non_blocking=True)
+
+
+def tensors_of(mini_batch: MiniBatch) -> Iterator[Tensor]:
+    """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""
+    yield from (mini_batch.x, mini_batch.labels, mini_batch.blocks[1].indptr)
+    for block in mini_batch.blocks.values():
+        yield from (tensor for tensor in (block.edge_weight, block.degrees) if tensor is not None)
+
+
+def pin(memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
+    """Register a mapped slot with CUDA, so that copies from it run beside the host."""
+    cudart = torch.cuda.cudart()
+    if replaced is not None:
+        cudart.cudaHostUnregister(replaced.ctypes.data)
+    code = cudart.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
+    if int(code) != 0:
+        logger.warning("a slot could not be registered with CUDA (error %d), so copies from it will wait", int(code))

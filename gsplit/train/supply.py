@@ -1,0 +1,75 @@
+"""The samplers of a training run: how many, what they sample, and from where on."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+
+from gsplit.data import Layout
+from gsplit.parallel.samplers import SamplerPool
+from gsplit.parallel.supply import Supply
+from gsplit.sampling.process import SamplerJob
+from gsplit.sampling.tickets import Position, tickets
+from gsplit.train import checkpoint, custom, models
+from gsplit.train.config import TrainConfig
+from gsplit.units import parse_bytes
+
+SPARE_SLOTS = 2
+"""Beside one for each sampler and one for each mini-batch that trainers load ahead: one at work, one finished."""
+
+
+def samplers_of(config: TrainConfig, world: int) -> int:
+    """Processes to sample with: those asked for, or the cores left over."""
+    if config.samplers is not None:
+        return config.samplers
+    return max(1, min(len(os.sched_getaffinity(0)) - world, 2 * world))
+
+
+@contextmanager
+def supplied(config: TrainConfig, layout: Layout, world: int, model: nn.Module) -> Iterator[Supply]:
+    """What gives ``world`` trainers their mini-batches; the samplers have ended when the block has.
+
+    Args:
+        config: of the run.
+        layout: to sample from.
+        world: trainers.
+        model: which decides whether segments carry the ids of the drawn edges.
+    """
+    samplers = samplers_of(config, world)
+    if samplers == 0:
+        supply = Supply(world)
+    else:
+        job = SamplerJob(
+            layout=layout.path, fan_out=config.fan_out, batch_size=config.batch_size, seed=config.seed,
+            edge_ids=layout.graph.edge_weight is not None and _wants_weights(model),
+            memory=parse_bytes(config.sampler_memory), threads=config.sampler_threads,
+        )  # fmt: skip
+        num_batches = -(-len(layout.graph.train_idx) // config.batch_size)
+        supply = Supply(
+            world,
+            lambda finished: SamplerPool(
+                job, tickets(num_batches, config.epochs, _position(config)), samplers=samplers,
+                slots=config.slots or samplers + config.prefetch + SPARE_SLOTS, readers=world, finished=finished,
+                max_restarts=config.max_sampler_restarts,
+            ),
+        )  # fmt: skip
+    try:
+        yield supply
+    finally:
+        supply.end()
+
+
+def _wants_weights(model: nn.Module) -> bool:
+    return models.needs(custom.prepare(copy.deepcopy(model)))["weights"]
+
+
+def _position(config: TrainConfig) -> Position:
+    """Where the trainers will go on: they read the same checkpoint."""
+    if config.resume is None:
+        return Position()
+    saved = checkpoint.describe_state(config.resume, checkpoint.CHECKPOINT)
+    return Position(epoch=saved["epoch"], batch=saved["batch"], ahead=saved["ahead"])

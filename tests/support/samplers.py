@@ -1,0 +1,82 @@
+"""Sampler processes with a reader that is no trainer."""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gsplit.data import Layout
+from gsplit.parallel.samplers import SamplerPool
+from gsplit.sampling import EpochPlan, MiniBatchSampler
+from gsplit.sampling.process import SamplerJob
+from gsplit.sampling.slabs import Handle, Ring
+from gsplit.sampling.tickets import Position, tickets
+
+PATIENCE_S = 60.0
+BATCH_SIZE = 30
+FAN_OUT = (5, 4)
+SEED = 3
+START = Position()
+
+
+@contextmanager
+def pool_of(layout: Layout, finished: Callable[[Handle], None], *, epochs=2, samplers=2, slots=3, readers=1,
+            max_restarts=3, start=START, **job) -> Iterator[SamplerPool]:  # fmt: skip
+    description = {
+        "layout": layout.path, "fan_out": FAN_OUT, "batch_size": BATCH_SIZE, "seed": SEED, "edge_ids": False,
+        "memory": 2**30, "threads": 1, **job,
+    }  # fmt: skip
+    num_batches = -(-len(layout.graph.train_idx) // description["batch_size"])
+    pool = SamplerPool(
+        SamplerJob(**description), tickets(num_batches, epochs, start), samplers=samplers, slots=slots,
+        readers=readers, finished=finished, max_restarts=max_restarts,
+    )  # fmt: skip
+    try:
+        yield pool
+    finally:
+        pool.end()
+
+
+def attend(pool: SamplerPool, until: Callable[[], bool]) -> None:
+    """The launcher's loop."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not until():
+        ready = multiprocessing.connection.wait(pool.files(), max(0.0, deadline_s - time.monotonic()))
+        assert ready, "no sampler said anything"
+        for file in ready:
+            pool.ready(file)
+
+
+def all_segments(layout: Layout, **options) -> dict[tuple[int, int], list[bytes]]:
+    """(epoch, batch) -> the segments of all splits, as sampler processes write them."""
+    segments: dict[tuple[int, int], list[bytes]] = {}
+    arrived: list[Handle] = []
+    with pool_of(layout, arrived.append, **options) as pool:
+        ring = Ring(pool.slots)
+        while not pool.done:
+            attend(pool, lambda: bool(arrived) or pool.done)
+            while arrived:
+                handle = arrived.pop()
+                read = [ring.read(handle, rank).tobytes() for rank in range(layout.parts)]
+                segments[handle.ticket.epoch, handle.ticket.batch] = read
+                assert handle.slot is not None
+                pool.released(handle.slot)
+    return segments
+
+
+def segments_sampled_here(layout: Layout, *, epochs=2, edge_ids=False) -> dict[tuple[int, int], list[bytes]]:
+    """The same without a process."""
+    graph = layout.graph
+    sampler = MiniBatchSampler(
+        graph.indptr, graph.indices, layout.offsets, fan_outs=FAN_OUT, seed=SEED, global_ids=layout.permutation,
+        edge_ids=edge_ids,
+    )  # fmt: skip
+    plan = EpochPlan(graph.train_idx, layout.permutation, BATCH_SIZE, SEED)
+    segments = {}
+    for epoch in range(epochs):
+        for batch, targets in plan.batches(epoch):
+            sampler.sample(targets, epoch=epoch, batch=batch)
+            segments[epoch, batch] = [sampler.segment(rank).data.tobytes() for rank in range(layout.parts)]
+    return segments
