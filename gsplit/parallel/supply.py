@@ -96,6 +96,7 @@ class Supply:
         """End the samplers; the trainers have ended before."""
         if self._pool is not None:
             self._pool.end()
+        self.close_ends()
         for connection in (self._leader, *self._released):
             connection.close()
 

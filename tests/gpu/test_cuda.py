@@ -9,11 +9,13 @@ from support.graphs import lay_out, random_graph
 from support.steps import CPU
 
 from gsplit.features import FeatureLoader
+from gsplit.host import SharedBuffer
 from gsplit.nn import blocks_of, mean_of_neighbours
 from gsplit.predict.api import predict
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
+from gsplit.train.feed import pin
 
 pytestmark = pytest.mark.gpu
 
@@ -42,6 +44,36 @@ def test_loaded_rows_are_bit_equal():
         for device in (CPU, torch.device("cuda"))
     ]
     assert torch.equal(*rows)
+
+
+def test_slots_are_pinned_also_when_they_have_grown():
+    slot = SharedBuffer("test")
+    slot.grow(10_000)
+    memory = slot.view((10_000,), np.uint8)
+    pin(memory, None)
+    assert torch.from_numpy(memory).is_pinned()
+    slot.grow(1 << 20)
+    larger = slot.view((1 << 20,), np.uint8)
+    pin(larger, memory)
+    larger[:] = 7
+    assert (torch.from_numpy(larger).to("cuda", non_blocking=True) == 7).all()
+    assert torch.from_numpy(larger).is_pinned()
+    slot.close()
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_samplers_and_prefetching_change_nothing(tmp_path, monkeypatch, world):
+    """On one GPU sums of float64 differ in their order only."""
+    monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
+    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
+    losses = []
+    for samplers, prefetch in ((0, 0), (2, 2)):
+        config = TrainConfig(
+            out=tmp_path / str(samplers), fan_out=(4, 4), batch_size=20, hidden=8, epochs=2, dropout=0.0,
+            dtype="float64", device="cuda", samplers=samplers, prefetch=prefetch,
+        )  # fmt: skip
+        losses.append(train(layout.path, config)["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9)
 
 
 MODELS = [

@@ -1,0 +1,104 @@
+"""Law 5: whoever dies in the middle of an epoch, the run ends in seconds with the cause as its last word, or goes on
+as if nothing had happened; no process is left, nothing in shared memory, no temporary file."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import torch
+from support.commands import FLAGS, FOR_EVER, LIMIT_S, assert_same_run
+
+
+def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes(layout, tmp_path, train, undisturbed):
+    run = tmp_path / "run"
+    command = train(layout.path, "--out", run, *FLAGS)
+    for epoch, batch in ((0, 2), (0, 6), (1, 4)):
+        command.wait_for_checkpoint(run, epoch, batch)
+        processes = command.children
+        command.samplers[0].kill()
+    code, _, err = command.ends()
+    assert code == 0, err
+    assert err.count("was ended by SIGKILL") == 3
+    assert "it is replaced" in err
+    command.assert_nothing_left(processes)
+    assert_same_run(run, undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("who", "how"),
+    [
+        ("leader", signal.SIGKILL),
+        ("trainer", signal.SIGKILL),
+        ("sampler", signal.SIGKILL),
+    ],
+)
+def test_a_process_that_dies_ends_the_run(layout, tmp_path, who, how, train):
+    command = train(layout.path, "--out", tmp_path / "run", *FLAGS, *FOR_EVER, "--max-sampler-restarts", "0")
+    command.wait_for_checkpoint(tmp_path / "run", 0, 2)
+    processes = command.children
+    assert (len(command.trainers), len(command.samplers)) == (2, 2)
+    victim = {"leader": command.trainers[0], "trainer": command.trainers[1], "sampler": command.samplers[1]}[who]
+    os.kill(victim.pid, how)
+    code, _, err = command.ends(LIMIT_S)
+    assert code == 1
+    assert f"(pid {victim.pid}) was ended by {how.name}" in err.strip().splitlines()[-1]
+    command.assert_nothing_left(processes)
+
+
+def test_without_its_launcher_nobody_lives(layout, tmp_path, train):
+    command = train(layout.path, "--out", tmp_path / "run", *FLAGS, *FOR_EVER)
+    command.wait_for_checkpoint(tmp_path / "run", 0, 2)
+    processes = command.children
+    sockets = [c for p in processes for c in p.net_connections("inet") if c.status == "LISTEN"]
+    assert sockets, "gloo's own sockets should be seen here"
+    assert {c.laddr.ip for c in sockets} <= {"127.0.0.1", "::1"}  # nothing that others could reach
+    command.kill()
+    command.assert_nothing_left(processes)
+
+
+class FailsLater(torch.nn.Module):
+    """A user's model with a mistake that only one trainer makes, in its third mini-batch."""
+
+    uses_edge_weight = False
+
+    def __init__(self, in_channels, out_channels, rank=1):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_channels, out_channels)
+        self.rank = rank
+        self.calls = 0
+
+    def forward(self, blocks, x):
+        import torch.distributed as dist
+
+        self.calls += 1
+        if self.calls == 3 and dist.get_rank() == self.rank:
+            raise RuntimeError("the mistake in the user's model")
+        for block in blocks.values():
+            x = block.exchange(x)[: block.num_destinations]
+        return self.linear(x)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_traceback_is_the_last_word(layout, tmp_path, rank, train):
+    folder = os.path.dirname(__file__)
+    command = train(
+        layout.path, "--out", tmp_path / "run", *FLAGS, "--model", "test_deaths:FailsLater",
+        "--model-args", f"rank={rank}", python_path=f"{folder}:{os.path.dirname(folder)}",
+    )  # fmt: skip
+    processes = command.wait_until(lambda: len(command.trainers) == 2 and command.children)
+    code, _, err = command.ends()
+    assert code == 1
+    assert f"trainer {rank} failed" in err
+    assert err.strip().endswith("RuntimeError: the mistake in the user's model")
+    command.assert_nothing_left(processes)
+
+
+def test_two_runs_at_a_time_do_not_collide(layout, tmp_path, train, undisturbed):
+    runs = [tmp_path / "first", tmp_path / "second"]
+    commands = [train(layout.path, "--out", run, *FLAGS) for run in runs]
+    for command, run in zip(commands, runs, strict=True):
+        code, _, err = command.ends()
+        assert code == 0, err
+        assert_same_run(run, undisturbed)

@@ -1,0 +1,121 @@
+"""Training commands as processes of their own, for tests that hurt them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import torch
+
+from gsplit.train import checkpoint
+
+PATIENCE_S = 90.0
+LIMIT_S = 10.0
+"""Within which a run must have ended after one of its processes died."""
+BATCHES = 20
+"""Of an epoch: 400 training vertices."""
+FLAGS = [
+    "--device", "cpu", "--fan-out", "5,5", "--batch-size", "20", "--hidden", "8", "--epochs", "3", "--lr", "0.01",
+    "--checkpoint-every-batches", "2", "--threads", "1", "--samplers", "2",
+]  # fmt: skip
+FOR_EVER = ["--epochs", "100000"]
+
+
+class Command:
+    """``python -m gsplit.train ARGUMENTS``, with a folder of its own for temporary files."""
+
+    def __init__(self, temporary: Path, arguments: list, python_path: Path | None = None):
+        temporary.mkdir()
+        self.temporary = temporary
+        self.shared_before = set(os.listdir("/dev/shm"))
+        environment = {**os.environ, "TMPDIR": str(temporary)}
+        if python_path is not None:
+            environment["PYTHONPATH"] = str(python_path)
+        # A shell's background jobs ignore SIGINT, and so would what they start; here it means Ctrl-C again.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
+
+    def wait_until(self, condition):
+        """Poll for something the run does; fails when it ends before, or never does it."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not (value := condition()):
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        return value
+
+    def wait_for_checkpoint(self, run: Path, epoch: int, batch: int) -> None:
+        def reached() -> bool:
+            try:
+                at = json.loads((run / "checkpoint.json").read_text())
+            except FileNotFoundError:
+                return False
+            return (at["epoch"], at["batch"]) >= (epoch, batch)
+
+        self.wait_until(reached)
+
+    @property
+    def children(self) -> list[psutil.Process]:
+        """Oldest first."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return sorted(children, key=lambda p: (p.create_time(), p.pid))
+
+    @property
+    def trainers(self) -> list[psutil.Process]:
+        """By rank: they are started one after the other."""
+        return [p for p in self.children if "multiprocessing.spawn" in " ".join(p.cmdline())]
+
+    @property
+    def samplers(self) -> list[psutil.Process]:
+        return [p for p in self.children if "gsplit.sampling.process" in " ".join(p.cmdline())]
+
+    def ends(self, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
+        """Exit code, output and errors; fails where it does not end in time."""
+        out, err = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, out, err
+
+    def assert_nothing_left(self, processes: list[psutil.Process]) -> None:
+        """Of these processes, in shared memory, and among temporary files."""
+        _, alive = psutil.wait_procs(processes, timeout=LIMIT_S)
+        assert all(p.status() == psutil.STATUS_ZOMBIE for p in alive)
+        # PyTorch makes an empty folder for a compiler's cache, one a user, in every program that has an optimizer.
+        left = [p for p in self.temporary.rglob("*") if not p.name.startswith("torchinductor_")]
+        assert left == []
+        assert set(os.listdir("/dev/shm")) <= self.shared_before
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def final_state(run: Path) -> dict:
+    return checkpoint.load_state(run, checkpoint.CHECKPOINT)
+
+
+def assert_same_run(first: Path, second: Path) -> None:
+    """Bit for bit: weights, optimizer, best model; and what was counted."""
+    states = [final_state(run) for run in (first, second)]
+    for part in ("model", "optimizer", "best"):
+        assert same(states[0][part], states[1][part]), part
+    summaries = [json.loads((run / "summary.json").read_text()) for run in (first, second)]
+    for key in ("test_accuracy", "valid_accuracy", "best_epoch", "loss", "traffic"):
+        assert summaries[0][key] == summaries[1][key], key
+
+
+def same(first, second) -> bool:
+    if isinstance(first, torch.Tensor):
+        return torch.equal(first, second)
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
+    if isinstance(first, list):
+        return len(first) == len(second) and all(map(same, first, second))
+    return first == second
