@@ -82,6 +82,7 @@ def _ratio(name: str, over: Contender, under: Contender, bar: tuple[str, float] 
         "ratio": median(values),
         "ratio_min": min(values),
         "ratio_max": max(values),
+        "ratio_of_least": min(over.wall_s) / min(under.wall_s),
         "bar": None,
         "met": None,
     }
@@ -116,12 +117,14 @@ def show_batch_size(measured: dict[str, Any]) -> None:
             f"| {row['inputs']:,} | {row['seconds']:.3f} | {row['seconds_min']:.3f} to {row['seconds_max']:.3f} "
             f"| {row['edges_per_second'] / 1e6:.1f} |"
         )
-    print("\n| seconds of ... / of ... | form | ratio | min to max | bar |\n|---|---|---|---|---|")
+    print(
+        "\n| seconds of ... / of ... | form | ratio | min to max | least / least | bar |\n|---|---|---|---|---|---|"
+    )
     for ratio in measured["ratios"]:
         bar = "" if ratio["bar"] is None else f"{ratio['bar']}, {'met' if ratio['met'] else 'NOT met'}"
         print(
             f"| {ratio['name']} | {ratio['form'] or '-'} | {ratio['ratio']:.2f} "
-            f"| {ratio['ratio_min']:.2f} to {ratio['ratio_max']:.2f} | {bar} |"
+            f"| {ratio['ratio_min']:.2f} to {ratio['ratio_max']:.2f} | {ratio['ratio_of_least']:.2f} | {bar} |"
         )
 
 

@@ -34,7 +34,7 @@ class Form:
 
 
 DEFAULT = Form(bits=64, fused=True)
-FORMS = (DEFAULT, Form(bits=64, fused=False), Form(bits=32, fused=False), Form(bits=32, fused=True))
+FORMS = (DEFAULT, Form(bits=32, fused=False), Form(bits=64, fused=False), Form(bits=32, fused=True))
 
 
 @dataclass(frozen=True, kw_only=True)
