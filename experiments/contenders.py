@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.baselines.dgl_sampling import FORMS, DGLSampler, Form, counts_of, dgl_graph, drawn, fault_of
+from experiments.baselines.dgl_sampling import FORMS, DGLSampler, Form, dgl_graph, drawn, fault_of
 from experiments.orders import Dataset
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
@@ -197,11 +197,14 @@ class Theirs:
 
 def _dgl_run(sampler: DGLSampler, order: Order, cut: bool) -> Callable[[Iteration, Clock], tuple[int, int]]:
     def run(iteration: Iteration, clock: Clock) -> tuple[int, int]:
-        pieces = iteration.micro_batches(order) if cut else [iteration.targets[order]]
-        targets = [sampler.tensor(piece) for piece in pieces]
-        with clock:
-            batches = [sampler.sample(piece) for piece in targets]
-        counts = [counts_of(blocks) for blocks in batches]
-        return sum(edges for edges, _ in counts), sum(inputs for _, inputs in counts)
+        edges = inputs = 0
+        for targets in iteration.micro_batches(order) if cut else [iteration.targets[order]]:
+            tensor = sampler.tensor(targets)
+            with clock:
+                blocks = sampler.sample(tensor)
+            edges += sum(block.num_edges() for block in blocks)
+            inputs += blocks[0].num_src_nodes()
+            del blocks  # not on the clock, and before the next ones need memory
+        return edges, inputs
 
     return run

@@ -8,7 +8,7 @@ mini-batches that one sampler draws after each other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,9 @@ class Form:
         """Whether the ids of vertices and edges have so many bits."""
         return max(num_vertices, num_edges) < 2 ** (self.bits - 1)
 
+
+EDGES_AT_ONCE = 1 << 22
+"""Checked in pieces, so that little memory is needed beside the blocks."""
 
 DEFAULT = Form(bits=64, fused=True)
 FORMS = (DEFAULT, Form(bits=32, fused=False), Form(bits=64, fused=False), Form(bits=32, fused=True))
@@ -105,12 +108,6 @@ def _dtype(bits: int) -> Any:
     return torch.int32 if bits == 32 else torch.int64
 
 
-def counts_of(blocks: Iterable[Any]) -> tuple[int, int]:
-    """Edges of all of DGL's blocks, and input vertices."""
-    blocks = list(blocks)
-    return sum(block.num_edges() for block in blocks), blocks[0].num_src_nodes()
-
-
 def drawn(block: Any) -> DrawnBlock:
     """The arrays of one of DGL's blocks."""
     edge_sources, edge_destinations = block.edges()
@@ -163,11 +160,12 @@ def _fault_of_block(block: DrawnBlock, indptr: NDArray[np.int64], indices: NDArr
         return "the destinations are not the first sources"
     if _distinct(block.sources, n) != len(block.sources):
         return "a vertex is twice among the sources"
-    destinations = block.destinations[block.edge_destinations]
-    in_row = (indptr[destinations] <= block.edge_ids) & (block.edge_ids < indptr[destinations + 1])
-    strangers = int((~in_row | (indices[block.edge_ids] != block.sources[block.edge_sources])).sum())
+    strangers = sum(
+        _strangers(block, slice(begin, begin + EDGES_AT_ONCE), indptr, indices)
+        for begin in range(0, len(block.edge_ids), EDGES_AT_ONCE)
+    )
     if strangers:
-        return f"{strangers} of {len(in_row)} sources are no in-neighbours of their destination"
+        return f"{strangers} of {len(block.edge_ids)} sources are no in-neighbours of their destination"
     if _distinct(block.edge_ids, num_edges) != len(block.edge_ids):
         return "a neighbour was drawn twice"
     degrees = indptr[block.destinations + 1] - indptr[block.destinations]
@@ -175,6 +173,14 @@ def _fault_of_block(block: DrawnBlock, indptr: NDArray[np.int64], indices: NDArr
     if not np.array_equal(np.bincount(block.edge_destinations, minlength=num_destinations), expected):
         return "a destination has other than min(degree, fan-out) neighbours"
     return None
+
+
+def _strangers(block: DrawnBlock, piece: slice, indptr: NDArray[np.int64], indices: NDArray[Any]) -> int:
+    """Edges of a piece that the graph has not, or not at the position they claim."""
+    destinations = block.destinations[block.edge_destinations[piece]]
+    ids = block.edge_ids[piece]
+    in_row = (indptr[destinations] <= ids) & (ids < indptr[destinations + 1])
+    return int((~in_row | (indices[ids] != block.sources[block.edge_sources[piece]])).sum())
 
 
 def _distinct(ids: NDArray[Any], end: int) -> int:
