@@ -154,17 +154,17 @@ def _sample(
 
 
 class Theirs:
-    """DGL's sampler on both orders, in all forms whose blocks are valid.
+    """DGL's sampler on both orders, in those of ``forms`` whose blocks are valid.
 
     Raises:
         InputError: where DGL cannot be imported.
     """
 
-    def __init__(self, dataset: Dataset, fan_outs: Sequence[int]) -> None:
+    def __init__(self, dataset: Dataset, fan_outs: Sequence[int], forms: Sequence[Form] = FORMS) -> None:
         graph = dataset.layout.graph
         self._fan_outs = tuple(fan_outs)
         self._graphs = {"layout": (graph.indptr, graph.indices), "store": (dataset.indptr, dataset.indices)}
-        forms = [form for form in FORMS if form.fits(graph.num_vertices, graph.num_edges)]
+        forms = [form for form in forms if form.fits(graph.num_vertices, graph.num_edges)]
         self._samplers: dict[tuple[Form, Order], DGLSampler] = {}
         for order in ORDERS:
             graphs = {bits: dgl_graph(*self._graphs[order], bits) for bits in {form.bits for form in forms}}
