@@ -142,6 +142,8 @@ def command(arguments: list[str]) -> None:
     )
     if busiest > 1.05:
         logger.warning("more than one thread was at work: %.2f CPU seconds a second", busiest)
+    elif busiest < 0.95:
+        logger.warning("other processes held the cores: %.2f CPU seconds a second; figures are noisy", busiest)
     if config.json:
         result |= {"threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "paper": PAPER}
         replace_file(config.json, json.dumps(result, indent=2).encode() + b"\n")
