@@ -22,6 +22,9 @@ import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 
+VERSION = 1
+"""Of the generator: it changes with any change that gives another graph for the same preset and seed."""
+
 BRANCHING = 8
 SKEW = 2.0
 LEVEL_RATIO = 1.8

@@ -7,6 +7,7 @@ store's order, so that the same draw picks the same neighbour whatever the parti
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,27 +74,37 @@ def _write_adjacency(
     permutation: NDArray[np.int64],
     layout_of_global: NDArray[np.int64],
 ) -> None:
-    degrees = np.diff(graph.indptr)[permutation]
-    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
+    indptr = reordered_indptr(graph.indptr, permutation)
     writer.save("indptr", indptr)
     indices = writer.create("indices", (graph.num_edges,), graph.indices.dtype)
     weight = None if graph.edge_weight is None else writer.create("edge_weight", (graph.num_edges,), np.float32)
-    n = graph.num_vertices
-    begin = 0
     with tqdm(total=graph.num_edges, desc="relabel edges", unit="edge", unit_scale=True, leave=False, disable=None,
               delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
-        while begin < n:
-            end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + EDGES_AT_ONCE, side="right")) - 1)
-            end = min(end, n)
-            first, last = indptr[begin], indptr[end]
-            # The place of edge e of new vertex v in the store: where v's row begins there, plus e - indptr[v].
-            shift = graph.indptr[permutation[begin:end]] - indptr[begin:end]
-            place = np.arange(first, last) + np.repeat(shift, degrees[begin:end])
+        for first, last, place in places(graph.indptr, indptr, permutation):
             indices[first:last] = layout_of_global[graph.indices[place]]
             if weight is not None and graph.edge_weight is not None:
                 weight[first:last] = graph.edge_weight[place]
-            bar.update(int(last - first))
-            begin = end
+            bar.update(last - first)
+
+
+def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[N + 1] when the vertices stand in another order: [N] new id -> old id."""
+    return np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(np.int64)
+
+
+def places(
+    old_indptr: NDArray[np.int64], new_indptr: NDArray[np.int64], order: NDArray[np.int64]
+) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+    """(first, last, place) of pieces of bounded size: the new edges ``first .. last`` stood at ``place`` before."""
+    n = len(order)
+    begin = 0
+    while begin < n:
+        end = max(begin + 1, int(np.searchsorted(new_indptr, new_indptr[begin] + EDGES_AT_ONCE, side="right")) - 1)
+        first, last = int(new_indptr[begin]), int(new_indptr[end])
+        # The old place of edge e of new vertex v: where v's row began, plus e - new_indptr[v].
+        shift = old_indptr[order[begin:end]] - new_indptr[begin:end]
+        yield first, last, np.arange(first, last) + np.repeat(shift, np.diff(new_indptr[begin : end + 1]))
+        begin = end
 
 
 def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], permutation: NDArray[np.int64]) -> None:

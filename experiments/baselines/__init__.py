@@ -1,0 +1,1 @@
+"""Other systems, as the experiments call them."""

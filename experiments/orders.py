@@ -1,0 +1,100 @@
+"""A graph in both its orders, for experiments that compare them: a layout, and its store's order rebuilt from it."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import Layout, open_layout, write_store
+from gsplit.data.synthetic import PRESETS, VERSION, Preset, generate
+from gsplit.errors import InputError
+from gsplit.partition import PartitionConfig, partition
+from gsplit.partition.relabel import places, reordered_indptr
+
+PARTS = 4
+PREFIX = "synthetic:"
+QUICK = Preset(
+    num_vertices=300_000, edges_per_vertex=17.4, num_features=1, num_classes=16, train_share=0.1, valid_share=0.05
+)  # 10.2 million directed edges
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A graph to sample from."""
+
+    layout: Layout
+    indptr: NDArray[np.int64]
+    """[N + 1] in the store's order."""
+    indices: NDArray[Any]
+    """[E] in the store's order."""
+    generator: dict[str, Any] | None
+    """``preset``, ``version`` and ``seed`` of a synthetic graph; None for a layout folder."""
+
+
+def open_dataset(dataset: str, *, seed: int, work: Path) -> Dataset:
+    """Open the layout folder ``dataset``, or the layout of ``synthetic:PRESET``, made under ``work`` if need be.
+
+    Args:
+        dataset: a folder, or one of the presets of :mod:`gsplit.data.synthetic` or ``quick``.
+        seed: of the generator.
+        work: holds the layouts, one for each preset, version and seed.
+
+    Raises:
+        InputError: for a folder that is no layout, an unknown preset, or a work folder that cannot be written.
+    """
+    generator = None
+    path = Path(dataset)
+    if dataset.startswith(PREFIX):
+        name = dataset.removeprefix(PREFIX)
+        path = work / f"{name}-v{VERSION}-seed{seed}-{PARTS}"
+        generator = {"preset": name, "version": VERSION, "seed": seed}
+        _make(path, name, seed)
+    layout = open_layout(path)
+    indptr, indices = store_order(layout)
+    return Dataset(layout=layout, indptr=indptr, indices=indices, generator=generator)
+
+
+def _make(path: Path, name: str, seed: int) -> None:
+    """The layout of a preset in METIS parts, without features: nothing here reads them."""
+    presets = {**PRESETS, "quick": QUICK}
+    if name not in presets:
+        raise InputError(f"unknown preset {name!r}; choose one of {', '.join(presets)}")
+    if path.exists():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InputError(f"cannot write to {path.parent}: {error.strerror}") from None
+    with folder as temporary:
+        store = Path(temporary) / "store"
+        graph = replace(generate(presets[name], seed=seed), features=None)
+        write_store(store, graph, name=f"synthetic-{name}", source=f"{PREFIX}{name}")
+        del graph
+        partition(PartitionConfig(store=store, out=path, parts=PARTS))
+
+
+def store_order(layout: Layout) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """``indptr`` and ``indices`` of the store that a layout was made from: neighbours kept their order."""
+    graph, permutation = layout.graph, np.asarray(layout.permutation)
+    layout_of_global = np.empty_like(permutation)
+    layout_of_global[permutation] = np.arange(graph.num_vertices)
+    indptr = _plain_copy(reordered_indptr(graph.indptr, layout_of_global))
+    indices = _plain_copy(graph.indices)
+    for first, last, place in places(graph.indptr, indptr, layout_of_global):
+        indices[first:last] = permutation[graph.indices[place]]
+    return indptr, indices
+
+
+def _plain_copy(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy in pages of the ordinary size, as mapped files and PyTorch's tensors have: NumPy asks for huge ones."""
+    memory = mmap.mmap(-1, max(1, array.nbytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    copy = np.frombuffer(memory, array.dtype, count=array.size)
+    copy[:] = array
+    return copy

@@ -1,0 +1,242 @@
+"""Sampling and splitting beside DGL's sampler, one thread: the paper's table 4, on the same targets in turn.
+
+    python -m experiments.sampling
+    python -m experiments.sampling --quick
+    python -m experiments.sampling --dataset LAYOUT --json sampling.json
+
+What a training iteration of B targets needs is P splits of one mini-batch (ours), or P micro-batches of B / P
+targets (data parallelism). Times are those of the call alone: DGL's blocks from ``NeighborSampler.sample_blocks``
+(its unfused form still has to sort the edges of a block by destination before it can be computed with; that is not
+counted), our mini-batch in the sampler's memory, and, for *segments*, also written out. DGL's blocks are checked
+before they are timed, and forms that fail are left out. DGL is optional (pip install 'gsplit[dgl]', Python 3.10 or
+3.11).
+
+On small graphs such as that of ``--quick`` every mini-batch reaches nearly all vertices: micro-batches repeat more
+than on large ones and everything fits better into caches, so the bars hold for graphs of 2 million vertices and more.
+
+``--json`` writes, with seconds from the clock on the wall where nothing else is said:
+
+- ``dataset``: ``name``, ``vertices``, ``edges``, ``parts``, ``training_targets``, ``store_checksum``, and
+  ``generator``: ``preset``, ``version`` and ``seed``, or null for a layout folder that was given.
+- ``settings``: ``fan_out`` (by hop, the first for the targets), ``batch_sizes``, ``rounds``, ``seed``, ``quick``.
+- ``versions``: ``python``, ``numpy``, ``torch`` and ``dgl`` (null where not loaded).
+- ``threads``: ``omp_num_threads`` as set in the environment, ``torch`` (null where not loaded), and
+  ``cpu_seconds_per_second``, the largest of all contenders: above 1 a second thread was at work.
+- ``excluded``: DGL's forms that failed the check: ``form``, ``order``, ``fault``.
+- ``batch_sizes``: for each, ``batch_size``, ``rows`` and ``ratios``.
+
+  - a row: ``system`` (``GSplit``, ``DGL``), ``form`` (of DGL's sampler), ``order`` of the vertices (``store``,
+    ``layout``), ``produces`` (``mini-batch``, ``splits``, ``segments``, ``micro-batches``), ``edges`` and ``inputs``
+    (level-0 vertices; both summed over splits or micro-batches, mean of the rounds), ``seconds`` (median),
+    ``seconds_min``, ``seconds_max``, ``cpu_seconds`` (median), ``edges_per_second`` (median), ``seconds_per_epoch``.
+  - a ratio of seconds, paired by round: ``name``, ``form`` of DGL's sampler where it is one of DGL's, ``ratio``
+    (median), ``ratio_min``, ``ratio_max``, ``ratio_of_least`` (least seconds over least seconds, which a busy machine
+    disturbs less), ``bar`` and whether the median has ``met`` it (null where there is none).
+
+- ``paper``: the paper's table 4 for ogbn-products by batch size, ``dgl_s`` and ``gsplit_s``, seconds of an epoch on
+  other hardware.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
+from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
+from experiments.orders import Dataset, open_dataset
+from experiments.sampling_table import PAPER, ratios_of, rows_of, show_batch_size, show_epochs
+from gsplit import cli
+from gsplit.errors import InputError
+from gsplit.files import replace_file
+
+PROG = "python -m experiments.sampling"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+    """Sampling and splitting beside DGL's sampler, one thread: the paper's table 4."""
+
+    dataset: str = "synthetic:products"
+    """A layout folder, or synthetic:PRESET, generated and partitioned in 4 once; quick is one more preset."""
+    quick: bool = False
+    """Within a minute: a graph of 300k vertices, two batch sizes, three rounds, without DGL's slowest form."""
+    json: Path | None = None
+    """Where to write the results."""
+    batch_sizes: cli.IntList = (1024, 4096, 16384)
+    """Targets of a mini-batch."""
+    fan_out: cli.IntList = (20, 20, 20)
+    """Neighbours drawn per hop, the first for the targets; -1 takes all."""
+    rounds: int = 5
+    """Mini-batches of each size that every contender produces, after one that warms up."""
+    seed: int = 0
+    """Of the generator and of the draws."""
+    work: Path = Path("work/sampling")
+    """Keeps the layouts of synthetic graphs."""
+
+    def __post_init__(self) -> None:
+        if not self.batch_sizes or min(self.batch_sizes) < 1:
+            raise InputError(f"--batch-sizes takes numbers from 1 on, not {list(self.batch_sizes)}")
+        if not self.fan_out or any(fan_out < 1 and fan_out != -1 for fan_out in self.fan_out):
+            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(self.fan_out)}")
+        if self.rounds < 1:
+            raise InputError(f"--rounds must be at least 1, not {self.rounds}")
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, not {self.seed}")
+
+
+QUICK = SamplingConfig(dataset="synthetic:quick", quick=True, batch_sizes=(1024, 4096), rounds=3)
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(SamplingConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
+    if config.json:
+        check_writable(config.json)
+    os.environ["OMP_NUM_THREADS"] = "1"  # read when torch and DGL are loaded, which nothing has done yet
+    dataset = open_dataset(config.dataset, seed=config.seed, work=config.work)
+    check_batch_sizes(config, dataset)
+    theirs = open_dgl(dataset, config)
+    result = {
+        "dataset": about(dataset),
+        "settings": {key: getattr(config, key) for key in ("fan_out", "batch_sizes", "rounds", "seed", "quick")},
+        "versions": versions(),
+    }
+    show_head(result)
+    ours = Ours(dataset, config.fan_out, config.seed)
+    batch_sizes, excluded, busiest = [], [], 0.0
+    for batch_size in config.batch_sizes:
+        warm_up, *rounds = islice(iterations(dataset, batch_size, config.seed), config.rounds + 1)
+        for fault in theirs.exclude_faulty(warm_up) if theirs else ():
+            excluded.append(fault)
+            print(
+                f"excluded: DGL, {fault['form']}, in {fault['order']} order: its blocks are corrupt: {fault['fault']}"
+            )
+        contenders = run_in_turn(ours, theirs, warm_up, rounds)
+        busiest = max(busiest, *(sum(c.cpu_s) / sum(c.wall_s) for c in contenders))
+        epoch = len(dataset.layout.graph.train_idx) / batch_size
+        measured = {
+            "batch_size": batch_size,
+            "rows": rows_of(contenders, epoch),
+            "ratios": ratios_of(contenders, batch_size, dataset.layout.graph.num_vertices),
+        }
+        show_batch_size(measured)
+        batch_sizes.append(measured)
+    show_epochs(batch_sizes)
+    threads = {"omp_num_threads": 1, "torch": torch_threads(), "cpu_seconds_per_second": busiest}
+    print(
+        f"\none thread: OMP_NUM_THREADS 1, torch.get_num_threads() {threads['torch']}, "
+        f"at most {busiest:.2f} CPU seconds a second"
+    )
+    if busiest > 1.05:
+        logger.warning("more than one thread was at work: %.2f CPU seconds a second", busiest)
+    elif busiest < 0.95:
+        logger.warning("other processes held the cores: %.2f CPU seconds a second; figures are noisy", busiest)
+    if config.json:
+        result |= {"threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "paper": PAPER}
+        replace_file(config.json, json.dumps(result, indent=2).encode() + b"\n")
+
+
+def run_in_turn(
+    ours: Ours, theirs: Theirs | None, warm_up: Iteration, rounds: Sequence[Iteration]
+) -> list[Contender]:
+    """Every contender produces every iteration; each round begins with another one."""
+    for contender in ours.contenders():  # DGL's have warmed up in their check
+        contender.round(warm_up)
+    contenders = [*ours.contenders(), *(theirs.contenders() if theirs else [])]
+    for number, iteration in enumerate(rounds):
+        first = number * len(contenders) // len(rounds)
+        for contender in contenders[first:] + contenders[:first]:
+            contender.round(iteration)
+    return contenders
+
+
+def open_dgl(dataset: Dataset, config: SamplingConfig) -> Theirs | None:
+    """DGL with one thread, or a warning and None."""
+    try:
+        theirs = Theirs(dataset, config.fan_out, QUICK_FORMS if config.quick else FORMS)
+    except InputError as error:
+        logger.warning("only our own figures: %s", error)
+        return None
+    import dgl
+    import torch
+
+    torch.set_num_threads(1)
+    dgl.seed(config.seed)
+    return theirs
+
+
+def check_batch_sizes(config: SamplingConfig, dataset: Dataset) -> None:
+    targets, parts = len(dataset.layout.graph.train_idx), dataset.layout.parts
+    for batch_size in config.batch_sizes:
+        if batch_size > targets:
+            raise InputError(f"--batch-sizes {batch_size} is more than the {targets} training vertices")
+        if batch_size < parts:
+            raise InputError(f"--batch-sizes {batch_size} is less than a target for each of {parts} micro-batches")
+
+
+def check_writable(path: Path) -> None:
+    """Before minutes of work, whether a file can be written afterwards."""
+    if path.is_dir():
+        raise InputError(f"--json {path} is a folder")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"--json {path}: cannot write to {path.parent}: {error.strerror}") from None
+
+
+def about(dataset: Dataset) -> dict[str, Any]:
+    layout = dataset.layout
+    return {
+        "name": layout.name,
+        "vertices": layout.graph.num_vertices,
+        "edges": layout.graph.num_edges,
+        "parts": layout.parts,
+        "training_targets": len(layout.graph.train_idx),
+        "store_checksum": layout.store_checksum,
+        "generator": dataset.generator,
+    }
+
+
+def versions() -> dict[str, str | None]:
+    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("torch", "dgl")}
+    return {"python": platform.python_version(), "numpy": np.__version__, **loaded}
+
+
+def torch_threads() -> int | None:
+    """None where torch is not loaded, which our own sampler does not need."""
+    torch = sys.modules.get("torch")
+    return torch.get_num_threads() if torch else None
+
+
+def show_head(result: dict[str, Any]) -> None:
+    dataset, settings = result["dataset"], result["settings"]
+    generator = dataset["generator"]
+    made = "a layout folder" if generator is None else "generator: {preset}, version {version}, seed {seed}".format(
+        **generator
+    )  # fmt: skip
+    print(
+        f"{dataset['name']}: {dataset['vertices']:,} vertices, {dataset['edges']:,} edges, {dataset['parts']} parts, "
+        f"{dataset['training_targets']:,} training targets; {made}"
+    )
+    print(
+        f"fan-out {','.join(map(str, settings['fan_out']))}, {settings['rounds']} rounds, all in turn; medians; "
+        + ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
+    )
+
+
+if __name__ == "__main__":
+    cli.main(command)

@@ -1,0 +1,207 @@
+"""The harness of the paper's table 4 on a tiny graph: what it writes, and what it says of mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.models import HAS_DGL
+from support.reference import sample_and_split
+
+from experiments import sampling
+from experiments.contenders import iterations
+from experiments.orders import open_dataset, store_order
+from gsplit.data import open_store
+from gsplit.errors import InputError
+
+ROOT = Path(__file__).parent.parent.parent.parent
+TINY = ("--dataset", "synthetic:tiny", "--batch-sizes", "32,100", "--fan-out", "4,3", "--rounds", "2")
+OURS = [
+    ("GSplit", "", "store", "mini-batch"),
+    ("GSplit", "", "layout", "micro-batches"),
+    ("GSplit", "", "layout", "segments"),
+    ("GSplit", "", "layout", "mini-batch"),
+    ("GSplit", "", "layout", "splits"),
+]
+THEIRS = [
+    ("DGL", form, order, produces)
+    for order in ("store", "layout")
+    for form in ("int64 fused", "int64 unfused", "int32 unfused")
+    for produces in ("micro-batches", "mini-batch")
+]
+ROW_KEYS = {
+    "system", "form", "order", "produces", "edges", "inputs", "seconds", "seconds_min", "seconds_max", "cpu_seconds",
+    "edges_per_second", "seconds_per_epoch",
+}  # fmt: skip
+RATIO_KEYS = {"name", "form", "ratio", "ratio_min", "ratio_max", "ratio_of_least", "bar", "met"}
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def ran(work):
+    """The process, and the JSON it wrote."""
+    out = work / "result.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.sampling", *TINY, "--work", work, "--json", out],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done, json.loads(out.read_text())
+
+
+def key(row):
+    return row["system"], row["form"], row["order"], row["produces"]
+
+
+def test_the_keys_are_those_documented(ran):
+    _, result = ran
+    documented = (ROOT / "docs" / "formats.md").read_text().partition("## Experiments")[2]
+    assert list(result) == [
+        "dataset", "settings", "versions", "threads", "excluded", "batch_sizes", "paper",
+    ]  # fmt: skip
+    assert result["dataset"]["generator"] == {"preset": "tiny", "version": 1, "seed": 0}
+    assert [measured["batch_size"] for measured in result["batch_sizes"]] == [32, 100]
+    for measured in result["batch_sizes"]:
+        rows, ratios = measured["rows"], measured["ratios"]
+        assert [key(row) for row in rows if row["system"] == "GSplit"] == OURS
+        assert {key(row) for row in rows} == {*OURS, *(THEIRS if HAS_DGL else [])}
+        assert all(set(row) == ROW_KEYS for row in rows)
+        assert all(set(ratio) == RATIO_KEYS for ratio in ratios)
+        assert len(ratios) == (10 if HAS_DGL else 4)
+        assert all(0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"] for row in rows)
+    keys = {
+        *result, *result["dataset"], *result["dataset"]["generator"], *result["settings"], *result["versions"],
+        *result["threads"], *ROW_KEYS, *RATIO_KEYS, "fault", "dgl_s", "gsplit_s",
+    }  # fmt: skip
+    assert [name for name in keys if f"`{name}`" not in documented] == []
+
+
+def counted(dataset, iteration):
+    """Edges and inputs of the mini-batch and of the micro-batches, by the slow reference sampler."""
+    layout = dataset.layout
+    counts = []
+    for pieces in ([iteration.targets["layout"]], iteration.micro_batches("layout")):
+        splits = [
+            sample_and_split(
+                layout.graph, [0, layout.graph.num_vertices], targets.tolist(), (4, 3), seed=0, epoch=iteration.epoch,
+                batch=iteration.batch, micro=micro, global_ids=layout.permutation.tolist(),
+            )[0]
+            for micro, targets in enumerate(pieces)
+        ]  # fmt: skip
+        edges = sum(len(row) for split in splits for rows in split.edges.values() for row in rows)
+        counts.append((edges, sum(split.level_sizes[0] for split in splits)))
+    return counts
+
+
+def test_counts_are_those_of_an_independent_sampler(ran, work):
+    _, result = ran
+    dataset = open_dataset("synthetic:tiny", seed=0, work=work)
+    for measured in result["batch_sizes"]:
+        rounds = islice(iterations(dataset, measured["batch_size"], 0), 1, 3)  # the first one warms up
+        whole, micro = np.mean([counted(dataset, iteration) for iteration in rounds], axis=0)
+        for row in measured["rows"]:
+            wanted = micro if row["produces"] == "micro-batches" else whole
+            # DGL draws others, but as many of each vertex.
+            tolerance = 0.5 if row["system"] == "GSplit" else 0.1 * wanted[0]
+            assert np.abs([row["edges"], row["inputs"]] - wanted).max() <= tolerance, row
+
+
+def test_what_is_printed(ran):
+    done, result = ran
+    assert "generator: tiny, version 1, seed 0" in done.stdout
+    assert "OMP_NUM_THREADS 1" in done.stdout
+    assert "## Batch size 100" in done.stdout
+    assert "| 32 | - | - | - |" in done.stdout  # the paper has no such batch size
+    if HAS_DGL:
+        assert result["threads"]["torch"] == 1
+        assert [e["form"] for e in result["excluded"]] == ["int32 fused"] * 2
+        assert "excluded: DGL, int32 fused, in layout order: its blocks are corrupt" in done.stdout
+
+
+def test_a_second_run_takes_the_same_layout(work, ran):
+    folder = work / "tiny-v1-seed0-4"
+    before = (folder / "layout.json").stat().st_mtime_ns
+    open_dataset("synthetic:tiny", seed=0, work=work)
+    assert (folder / "layout.json").stat().st_mtime_ns == before
+    assert {path.name for path in work.iterdir()} == {folder.name, "result.json"}
+
+
+def test_threads_are_set_before_torch_is_loaded():
+    code = "import sys, experiments.sampling; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_store_order_is_that_of_the_store(layouts, parts):
+    layout = layouts(parts)
+    indptr, indices = store_order(layout)
+    graph = open_store(layout.path.parent / "store").graph
+    assert np.array_equal(indptr, graph.indptr)
+    assert np.array_equal(indices, graph.indices)
+    assert (indptr.dtype, indices.dtype) == (graph.indptr.dtype, graph.indices.dtype)
+
+
+def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
+    def refuse():
+        raise InputError("graphs of DGL need DGL")
+
+    monkeypatch.setattr("gsplit.data.importers.dgl.import_dgl", refuse)
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    layout = layouts(3)
+    sampling.command([
+        "--dataset", str(layout.path), "--batch-sizes", "30", "--fan-out", "3,3", "--rounds", "1",
+        "--json", str(tmp_path / "out.json"),
+    ])  # fmt: skip
+    result = json.loads((tmp_path / "out.json").read_text())
+    assert "only our own figures: graphs of DGL need DGL" in caplog.text
+    assert result["dataset"]["generator"] is None
+    assert result["dataset"]["parts"] == 3
+    (measured,) = result["batch_sizes"]
+    assert [key(row) for row in measured["rows"]] == OURS
+    assert len(measured["ratios"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dataset", "nowhere"), "nowhere is not a folder: no such path"),
+        (("--dataset", "synthetic:huge"), "unknown preset 'huge'; choose one of tiny"),
+        ((*TINY, "--batch-sizes", "501"), "--batch-sizes 501 is more than the 500 training vertices"),
+        ((*TINY, "--batch-sizes", "3"), "--batch-sizes 3 is less than a target for each of 4 micro-batches"),
+        ((*TINY, "--batch-sizes", "0"), "--batch-sizes takes numbers from 1 on"),
+        ((*TINY, "--fan-out", "3,0"), "--fan-out takes numbers from 1 on, or -1"),
+        ((*TINY, "--rounds", "0"), "--rounds must be at least 1, not 0"),
+        ((*TINY, "--seed", "-1"), "--seed must be at least 0, not -1"),
+        ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json: cannot write to nowhere"),
+        ((*TINY, "--json", "."), "--json . is a folder"),
+        ((*TINY, "--work", "file/work"), "cannot write to file/work"),
+        ((*TINY, "--quikc"), "--quikc.*did you mean --quick"),
+    ],
+)
+def test_mistakes(words, message, work, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    given = words if "--work" in words else (*words, "--work", str(work))
+    with pytest.raises(InputError, match=message):
+        sampling.command(list(given))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_mistake_is_one_line(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.sampling", "--dataset", tmp_path],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith(f"error: {tmp_path} is no gsplit-layout")
