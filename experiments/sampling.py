@@ -33,6 +33,8 @@ than on large ones and everything fits better into caches, so the bars hold for 
     (median), ``ratio_min``, ``ratio_max``, ``ratio_of_least`` (least seconds over least seconds, which a busy machine
     disturbs less), ``bar`` and whether the median has ``met`` it (null where there is none).
 
+- ``slab_path``: for each number of ``samplers``, the ``batch_size``, ``mini_batches_per_second``,
+  ``edges_per_second`` (medians), ``ratio`` to the first number (median by round), ``ratio_min``, ``ratio_max``.
 - ``paper``: the paper's table 4 for ogbn-products by batch size, ``dgl_s`` and ``gsplit_s``, seconds of an epoch on
   other hardware.
 """
@@ -56,7 +58,8 @@ import numpy as np
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
 from experiments.orders import Dataset, open_dataset
-from experiments.sampling_table import PAPER, ratios_of, rows_of, show_batch_size, show_epochs
+from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
+from experiments.slab_path import show_slab_path, slab_path
 from gsplit import cli
 from gsplit.errors import InputError
 from gsplit.files import replace_file
@@ -84,6 +87,8 @@ class SamplingConfig:
     """Mini-batches of each size that every contender produces, after one that warms up."""
     seed: int = 0
     """Of the generator and of the draws."""
+    samplers: cli.IntList = (1, 2)
+    """Numbers of sampler processes to compare by throughput, through the whole slab path."""
     work: Path = Path("work/sampling")
     """Keeps the layouts of synthetic graphs."""
 
@@ -92,6 +97,8 @@ class SamplingConfig:
             raise InputError(f"--batch-sizes takes numbers from 1 on, not {list(self.batch_sizes)}")
         if not self.fan_out or any(fan_out < 1 and fan_out != -1 for fan_out in self.fan_out):
             raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(self.fan_out)}")
+        if any(number < 1 for number in self.samplers):
+            raise InputError(f"--samplers takes numbers from 1 on, not {list(self.samplers)}")
         if self.rounds < 1:
             raise InputError(f"--rounds must be at least 1, not {self.rounds}")
         if self.seed < 0:
@@ -144,9 +151,24 @@ def command(arguments: list[str]) -> None:
         logger.warning("more than one thread was at work: %.2f CPU seconds a second", busiest)
     elif busiest < 0.95:
         logger.warning("other processes held the cores: %.2f CPU seconds a second; figures are noisy", busiest)
+    slabs = slab_path_of(dataset, config)
+    show_slab_path(slabs)
     if config.json:
-        result |= {"threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "paper": PAPER}
+        result |= {
+            "threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "slab_path": slabs, "paper": PAPER,
+        }  # fmt: skip
         replace_file(config.json, json.dumps(result, indent=2).encode() + b"\n")
+
+
+def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any]]:
+    """Of the batch size nearest to the bar's."""
+    if not config.samplers:
+        return []
+    batch_size = min(config.batch_sizes, key=lambda size: abs(size - BAR_BATCH_SIZE))
+    return slab_path(
+        dataset.layout, config.samplers, fan_out=config.fan_out, batch_size=batch_size, rounds=config.rounds,
+        seed=config.seed,
+    )  # fmt: skip
 
 
 def run_in_turn(

@@ -7,7 +7,6 @@ cannot fill the ring and lock everyone up. A ticket whose sampler died keeps its
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -34,7 +33,7 @@ class Dispatcher:
     def __init__(self, tickets: Iterator[Ticket], *, slots: int, readers: int) -> None:
         self._tickets = tickets
         self._readers = readers
-        self._free = deque(range(slots))
+        self._free = list(range(slots))
         self._lost: list[Task] = []
         self._at_work: dict[int, Task] = {}
         self._reading: dict[int, int] = {}
@@ -47,7 +46,7 @@ class Dispatcher:
         if self._lost:
             task = self._lost.pop(0)
         elif self._free and (ticket := next(self._tickets, None)) is not None:
-            task = Task(ticket=ticket, slot=self._free.popleft())
+            task = Task(ticket=ticket, slot=self._free.pop())  # the last one freed is warm
         else:
             self._exhausted = self._exhausted or bool(self._free)
             return None

@@ -67,7 +67,7 @@ def test_the_keys_are_those_documented(ran):
     _, result = ran
     documented = (ROOT / "docs" / "formats.md").read_text().partition("## Experiments")[2]
     assert list(result) == [
-        "dataset", "settings", "versions", "threads", "excluded", "batch_sizes", "paper",
+        "dataset", "settings", "versions", "threads", "excluded", "batch_sizes", "slab_path", "paper",
     ]  # fmt: skip
     assert result["dataset"]["generator"] == {"preset": "tiny", "version": 1, "seed": 0}
     assert [measured["batch_size"] for measured in result["batch_sizes"]] == [32, 100]
@@ -79,9 +79,14 @@ def test_the_keys_are_those_documented(ran):
         assert all(set(ratio) == RATIO_KEYS for ratio in ratios)
         assert len(ratios) == (10 if HAS_DGL else 4)
         assert all(0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"] for row in rows)
+    slab_keys = {
+        "samplers", "batch_size", "mini_batches_per_second", "edges_per_second", "ratio", "ratio_min", "ratio_max",
+    }  # fmt: skip
+    assert [(row["samplers"], row["batch_size"]) for row in result["slab_path"]] == [(1, 100), (2, 100)]
+    assert all(set(row) == slab_keys and row["ratio"] > 0 for row in result["slab_path"])
     keys = {
         *result, *result["dataset"], *result["dataset"]["generator"], *result["settings"], *result["versions"],
-        *result["threads"], *ROW_KEYS, *RATIO_KEYS, "fault", "dgl_s", "gsplit_s",
+        *result["threads"], *slab_keys, *ROW_KEYS, *RATIO_KEYS, "fault", "dgl_s", "gsplit_s",
     }  # fmt: skip
     assert [name for name in keys if f"`{name}`" not in documented] == []
 

@@ -1,0 +1,104 @@
+"""How much several sampler processes give: mini-batches a second through the whole slab path.
+
+Samplers take tickets, sample, split and write into slots, as in training; what stands for the trainers reads the
+headers and lets go of the slots. Numbers of samplers take turns; of each run the first mini-batches, which touch maps
+and slots for the first time, do not count.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import os
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from gsplit.data import Layout
+from gsplit.parallel.samplers import SamplerPool
+from gsplit.sampling import Segment
+from gsplit.sampling.process import SamplerJob
+from gsplit.sampling.slabs import Handle, Ring
+from gsplit.sampling.tickets import Position, tickets
+
+WARM_UP = 3
+"""Mini-batches of each sampler that do not count."""
+COUNTED = 6
+"""Mini-batches of each sampler that do."""
+PATIENCE_S = 300.0
+
+
+def slab_path(
+    layout: Layout, samplers: Sequence[int], *, fan_out: tuple[int, ...], batch_size: int, rounds: int, seed: int
+) -> list[dict[str, Any]]:
+    """A row for each number of samplers: medians over the rounds, and the ratio to the first number, by round."""
+    job = SamplerJob(
+        layout=layout.path, fan_out=fan_out, batch_size=batch_size, seed=seed, edge_ids=False, memory=1 << 40,
+        threads=1,
+    )  # fmt: skip
+    rates: dict[int, list[tuple[float, float]]] = {number: [] for number in samplers}
+    for _ in range(rounds):
+        for number in samplers:
+            rates[number].append(_run(job, layout, number))
+    first = [batches for batches, _ in rates[samplers[0]]]
+    rows = []
+    for number, measured in rates.items():
+        ratios = [batches / base for (batches, _), base in zip(measured, first, strict=True)]
+        rows.append(
+            {
+                "samplers": number,
+                "batch_size": batch_size,
+                "mini_batches_per_second": median(batches for batches, _ in measured),
+                "edges_per_second": median(edges for _, edges in measured),
+                "ratio": median(ratios),
+                "ratio_min": min(ratios),
+                "ratio_max": max(ratios),
+            }
+        )
+    return rows
+
+
+def _run(job: SamplerJob, layout: Layout, samplers: int) -> tuple[float, float]:
+    """Mini-batches and edges a second of one run."""
+    num_batches = max(1, len(layout.graph.train_idx) // job.batch_size)  # whole ones, as often as it takes
+    warm_up, total = WARM_UP * samplers, (WARM_UP + COUNTED) * samplers
+    arrived: list[Handle] = []
+    pool = SamplerPool(
+        job, tickets(num_batches, -(-total // num_batches), Position()), samplers=samplers, slots=2 * samplers + 1,
+        readers=1, finished=arrived.append, max_restarts=0,
+    )  # fmt: skip
+    edges, read, start_s = 0, 0, 0.0
+    try:
+        ring = Ring(pool.slots)
+        while read < total:
+            ready = multiprocessing.connection.wait(pool.files(), PATIENCE_S)
+            if not ready:
+                raise RuntimeError(f"no sampler said anything for {PATIENCE_S:.0f} s")
+            for file in ready:
+                pool.ready(file)  # type: ignore[arg-type]
+            for handle in arrived:
+                read += 1
+                if read > warm_up:
+                    edges += sum(Segment(ring.read(handle, rank)).num_edges for rank in range(layout.parts))
+                assert handle.slot is not None
+                pool.released(handle.slot)
+                if read == warm_up:
+                    start_s = time.perf_counter()
+            arrived.clear()
+        seconds = time.perf_counter() - start_s
+    finally:
+        pool.end()
+    return (read - warm_up) / seconds, edges / seconds
+
+
+def show_slab_path(rows: Sequence[dict[str, Any]]) -> None:
+    if not rows:
+        return
+    cores = len(os.sched_getaffinity(0))
+    print(f"\nthrough the slab path, batch size {rows[0]['batch_size']}, {cores} cores:")
+    for row in rows:
+        print(
+            f"  {row['samplers']:>2} sampler{'s' * (row['samplers'] != 1):<1} {row['mini_batches_per_second']:8.2f} "
+            f"mini-batches/s {row['edges_per_second'] / 1e6:8.1f} M edges/s   x {row['ratio']:.2f} "
+            f"({row['ratio_min']:.2f} to {row['ratio_max']:.2f})"
+        )
