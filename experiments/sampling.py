@@ -59,7 +59,6 @@ from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
 from experiments.orders import Dataset, open_dataset
 from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
-from experiments.slab_path import show_slab_path, slab_path
 from gsplit import cli
 from gsplit.errors import InputError
 from gsplit.files import replace_file
@@ -152,7 +151,6 @@ def command(arguments: list[str]) -> None:
     elif busiest < 0.95:
         logger.warning("other processes held the cores: %.2f CPU seconds a second; figures are noisy", busiest)
     slabs = slab_path_of(dataset, config)
-    show_slab_path(slabs)
     if config.json:
         result |= {
             "threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "slab_path": slabs, "paper": PAPER,
@@ -161,14 +159,21 @@ def command(arguments: list[str]) -> None:
 
 
 def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any]]:
-    """Of the batch size nearest to the bar's."""
+    """Throughput by samplers, for the batch size nearest to the bar's; printed as well."""
     if not config.samplers:
         return []
+    from experiments.slab_path import (  # loads torch, which has no part in what is timed above
+        show_slab_path,
+        slab_path,
+    )
+
     batch_size = min(config.batch_sizes, key=lambda size: abs(size - BAR_BATCH_SIZE))
-    return slab_path(
+    rows = slab_path(
         dataset.layout, config.samplers, fan_out=config.fan_out, batch_size=batch_size, rounds=config.rounds,
         seed=config.seed,
     )  # fmt: skip
+    show_slab_path(rows)
+    return rows
 
 
 def run_in_turn(

@@ -92,8 +92,6 @@ def _run(job: SamplerJob, layout: Layout, samplers: int) -> tuple[float, float]:
 
 
 def show_slab_path(rows: Sequence[dict[str, Any]]) -> None:
-    if not rows:
-        return
     cores = len(os.sched_getaffinity(0))
     print(f"\nthrough the slab path, batch size {rows[0]['batch_size']}, {cores} cores:")
     for row in rows:
