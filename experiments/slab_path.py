@@ -21,7 +21,7 @@ from gsplit.sampling.process import SamplerJob
 from gsplit.sampling.slabs import Handle, Ring
 from gsplit.sampling.tickets import Position, tickets
 
-WARM_UP = 3
+WARM_UP = 2
 """Mini-batches of each sampler that do not count."""
 COUNTED = 6
 """Mini-batches of each sampler that do."""
