@@ -93,6 +93,11 @@ class SamplerPool:
             raise
 
     @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """The samplers that are there now."""
+        return [sampler.process for sampler in self._samplers.values()]
+
+    @property
     def done(self) -> bool:
         """All mini-batches of the run were sampled, and read by all."""
         return self._dispatcher.done

@@ -3,27 +3,54 @@
 from __future__ import annotations
 
 import psutil
+import pytest
+from support.commands import FOR_EVER, Command
 from support.graphs import lay_out, random_graph
 from support.samplers import attend, pool_of
 
 ARRAYS = ("indptr.npy", "indices.npy", "permutation.npy")
 
 
-def test_the_mapped_graph_is_counted_once(tmp_path):
-    layout = lay_out(random_graph(200_000, 20, features=1, seed=2), tmp_path, parts=2, method="random")
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    graph = random_graph(200_000, 20, features=1, seed=2)
+    return lay_out(graph, tmp_path_factory.mktemp("memory"), parts=2, method="random")
+
+
+def proportional_share(layout, processes):
+    """The share of the graph's files that all processes together have in memory, and how many of them map it."""
+    paths = {str(layout.path.resolve() / name) for name in ARRAYS}
+    pss, mapping = 0, 0
+    for process in processes:
+        graph = [entry for entry in process.memory_maps() if entry.path in paths]
+        mapping += bool(graph)
+        pss += sum(entry.pss for entry in graph)
+        assert sum(entry.private_dirty + entry.swap for entry in graph) == 0
+    size = sum((layout.path / name).stat().st_size for name in ARRAYS)
+    assert size > 10e6
+    return pss / size, mapping
+
+
+def test_a_training_run_has_the_graph_in_memory_once(layout, tmp_path):
+    command = Command(
+        tmp_path / "tmp",
+        [layout.path, "--out", tmp_path / "run", "--device", "cpu", "--fan-out", "10,10", "--batch-size", "5000",
+         "--hidden", "4", "--validate-every", "0", "--checkpoint-every-batches", "1", "--samplers", "2", *FOR_EVER],
+    )  # fmt: skip
+    try:
+        command.wait_for_checkpoint(tmp_path / "run", 0, 3)
+        processes = [psutil.Process(command.process.pid), *command.trainers, *command.samplers]
+        share, mapping = proportional_share(layout, processes)
+    finally:
+        command.kill()
+    assert mapping == 5
+    assert 0.5 < share <= 1.05
+
+
+def test_samplers_have_the_graph_in_memory_once(layout):
     arrived = []
     with pool_of(layout, arrived.append, samplers=3, slots=6, batch_size=20_000, fan_out=(20, 20)) as pool:
         attend(pool, lambda: len(arrived) == 6)
-        pss, mapped = 0, []
-        for sampler in pool._samplers.values():
-            graph = [
-                entry for entry in psutil.Process(sampler.process.pid).memory_maps()
-                if entry.path in {str(layout.path.resolve() / name) for name in ARRAYS}
-            ]  # fmt: skip
-            mapped.append(len(graph))
-            pss += sum(entry.pss for entry in graph)
-            assert sum(entry.private_dirty + entry.swap for entry in graph) == 0
-    size = sum((layout.path / name).stat().st_size for name in ARRAYS)
-    assert size > 10e6
-    assert mapped == [3, 3, 3]
-    assert 0 < pss <= 1.05 * size
+        share, mapping = proportional_share(layout, [psutil.Process(process.pid) for process in pool.processes])
+    assert mapping == 3
+    assert 0 < share <= 1.05

@@ -57,9 +57,9 @@ def test_samplers_that_are_killed_are_replaced_and_their_tickets_sampled_again(l
         arrived[key] = handle
         if len(arrived) in (1, 4, 6):
             # One that waits for a slot, or is at work: whichever it is, nothing may be missing.
-            victim = list(pool._samplers.values())[len(killed) % 2]
-            killed.append(victim.process.pid)
-            victim.process.kill()
+            victim = pool.processes[len(killed) % 2]
+            killed.append(victim.pid)
+            victim.kill()
         pool.released(handle.slot)
 
     with pool_of(layouts(3), finished, samplers=2, slots=2) as pool:
@@ -70,8 +70,8 @@ def test_samplers_that_are_killed_are_replaced_and_their_tickets_sampled_again(l
 
 def test_after_too_many_the_run_ends_with_the_signal(layouts):
     def finished(handle):
-        for sampler in pool._samplers.values():
-            sampler.process.kill()
+        for process in pool.processes:
+            process.kill()
 
     with (
         pool_of(layouts(2), finished, samplers=1, slots=9, max_restarts=1) as pool,
@@ -107,7 +107,7 @@ def test_samplers_import_no_torch_and_end_with_the_pool(layouts):
     arrived = []
     with pool_of(layout, arrived.append) as pool:
         attend(pool, lambda: len(arrived) >= 2)
-        pids = [sampler.process.pid for sampler in pool._samplers.values()]
+        pids = [process.pid for process in pool.processes]
         for pid in pids:
             assert not any("torch" in entry.path for entry in psutil.Process(pid).memory_maps())
     assert not any(psutil.pid_exists(pid) for pid in pids)
@@ -121,7 +121,7 @@ from gsplit.data import open_layout
 arrived = []
 with pool_of(open_layout({layout!r}), arrived.append) as pool:
     attend(pool, lambda: len(arrived) == 2)
-    print(*(sampler.process.pid for sampler in pool._samplers.values()), flush=True)
+    print(*(process.pid for process in pool.processes), flush=True)
     sys.stdin.read()
 """
 

@@ -1,0 +1,90 @@
+"""What sampler processes take: the graph that all map, and what each has for itself.
+
+python -m experiments.sampler_memory LAYOUT [--samplers 1,2,4]
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import tyro
+
+from gsplit import cli
+from gsplit.data import open_layout
+from gsplit.parallel.samplers import SamplerPool
+from gsplit.sampling.process import SamplerJob
+from gsplit.sampling.slabs import Handle
+from gsplit.sampling.tickets import Position, tickets
+from gsplit.units import binary, parse_bytes
+
+PROG = "python -m experiments.sampler_memory"
+GRAPH = ("indptr.npy", "indices.npy", "permutation.npy")
+PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig:
+    """Memory of sampler processes, after each has sampled some mini-batches."""
+
+    layout: Annotated[Path, tyro.conf.Positional]
+    """The layout to sample from."""
+    samplers: cli.IntList = (1, 2, 4)
+    """Numbers of processes."""
+    fan_out: cli.IntList = (20, 20, 20)
+    """Neighbours drawn per hop."""
+    batch_size: int = 4096
+    """Targets of a mini-batch."""
+    sampler_memory: str = "4GiB"
+    """As in training."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(MemoryConfig, arguments, prog=PROG)
+    path = config.layout.resolve()
+    open_layout(path)
+    size = sum((path / name).stat().st_size for name in GRAPH)
+    print(f"graph files {binary(size)}: {', '.join(GRAPH)}")
+    print("samplers | graph, proportional | of the files | private of each, the interpreter included | a slot")
+    for number in config.samplers:
+        with_pool(config, path, number, size)
+
+
+def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
+    layout = open_layout(path, trusted=True)
+    job = SamplerJob(
+        layout=path, fan_out=config.fan_out, batch_size=config.batch_size, seed=0, edge_ids=False,
+        memory=parse_bytes(config.sampler_memory), threads=1,
+    )  # fmt: skip
+    num_batches = max(1, len(layout.graph.train_idx) // config.batch_size)
+    arrived: list[Handle] = []
+    pool = SamplerPool(
+        job, tickets(num_batches, 1 + 3 * number // num_batches, Position()), samplers=number, slots=3 * number,
+        readers=1, finished=arrived.append, max_restarts=0,
+    )  # fmt: skip
+    try:
+        while len(arrived) < 3 * number:
+            ready = multiprocessing.connection.wait(pool.files(), PATIENCE_S)
+            if not ready:
+                raise RuntimeError(f"no sampler said anything for {PATIENCE_S:.0f} s")
+            for file in ready:
+                pool.ready(file)  # type: ignore[arg-type]
+        graph_files = {str(path / name) for name in GRAPH}
+        graph, own = 0, []
+        for sampler in pool.processes:
+            maps = psutil.Process(sampler.pid).memory_maps(grouped=False)
+            graph += sum(entry.pss for entry in maps if entry.path in graph_files)
+            own.append(sum(entry.private_dirty for entry in maps if entry.path in ("[heap]", "[anon]")))
+        print(
+            f"{number:>8} | {binary(graph):>19} | {graph / size:>12.3f} | {binary(max(own)):>41} | "
+            f"{binary(pool.slots[0].num_bytes)}"
+        )
+    finally:
+        pool.end()
+
+
+if __name__ == "__main__":
+    cli.main(command)
