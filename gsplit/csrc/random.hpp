@@ -5,11 +5,14 @@
 // process, thread or part makes them. Every 64-bit word gives two 32-bit draws, the low half first.
 //
 // A draw below n takes the high half of draw * n and rejects the few products that would favour some results
-// (Lemire, "Fast random integer generation in an interval", TOMACS 2019), so it is exactly uniform.
+// (Lemire, "Fast random integer generation in an interval", TOMACS 2019), so it is exactly uniform. Floyd's
+// algorithm (Bentley and Floyd, CACM 1987) makes k draws for k distinct positions of d: for j = d-k .. d-1 draw
+// t in [0, j]; take t, or j if t was taken before.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
+#include <vector>
 
 namespace gsplit {
 
@@ -22,17 +25,20 @@ inline uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// A key with one more word folded in.
+inline uint64_t fold_word(uint64_t key, uint64_t word) { return mix64((key ^ word) + GOLDEN); }
+
 /// One key from several words; the order of the words matters.
 inline uint64_t fold_key(std::initializer_list<uint64_t> words) {
   uint64_t key = 0;
-  for (uint64_t word : words) key = mix64((key ^ word) + GOLDEN);
+  for (uint64_t word : words) key = fold_word(key, word);
   return key;
 }
 
-/// The draws of one vertex at one hop.
+/// A stream of draws, one by one.
 class Draws {
  public:
-  Draws(uint64_t hop_key, uint64_t global_id) : state_(fold_key({hop_key, global_id})) {}
+  explicit Draws(uint64_t state) : state_(state) {}
 
   /// Uniform in [0, n), n >= 1.
   uint32_t below(uint32_t n) {
@@ -63,6 +69,75 @@ class Draws {
   uint64_t state_;
   uint64_t word_ = 0;
   bool has_high_ = false;
+};
+
+/// The first `count` draws, draw i below first + i, where none of them may have to be rejected: then returns true.
+/// Draws do not wait for each other here, so a processor makes several at once. `draws` has count + 1 places.
+inline bool draw_all(uint64_t state, uint32_t first, uint32_t count, uint32_t* draws) {
+  bool doubtful = false;
+  for (uint32_t i = 0; i < count; i += 2) {
+    state += GOLDEN;
+    const uint64_t word = mix64(state);
+    const uint64_t low = (word & UINT32_MAX) * (first + i);
+    const uint64_t high = (word >> 32) * (first + i + 1);
+    draws[i] = static_cast<uint32_t>(low >> 32);
+    draws[i + 1] = static_cast<uint32_t>(high >> 32);
+    doubtful |= static_cast<uint32_t>(low) < first + i;
+    doubtful |= static_cast<uint32_t>(high) < first + i + 1;
+  }
+  return !doubtful;
+}
+
+/// k distinct positions below d > k, by Floyd's algorithm.
+class Chooser {
+ public:
+  /// Writes `draws`, which has k + 1 places.
+  void choose(uint64_t state, uint32_t d, uint32_t k, uint32_t* draws) {
+    const uint32_t first = d - k;
+    if (!draw_all(state, first + 1, k, draws)) [[unlikely]] {
+      Draws slow(state);
+      for (uint32_t i = 0; i < k; ++i) draws[i] = slow.below(first + 1 + i);
+    }
+    if (d <= 64) {
+      uint64_t taken = 0;
+      for (uint32_t i = 0; i < k; ++i) {
+        const uint32_t t = draws[i], last = first + i;
+        const bool again = (taken >> t) & 1;
+        const uint32_t draw = again ? last : t;
+        taken |= uint64_t{1} << draw;
+        draws[i] = draw;
+      }
+    } else if (d <= SMALL) {
+      uint64_t taken[SMALL / 64];
+      for (uint32_t w = 0; w <= d / 64 && w < SMALL / 64; ++w) taken[w] = 0;
+      resolve(taken, first, k, draws);
+    } else if (k <= LINEAR) {
+      for (uint32_t i = 0; i < k; ++i) {
+        bool again = false;
+        for (uint32_t j = 0; j < i; ++j) again |= draws[j] == draws[i];
+        if (again) draws[i] = first + i;
+      }
+    } else {
+      taken_.assign(d / 64 + 1, 0);
+      resolve(taken_.data(), first, k, draws);
+    }
+  }
+
+ private:
+  static constexpr uint32_t SMALL = 512;
+  static constexpr uint32_t LINEAR = 48;
+
+  static void resolve(uint64_t* taken, uint32_t first, uint32_t k, uint32_t* draws) {
+    for (uint32_t i = 0; i < k; ++i) {
+      const uint32_t t = draws[i], last = first + i;
+      const bool again = (taken[t / 64] >> (t % 64)) & 1;
+      const uint32_t draw = again ? last : t;
+      taken[draw / 64] |= uint64_t{1} << (draw % 64);
+      draws[i] = draw;
+    }
+  }
+
+  std::vector<uint64_t> taken_;
 };
 
 }  // namespace gsplit

@@ -1,0 +1,75 @@
+// Drawing neighbours: the half of sampling that needs no memory of what was drawn before.
+//
+// Which neighbours are drawn depends on (seed, epoch, batch, micro, hop, global id) alone (law 1), so any run of
+// destinations can be drawn by any thread, at any time. A vertex with at most fan-out neighbours takes them all,
+// in their order; otherwise Floyd's algorithm chooses (random.hpp).
+//
+// Time goes to cache misses, so a run is drawn in batches of destinations and in sweeps, each of which fetches
+// for the next: indptr and global ids are fetched a batch ahead; the first sweep reads them and fetches the
+// neighbours; the second draws and reads. Vertices with too many neighbours to fetch are read in a third sweep,
+// once their draws are known.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "memory.hpp"
+#include "random.hpp"
+
+namespace gsplit {
+
+/// Views of arrays that outlive the sampler.
+template <class Index>
+struct GraphView {
+  std::span<const int64_t> indptr;      // [N + 1]
+  std::span<const Index> indices;       // [E]
+  std::span<const int64_t> global_ids;  // [N], or empty where layout ids are the global ones
+};
+
+/// A run of destinations of one split: rows first_row .. last_row.
+struct Run {
+  size_t part = 0;
+  int64_t first_row = 0;
+  int64_t last_row = 0;
+};
+
+/// What was drawn for a run.
+template <class Index>
+struct Drawn {
+  Run run;
+  Array<int32_t> counts;     // [rows] neighbours of each destination
+  Array<Index> neighbours;   // [edges]
+  Array<int64_t> positions;  // [edges] where they stand in the graph's indices, if asked for; otherwise empty
+};
+
+template <class Index>
+class Drawer {
+ public:
+  explicit Drawer(GraphView<Index> graph) : graph_(graph) {}
+
+  /// Draws for destinations[run.first_row .. run.last_row). hop_prefix is the key of the hop, folded once.
+  void draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out, uint64_t hop_prefix,
+            bool positions, Drawn<Index>& drawn);
+
+ private:
+  static constexpr int64_t BATCH = 64;  // destinations: enough to hide cache misses, few enough to stay cached
+
+  struct Destination {
+    const Index* neighbours;
+    uint64_t state;  // of the draws
+    int64_t degree;
+    int64_t at;  // where its edges begin in the output
+    int32_t count;
+  };
+
+  void look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination) const;
+  void read(const Destination& destination, const uint32_t* draws, bool positions, Drawn<Index>& drawn) const;
+
+  void read_all(const Destination& destination, bool positions, Drawn<Index>& drawn) const;
+
+  GraphView<Index> graph_;
+  Chooser chooser_;
+  Array<uint32_t> draws_;  // of those destinations that are read late, and of the one at work
+};
+
+}  // namespace gsplit
