@@ -11,7 +11,6 @@ namespace {
 
 constexpr int64_t LINE_BYTES = 64;
 constexpr int64_t FETCH_BYTES = 512;  // neighbours that are fetched whole, before it is known which are drawn
-constexpr int64_t LATE_DRAWS = 2048;  // that wait for their neighbours; more would not stay in the cache
 
 void prefetch(const void* address) { __builtin_prefetch(address); }
 
@@ -19,7 +18,7 @@ void prefetch(const void* address) { __builtin_prefetch(address); }
 
 /// First sweep: how many neighbours there are and how many will be drawn; fetches the neighbours.
 template <class Index>
-void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination) const {
+void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination) {
   const int64_t begin = graph_.indptr[vertex];
   const int64_t degree = graph_.indptr[vertex + 1] - begin;
   if (degree > std::numeric_limits<int32_t>::max())
@@ -29,29 +28,41 @@ void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix
   destination.count = static_cast<int32_t>(fan_out < 0 ? degree : std::min(degree, fan_out));
   const uint64_t global_id = graph_.global_ids.empty() ? vertex : graph_.global_ids[vertex];
   destination.state = fold_word(hop_prefix, global_id);
-  const auto* bytes = reinterpret_cast<const char*>(destination.neighbours);
+  destination.chosen = false;
   const auto length = static_cast<int64_t>(degree * sizeof(Index));
-  if (length <= FETCH_BYTES || destination.count == degree)
+  if (length <= FETCH_BYTES || destination.count == degree) {
+    const auto* bytes = reinterpret_cast<const char*>(destination.neighbours);
     for (int64_t b = 0; b < std::min(length, FETCH_BYTES); b += LINE_BYTES) prefetch(bytes + b);
+  } else {
+    choose(destination);
+    for (int32_t i = 0; i < destination.count; ++i) prefetch(destination.neighbours + destination.draws[i]);
+  }
 }
 
 template <class Index>
-void Drawer<Index>::read(const Destination& destination, const uint32_t* draws, bool positions,
-                         Drawn<Index>& drawn) const {
-  Index* out = drawn.neighbours.data() + destination.at;
-  for (int32_t i = 0; i < destination.count; ++i) out[i] = destination.neighbours[draws[i]];
-  if (!positions) return;
+void Drawer<Index>::choose(Destination& destination) {
+  if (destination.draws.size() <= static_cast<size_t>(destination.count)) destination.draws.resize(destination.count + 1);
+  chooser_.choose(destination.state, static_cast<uint32_t>(destination.degree),
+                  static_cast<uint32_t>(destination.count), destination.draws.data());
+  destination.chosen = true;
+}
+
+template <class Index>
+void Drawer<Index>::read(Destination& destination, bool positions, int64_t at, Drawn<Index>& drawn) {
+  const int32_t count = destination.count;
+  Index* out = drawn.neighbours.data() + at;
+  int64_t* ids = positions ? drawn.positions.data() + at : nullptr;
   const int64_t begin = destination.neighbours - graph_.indices.data();
-  int64_t* ids = drawn.positions.data() + destination.at;
-  for (int32_t i = 0; i < destination.count; ++i) ids[i] = begin + draws[i];
-}
-
-template <class Index>
-void Drawer<Index>::read_all(const Destination& destination, bool positions, Drawn<Index>& drawn) const {
-  std::copy_n(destination.neighbours, destination.count, drawn.neighbours.data() + destination.at);
-  if (!positions) return;
-  int64_t* ids = drawn.positions.data() + destination.at;
-  std::iota(ids, ids + destination.count, destination.neighbours - graph_.indices.data());
+  if (count == destination.degree) {
+    std::copy_n(destination.neighbours, count, out);
+    if (positions) std::iota(ids, ids + count, begin);
+    return;
+  }
+  if (!destination.chosen) choose(destination);
+  const uint32_t* draws = destination.draws.data();
+  for (int32_t i = 0; i < count; ++i) out[i] = destination.neighbours[draws[i]];
+  if (positions)
+    for (int32_t i = 0; i < count; ++i) ids[i] = begin + draws[i];
 }
 
 template <class Index>
@@ -62,51 +73,35 @@ void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, 
   drawn.neighbours.clear();
   drawn.positions.clear();
   const auto num_destinations = static_cast<int64_t>(destinations.size());
-  Destination batch[BATCH];
-  int64_t late[BATCH];
-  const int64_t stride = fan_out + 1;  // a place more than draws, for the chooser
+  const auto fetch = [&](int64_t row) {
+    if (row >= num_destinations) return;
+    prefetch(&graph_.indptr[destinations[row]]);
+    if (!graph_.global_ids.empty()) prefetch(&graph_.global_ids[destinations[row]]);
+  };
+  const auto look_up_row = [&](int64_t row) {
+    if (row < run.last_row) look_up(destinations[row], fan_out, hop_prefix, ring_[row % RING]);
+  };
+  for (int64_t row = run.first_row; row < run.first_row + 2 * DEPTH; ++row) fetch(row);
+  for (int64_t row = run.first_row; row < run.first_row + DEPTH; ++row) look_up_row(row);
   int64_t total = 0;
-  for (int64_t row = run.first_row; row < run.last_row; row += BATCH) {
-    const int64_t size = std::min(BATCH, run.last_row - row);
-    for (int64_t i = 0; i < size; ++i) {
-      if (row + i + BATCH < num_destinations) {
-        const int64_t ahead = destinations[row + i + BATCH];
-        prefetch(&graph_.indptr[ahead]);
-        prefetch(&graph_.indptr[ahead + 1]);
-        if (!graph_.global_ids.empty()) prefetch(&graph_.global_ids[ahead]);
-      }
-      look_up(destinations[row + i], fan_out, hop_prefix, batch[i]);
-      batch[i].at = total;
-      total += batch[i].count;
-      drawn.counts[row - run.first_row + i] = batch[i].count;
+  for (int64_t first = run.first_row; first < run.last_row; first += GROUP) {
+   for (int64_t row = first; row < first + GROUP; ++row) {
+    fetch(row + 2 * DEPTH);
+    look_up_row(row + DEPTH);
+   }
+   for (int64_t row = first; row < std::min(first + GROUP, run.last_row); ++row) {
+    Destination& destination = ring_[row % RING];
+    drawn.counts[row - run.first_row] = destination.count;
+    if (total + destination.count > static_cast<int64_t>(drawn.neighbours.size())) {
+      drawn.neighbours.resize(std::max(2 * drawn.neighbours.size(), static_cast<size_t>(total + destination.count)));
+      if (positions) drawn.positions.resize(drawn.neighbours.size());
     }
-    drawn.neighbours.resize(total);
-    if (positions) drawn.positions.resize(total);
-    int64_t num_late = 0;
-    const auto read_late = [&] {
-      for (int64_t j = 0; j < num_late; ++j) read(batch[late[j]], draws_.data() + stride * j, positions, drawn);
-      num_late = 0;
-    };
-    for (int64_t i = 0; i < size; ++i) {
-      const Destination& destination = batch[i];
-      if (destination.count == destination.degree) {
-        read_all(destination, positions, drawn);
-        continue;
-      }
-      if ((num_late + 1) * stride > LATE_DRAWS) read_late();
-      draws_.resize(std::max(LATE_DRAWS, stride));
-      uint32_t* draws = draws_.data() + stride * num_late;
-      chooser_.choose(destination.state, static_cast<uint32_t>(destination.degree),
-                      static_cast<uint32_t>(destination.count), draws);
-      if (destination.degree * static_cast<int64_t>(sizeof(Index)) <= FETCH_BYTES) {
-        read(destination, draws, positions, drawn);
-      } else {
-        for (int32_t j = 0; j < destination.count; ++j) prefetch(destination.neighbours + draws[j]);
-        late[num_late++] = i;
-      }
-    }
-    read_late();
+    read(destination, positions, total, drawn);
+    total += destination.count;
+   }
   }
+  drawn.neighbours.resize(total);
+  if (positions) drawn.positions.resize(total);
 }
 
 template class Drawer<int32_t>;

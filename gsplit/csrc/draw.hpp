@@ -52,24 +52,24 @@ class Drawer {
             bool positions, Drawn<Index>& drawn);
 
  private:
-  static constexpr int64_t BATCH = 64;  // destinations: enough to hide cache misses, few enough to stay cached
+  static constexpr int64_t DEPTH = 16, GROUP = 16, RING = DEPTH + GROUP;  // destinations between one stage and the next
 
   struct Destination {
     const Index* neighbours;
     uint64_t state;  // of the draws
     int64_t degree;
-    int64_t at;  // where its edges begin in the output
-    int32_t count;
+    int32_t count;           // how many are drawn
+    bool chosen;             // draws are made
+    Array<uint32_t> draws;   // [count + 1]
   };
 
-  void look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination) const;
-  void read(const Destination& destination, const uint32_t* draws, bool positions, Drawn<Index>& drawn) const;
-
-  void read_all(const Destination& destination, bool positions, Drawn<Index>& drawn) const;
+  void look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination);
+  void choose(Destination& destination);
+  void read(Destination& destination, bool positions, int64_t at, Drawn<Index>& drawn);
 
   GraphView<Index> graph_;
   Chooser chooser_;
-  Array<uint32_t> draws_;  // of those destinations that are read late, and of the one at work
+  Destination ring_[RING];  // those looked up and not read yet, by row modulo DEPTH
 };
 
 }  // namespace gsplit

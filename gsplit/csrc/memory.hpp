@@ -17,8 +17,10 @@
 
 namespace gsplit {
 
-inline constexpr size_t HUGE_BYTES = size_t{4} << 20;  // below this malloc does as well
 inline constexpr size_t HUGE_PAGE = size_t{2} << 20;
+inline constexpr size_t HUGE_BYTES = HUGE_PAGE / 2;  // below this malloc does as well
+
+inline size_t whole_pages(size_t bytes) { return (bytes + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 
 template <class T>
 struct LazyAllocator {
@@ -32,18 +34,24 @@ struct LazyAllocator {
     if (n > SIZE_MAX / 2 / sizeof(T)) throw std::bad_alloc();
     const size_t bytes = n * sizeof(T);
     if (bytes < HUGE_BYTES) return static_cast<T*>(::operator new(bytes));
-    void* memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    madvise(memory, bytes, MADV_HUGEPAGE);  // a wish; without it the pages are small
-    return static_cast<T*>(memory);
+    // Whole huge pages: more than enough is mapped, and what stands over at both ends is given back.
+    const size_t size = whole_pages(bytes);
+    void* mapped = mmap(nullptr, size + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    const auto from = reinterpret_cast<uintptr_t>(mapped);
+    const uintptr_t begin = (from + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
+    if (begin > from) munmap(mapped, begin - from);
+    if (begin < from + HUGE_PAGE) munmap(reinterpret_cast<void*>(begin + size), from + HUGE_PAGE - begin);
+    madvise(reinterpret_cast<void*>(begin), size, MADV_HUGEPAGE);  // a wish; without it the pages are small
+    return reinterpret_cast<T*>(begin);
   }
 
   void deallocate(T* memory, size_t n) {
     if (n * sizeof(T) < HUGE_BYTES)
       ::operator delete(memory);
     else
-      munmap(memory, n * sizeof(T));
+      munmap(memory, whole_pages(n * sizeof(T)));
   }
 
   /// Elements begin unset, where std::allocator would zero them.

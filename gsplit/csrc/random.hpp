@@ -10,6 +10,7 @@
 // t in [0, j]; take t, or j if t was taken before.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -101,21 +102,19 @@ class Chooser {
     if (d <= 64) {
       uint64_t taken = 0;
       for (uint32_t i = 0; i < k; ++i) {
-        const uint32_t t = draws[i], last = first + i;
-        const bool again = (taken >> t) & 1;
-        const uint32_t draw = again ? last : t;
+        const uint32_t draw = pick(draws[i], first + i, (taken >> draws[i]) & 1);
         taken |= uint64_t{1} << draw;
         draws[i] = draw;
       }
     } else if (d <= SMALL) {
       uint64_t taken[SMALL / 64];
-      for (uint32_t w = 0; w <= d / 64 && w < SMALL / 64; ++w) taken[w] = 0;
+      std::fill_n(taken, (d + 63) / 64, 0);
       resolve(taken, first, k, draws);
     } else if (k <= LINEAR) {
       for (uint32_t i = 0; i < k; ++i) {
-        bool again = false;
+        uint32_t again = 0;
         for (uint32_t j = 0; j < i; ++j) again |= draws[j] == draws[i];
-        if (again) draws[i] = first + i;
+        draws[i] = pick(draws[i], first + i, again);
       }
     } else {
       taken_.assign(d / 64 + 1, 0);
@@ -127,11 +126,13 @@ class Chooser {
   static constexpr uint32_t SMALL = 512;
   static constexpr uint32_t LINEAR = 48;
 
+  /// `last` if `again` is 1, `t` if it is 0: without a branch, which nothing could foretell.
+  static uint32_t pick(uint32_t t, uint32_t last, uint32_t again) { return t ^ ((t ^ last) & (0u - again)); }
+
   static void resolve(uint64_t* taken, uint32_t first, uint32_t k, uint32_t* draws) {
     for (uint32_t i = 0; i < k; ++i) {
-      const uint32_t t = draws[i], last = first + i;
-      const bool again = (taken[t / 64] >> (t % 64)) & 1;
-      const uint32_t draw = again ? last : t;
+      const uint32_t t = draws[i];
+      const uint32_t draw = pick(t, first + i, (taken[t / 64] >> (t % 64)) & 1);
       taken[draw / 64] |= uint64_t{1} << (draw % 64);
       draws[i] = draw;
     }

@@ -58,7 +58,7 @@ class MappedSplitter final : public Splitter<Index> {
   std::vector<Map> rows_;                              // [P] row of a vertex in its owner's list
   std::vector<Map> places_;                            // [P] its place among the rows sent to the split at work
   size_t part_ = 0, level_ = 0;                        // whose places are in the maps; level 0: nobody's
-  std::vector<uint32_t> remote_;                       // scratch: edges of a run that come from other parts
+  std::vector<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
   std::vector<std::vector<RemoteEdge>> remote_edges_;  // [P], of the hop at work
 };
 
@@ -177,7 +177,7 @@ void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
     if (i + LOOK_AHEAD < count) look_ahead(i + LOOK_AHEAD);
     const uint64_t key = key_of(i);
     if (key >= size) {
-      remote_.push_back(static_cast<uint32_t>(i));
+      remote_.push_back({static_cast<int32_t>(i), -1});
       continue;
     }
     int32_t& row = map[key];
@@ -196,17 +196,27 @@ template <class Index, class Map>
 void MappedSplitter<Index, Map>::add_remote(size_t part, size_t level, std::span<const Index> neighbours,
                                             size_t first) {
   int32_t* rows = this->splits_[part].layers[level].indices.data() + first;
-  for (size_t j = 0; j < remote_.size(); ++j) {
-    const int64_t vertex = neighbours[remote_[j]];
+  const size_t count = remote_.size();
+  const auto look_ahead = [&](RemoteEdge& remote) {
+    const int64_t vertex = neighbours[remote.edge];
     const size_t from = owner(vertex);
+    remote.owner = static_cast<int32_t>(from);
+    places_[from].prefetch(vertex - offsets_[from]);
+    rows_[from].prefetch(vertex - offsets_[from]);
+  };
+  for (size_t j = 0; j < std::min(LOOK_AHEAD, count); ++j) look_ahead(remote_[j]);
+  for (size_t j = 0; j < count; ++j) {
+    if (j + LOOK_AHEAD < count) look_ahead(remote_[j + LOOK_AHEAD]);
+    const auto [edge, from] = remote_[j];
+    const int64_t vertex = neighbours[edge];
     int32_t& place = places_[from][vertex - offsets_[from]];
     if (place < 0) {
       auto& rows_to_send = this->splits_[from].layers[level].send_rows[part];
       rows_to_send.push_back(row_at_owner(vertex, from));
       place = static_cast<int32_t>(rows_to_send.size()) - 1;
     }
-    rows[remote_[j]] = place;
-    remote_edges_[part].push_back({static_cast<int32_t>(first + remote_[j]), static_cast<int32_t>(from)});
+    rows[edge] = place;
+    remote_edges_[part].push_back({static_cast<int32_t>(first) + edge, from});
   }
 }
 
