@@ -16,7 +16,7 @@ void prefetch(const void* address) { __builtin_prefetch(address); }
 
 }  // namespace
 
-/// First sweep: how many neighbours there are and how many will be drawn; fetches the neighbours.
+/// How many neighbours there are and how many will be drawn; fetches the neighbours.
 template <class Index>
 void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination) {
   const int64_t begin = graph_.indptr[vertex];
@@ -39,14 +39,17 @@ void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix
   }
 }
 
+/// Makes the draws.
 template <class Index>
 void Drawer<Index>::choose(Destination& destination) {
-  if (destination.draws.size() <= static_cast<size_t>(destination.count)) destination.draws.resize(destination.count + 1);
+  if (destination.draws.size() <= static_cast<size_t>(destination.count))
+    destination.draws.resize(destination.count + 1);
   chooser_.choose(destination.state, static_cast<uint32_t>(destination.degree),
                   static_cast<uint32_t>(destination.count), destination.draws.data());
   destination.chosen = true;
 }
 
+/// Writes the neighbours drawn to the output, from place `at` on.
 template <class Index>
 void Drawer<Index>::read(Destination& destination, bool positions, int64_t at, Drawn<Index>& drawn) {
   const int32_t count = destination.count;
@@ -73,35 +76,36 @@ void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, 
   drawn.neighbours.clear();
   drawn.positions.clear();
   const auto num_destinations = static_cast<int64_t>(destinations.size());
-  const auto fetch = [&](int64_t row) {
-    if (row >= num_destinations) return;
+  const auto fetch_row = [&](int64_t row) {
+    if (row >= num_destinations) return;  // rows of the next run are fetched too
     prefetch(&graph_.indptr[destinations[row]]);
     if (!graph_.global_ids.empty()) prefetch(&graph_.global_ids[destinations[row]]);
   };
   const auto look_up_row = [&](int64_t row) {
     if (row < run.last_row) look_up(destinations[row], fan_out, hop_prefix, ring_[row % RING]);
   };
-  for (int64_t row = run.first_row; row < run.first_row + 2 * DEPTH; ++row) fetch(row);
-  for (int64_t row = run.first_row; row < run.first_row + DEPTH; ++row) look_up_row(row);
+  for (int64_t row = run.first_row; row < run.first_row + 2 * BURST; ++row) fetch_row(row);
+  for (int64_t row = run.first_row; row < run.first_row + BURST; ++row) look_up_row(row);
   int64_t total = 0;
-  for (int64_t first = run.first_row; first < run.last_row; first += GROUP) {
-   for (int64_t row = first; row < first + GROUP; ++row) {
-    fetch(row + 2 * DEPTH);
-    look_up_row(row + DEPTH);
-   }
-   for (int64_t row = first; row < std::min(first + GROUP, run.last_row); ++row) {
-    Destination& destination = ring_[row % RING];
-    drawn.counts[row - run.first_row] = destination.count;
-    if (total + destination.count > static_cast<int64_t>(drawn.neighbours.size())) {
-      drawn.neighbours.resize(std::max(2 * drawn.neighbours.size(), static_cast<size_t>(total + destination.count)));
-      if (positions) drawn.positions.resize(drawn.neighbours.size());
+  for (int64_t first = run.first_row; first < run.last_row; first += BURST) {
+    for (int64_t row = first; row < first + BURST; ++row) {
+      fetch_row(row + 2 * BURST);
+      look_up_row(row + BURST);
     }
-    read(destination, positions, total, drawn);
-    total += destination.count;
-   }
+    const int64_t last = std::min(first + BURST, run.last_row);
+    const int64_t begin = total;
+    for (int64_t row = first; row < last; ++row) {
+      drawn.counts[row - run.first_row] = ring_[row % RING].count;
+      total += ring_[row % RING].count;
+    }
+    drawn.neighbours.resize(total);
+    if (positions) drawn.positions.resize(total);
+    int64_t at = begin;
+    for (int64_t row = first; row < last; ++row) {
+      read(ring_[row % RING], positions, at, drawn);
+      at += ring_[row % RING].count;
+    }
   }
-  drawn.neighbours.resize(total);
-  if (positions) drawn.positions.resize(total);
 }
 
 template class Drawer<int32_t>;

@@ -4,10 +4,12 @@
 // destinations can be drawn by any thread, at any time. A vertex with at most fan-out neighbours takes them all,
 // in their order; otherwise Floyd's algorithm chooses (random.hpp).
 //
-// Time goes to cache misses, so a run is drawn in batches of destinations and in sweeps, each of which fetches
-// for the next: indptr and global ids are fetched a batch ahead; the first sweep reads them and fetches the
-// neighbours; the second draws and reads. Vertices with too many neighbours to fetch are read in a third sweep,
-// once their draws are known.
+// Time goes to misses of the caches and, more so, of the page tables: a fetch that misses those holds up the
+// processor until the page is found, and then only what lies within its window of instructions goes on. So
+// fetches are made in bursts of destinations, with little between them, and drawing goes on in between: while
+// one burst is drawn, the neighbours of the next are on their way, and the indptr of the one after. (A fetch
+// between every two draws was a third slower than bursts, docs/log.md.) Vertices with too many neighbours to
+// fetch are drawn early, so that what was drawn can be fetched.
 #pragma once
 
 #include <cstdint>
@@ -52,15 +54,16 @@ class Drawer {
             bool positions, Drawn<Index>& drawn);
 
  private:
-  static constexpr int64_t DEPTH = 16, GROUP = 16, RING = DEPTH + GROUP;  // destinations between one stage and the next
+  static constexpr int64_t BURST = 16;  // destinations whose memory is fetched together
+  static constexpr int64_t RING = 2 * BURST;
 
   struct Destination {
     const Index* neighbours;
     uint64_t state;  // of the draws
     int64_t degree;
-    int32_t count;           // how many are drawn
-    bool chosen;             // draws are made
-    Array<uint32_t> draws;   // [count + 1]
+    int32_t count;          // how many are drawn
+    bool chosen;            // the draws are made
+    Array<uint32_t> draws;  // [count + 1 or more] which neighbours; the last is scratch
   };
 
   void look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination);
@@ -69,7 +72,7 @@ class Drawer {
 
   GraphView<Index> graph_;
   Chooser chooser_;
-  Destination ring_[RING];  // those looked up and not read yet, by row modulo DEPTH
+  Destination ring_[RING];  // those looked up and not read yet, by row modulo RING
 };
 
 }  // namespace gsplit

@@ -10,7 +10,6 @@
 // t in [0, j]; take t, or j if t was taken before.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <vector>
@@ -72,70 +71,74 @@ class Draws {
   bool has_high_ = false;
 };
 
-/// The first `count` draws, draw i below first + i, where none of them may have to be rejected: then returns true.
-/// Draws do not wait for each other here, so a processor makes several at once. `draws` has count + 1 places.
-inline bool draw_all(uint64_t state, uint32_t first, uint32_t count, uint32_t* draws) {
-  bool doubtful = false;
-  for (uint32_t i = 0; i < count; i += 2) {
-    state += GOLDEN;
-    const uint64_t word = mix64(state);
-    const uint64_t low = (word & UINT32_MAX) * (first + i);
-    const uint64_t high = (word >> 32) * (first + i + 1);
-    draws[i] = static_cast<uint32_t>(low >> 32);
-    draws[i + 1] = static_cast<uint32_t>(high >> 32);
-    doubtful |= static_cast<uint32_t>(low) < first + i;
-    doubtful |= static_cast<uint32_t>(high) < first + i + 1;
-  }
-  return !doubtful;
-}
-
 /// k distinct positions below d > k, by Floyd's algorithm.
+///
+/// The set of positions that are taken is kept in registers where it fits: each draw waits for the one before to
+/// be added, and through memory that would take several times as long. Nothing branches on whether a position
+/// is taken, for no processor could foretell it.
 class Chooser {
  public:
   /// Writes `draws`, which has k + 1 places.
   void choose(uint64_t state, uint32_t d, uint32_t k, uint32_t* draws) {
+    if (d <= 64 ? choose_in_words<1>(state, d, k, draws) : d <= 128 && choose_in_words<2>(state, d, k, draws))
+      return;
+    Draws random(state);
     const uint32_t first = d - k;
-    if (!draw_all(state, first + 1, k, draws)) [[unlikely]] {
-      Draws slow(state);
-      for (uint32_t i = 0; i < k; ++i) draws[i] = slow.below(first + 1 + i);
-    }
-    if (d <= 64) {
-      uint64_t taken = 0;
+    if (d > SMALL && k <= LINEAR) {
       for (uint32_t i = 0; i < k; ++i) {
-        const uint32_t draw = pick(draws[i], first + i, (taken >> draws[i]) & 1);
-        taken |= uint64_t{1} << draw;
-        draws[i] = draw;
-      }
-    } else if (d <= SMALL) {
-      uint64_t taken[SMALL / 64];
-      std::fill_n(taken, (d + 63) / 64, 0);
-      resolve(taken, first, k, draws);
-    } else if (k <= LINEAR) {
-      for (uint32_t i = 0; i < k; ++i) {
+        const uint32_t t = random.below(first + i + 1);
         uint32_t again = 0;
-        for (uint32_t j = 0; j < i; ++j) again |= draws[j] == draws[i];
-        draws[i] = pick(draws[i], first + i, again);
+        for (uint32_t j = 0; j < i; ++j) again |= draws[j] == t;
+        draws[i] = pick(t, first + i, again);
       }
-    } else {
-      taken_.assign(d / 64 + 1, 0);
-      resolve(taken_.data(), first, k, draws);
+      return;
+    }
+    taken_.assign(d / 64 + 1, 0);
+    for (uint32_t i = 0; i < k; ++i) {
+      const uint32_t t = random.below(first + i + 1);
+      draws[i] = pick(t, first + i, (taken_[t / 64] >> (t % 64)) & 1);
+      taken_[draws[i] / 64] |= uint64_t{1} << (draws[i] % 64);
     }
   }
 
  private:
-  static constexpr uint32_t SMALL = 512;
-  static constexpr uint32_t LINEAR = 48;
+  static constexpr uint32_t SMALL = 512;  // up to here a bitmap in memory is cheaper than
+  static constexpr uint32_t LINEAR = 48;  // a scan of up to this many draws
 
-  /// `last` if `again` is 1, `t` if it is 0: without a branch, which nothing could foretell.
+  /// `last` if `again` is 1, `t` if it is 0.
   static uint32_t pick(uint32_t t, uint32_t last, uint32_t again) { return t ^ ((t ^ last) & (0u - again)); }
 
-  static void resolve(uint64_t* taken, uint32_t first, uint32_t k, uint32_t* draws) {
-    for (uint32_t i = 0; i < k; ++i) {
-      const uint32_t t = draws[i];
-      const uint32_t draw = pick(t, first + i, (taken[t / 64] >> (t % 64)) & 1);
-      taken[draw / 64] |= uint64_t{1} << (draw % 64);
-      draws[i] = draw;
+  /// For d <= 64 * WORDS. Returns false, with nothing of use, where a draw might have to be rejected.
+  template <uint32_t WORDS>
+  static bool choose_in_words(uint64_t state, uint32_t d, uint32_t k, uint32_t* draws) {
+    uint64_t taken[WORDS] = {};
+    uint64_t doubt = 0;  // negative as soon as the low half of a product is d or less
+    uint32_t last = d - k;
+    const auto add = [&](uint64_t half) {
+      const uint64_t product = half * (last + 1);
+      const auto t = static_cast<uint32_t>(product >> 32);
+      doubt |= (product & UINT32_MAX) - (uint64_t{d} + 1);
+      uint64_t word = taken[0];
+      if constexpr (WORDS == 2) word ^= (taken[0] ^ taken[1]) & (0 - uint64_t{t >> 6});
+      const uint32_t draw = pick(t, last, (word >> (t % 64)) & 1);
+      const uint64_t bit = uint64_t{1} << (draw % 64);
+      if constexpr (WORDS == 2) {
+        const uint64_t upper = 0 - uint64_t{draw >> 6};
+        taken[0] |= bit & ~upper;
+        taken[1] |= bit & upper;
+      } else {
+        taken[0] |= bit;
+      }
+      ++last;
+      return draw;
+    };
+    for (uint32_t i = 0; i < k; i += 2) {
+      state += GOLDEN;
+      const uint64_t word = mix64(state);
+      draws[i] = add(word & UINT32_MAX);
+      draws[i + 1] = add(word >> 32);  // of an odd k one draw too many, behind the others
     }
+    return static_cast<int64_t>(doubt) >= 0;
   }
 
   std::vector<uint64_t> taken_;

@@ -10,7 +10,7 @@
 namespace gsplit {
 namespace {
 
-constexpr int64_t RUN_EDGES = 8192;          // what was drawn is still in the first cache level when it is numbered
+constexpr int64_t RUN_EDGES = 4096;          // what was drawn is still in the first cache level when it is numbered
 constexpr int64_t SHARED_RUN_EDGES = 16384;  // handing a run from thread to thread costs a lock and its misses
 
 int checked_threads(int threads) {

@@ -10,7 +10,7 @@
 namespace gsplit {
 namespace {
 
-constexpr size_t LOOK_AHEAD = 32;  // edges whose map entry is fetched early
+constexpr size_t LOOK_AHEAD = 64;  // edges whose map entry is fetched early
 
 int32_t checked_row(size_t value) {
   if (value > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
@@ -58,6 +58,7 @@ class MappedSplitter final : public Splitter<Index> {
   std::vector<Map> rows_;                              // [P] row of a vertex in its owner's list
   std::vector<Map> places_;                            // [P] its place among the rows sent to the split at work
   size_t part_ = 0, level_ = 0;                        // whose places are in the maps; level 0: nobody's
+  bool torn_ = false;                                  // a run was added in part only: there was no memory
   std::vector<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
   std::vector<std::vector<RemoteEdge>> remote_edges_;  // [P], of the hop at work
 };
@@ -85,10 +86,15 @@ int32_t MappedSplitter<Index, Map>::row_at_owner(int64_t vertex, size_t owner) {
 template <class Index, class Map>
 void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> targets) {
   const size_t parts = this->splits_.size();
-  forget_places();
+  if (!torn_) forget_places();
   for (size_t part = 0; part < parts; ++part) {
     Split& split = this->splits_[part];
-    rows_[part].clear(split.vertices.size(), [&](size_t i) { return split.vertices[i] - offsets_[part]; });
+    if (torn_) {
+      rows_[part].clear_all();
+      places_[part].clear_all();
+    } else {
+      rows_[part].clear(split.vertices.size(), [&](size_t i) { return split.vertices[i] - offsets_[part]; });
+    }
     split.vertices.clear();
     split.level_sizes.assign(layers + 1, 0);
     split.layers.resize(layers + 1);
@@ -101,6 +107,8 @@ void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> t
     }
     remote_edges_[part].clear();
   }
+  level_ = 0;
+  torn_ = false;
   const int64_t n = offsets_.back();
   for (int64_t target : targets) {
     if (target < 0 || target >= n)
@@ -154,6 +162,8 @@ void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
   make_room(block.indices, first + count);
   block.indices.resize(first + count);
 
+  torn_ = true;
+
   // Vertices of the part itself; the others are noted. Their rows belong to other splits, so the order in which
   // the two kinds are handled makes no difference.
   int32_t* rows = block.indices.data() + first;
@@ -189,6 +199,7 @@ void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
   }
   split.vertices.resize(next);
   if (!remote_.empty()) add_remote(part, level, neighbours, first);
+  torn_ = false;
 }
 
 /// The noted edges: the source is a row that its owner sends to `part`.

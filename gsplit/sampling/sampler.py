@@ -30,7 +30,7 @@ class MiniBatchSampler:
         edge_ids: let segments carry the positions of the drawn edges in ``indices``.
         memory: bytes that the maps from vertex to row may take with an entry for every vertex (4 bytes a vertex,
             8 where there are several parts). Where they would take more, hash maps take their place, as large as
-            the mini-batches need (16 to 32 bytes for each of their vertices). None: no bound. The samples are the
+            the mini-batches need (11 to 22 bytes for each of their vertices). None: no bound. The samples are the
             same.
         threads: that work on one mini-batch. The samples are the same.
 
