@@ -11,6 +11,8 @@ class _Sampler:
         indices: NDArray[Any],
         global_ids: NDArray[np.int64],
         offsets: list[int],
+        memory: int,
+        threads: int,
     ) -> None: ...
     def sample(
         self,

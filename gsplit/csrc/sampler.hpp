@@ -8,32 +8,21 @@
 // when the destination belongs to another split, its owner also lists the row among those to send. Every row is
 // numbered by first appearance in the order (hop, split of the destination, destination row, draw).
 //
-// Which neighbours are drawn depends on (seed, epoch, batch, micro, hop, global id) alone: law 1. Floyd's
-// algorithm (Bentley and Floyd, CACM 1987) makes k draws for k distinct positions: for j = d-k .. d-1 draw t in
-// [0, j]; take t, or j if t was taken before. A vertex with at most k neighbours takes them all, in their order.
-//
-// Where the time goes: cache misses on indptr, on indices and on the row map. So destinations are handled in
-// chunks, in three sweeps (draw positions, read neighbours, look up rows), each of which prefetches for the
-// next; and one 16-byte map entry answers both questions that an edge asks: the row of the neighbour at its
-// owner, and its place in the list of rows that the owner sends to this split. Entries are stamped, so the map
-// is never cleared between mini-batches.
+// A hop is cut into runs of destinations. Each is drawn (draw.hpp: pure, by any thread) and then numbered
+// (splitter.hpp: in order, by one thread); pipeline.hpp lets threads draw ahead.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "draw.hpp"
+#include "pipeline.hpp"
 #include "segment.hpp"
+#include "splitter.hpp"
 
 namespace gsplit {
-
-/// Views of arrays that outlive the sampler.
-template <class Index>
-struct GraphView {
-  std::span<const int64_t> indptr;      // [N + 1]
-  std::span<const Index> indices;       // [E]
-  std::span<const int64_t> global_ids;  // [N], or empty where layout ids are the global ones
-};
 
 /// What the draws depend on, beside hop and vertex.
 struct DrawKey {
@@ -46,8 +35,9 @@ struct DrawKey {
 template <class Index>
 class Sampler {
  public:
-  /// offsets: [P + 1], ascending from 0 to N. Throws std::invalid_argument.
-  Sampler(GraphView<Index> graph, std::vector<int64_t> offsets);
+  /// offsets: [P + 1], ascending from 0 to N. memory: bytes that the dense maps from vertices to rows may take,
+  /// negative for no bound. threads: that work on one mini-batch. Throws std::invalid_argument.
+  Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads);
 
   /// fan_outs[h-1] is the number of neighbours at hop h, -1 for all. Targets are distinct layout ids. Returns
   /// false, with no mini-batch, as soon as more than max_edges edges were drawn. Throws std::invalid_argument
@@ -56,41 +46,17 @@ class Sampler {
               bool edge_ids, int64_t max_edges);
 
   /// The last mini-batch sampled.
-  const std::vector<Split>& splits() const { return splits_; }
+  const std::vector<Split>& splits() const { return splitter_->splits(); }
 
  private:
-  struct MapEntry {
-    uint32_t row_stamp;  // equals batch_stamp_: row is valid
-    int32_t row;         // row in the owner's vertex list
-    uint32_t ref_stamp;  // equals ref_stamp_: place is valid
-    int32_t place;       // place among the rows that the owner sends to the split at work
-  };
-  struct RemoteEdge {
-    int64_t edge;
-    int owner;
-  };
-
-  void start(size_t layers);
-  void add_targets(std::span<const int64_t> targets);
   bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges);
-  int64_t draw_positions(int64_t vertex, int64_t fan_out, uint64_t hop_key);
-  void add_edges(int part, size_t level);
-  void resolve_remote_rows(size_t level);
-  int owner(int64_t vertex) const;
-  int32_t row_at_owner(MapEntry& entry, int64_t vertex, int owner);
+  int64_t end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out) const;
 
   GraphView<Index> graph_;
-  std::vector<int64_t> offsets_;
-  std::vector<MapEntry> map_;  // [N]
-  uint32_t batch_stamp_ = 0;
-  uint32_t ref_stamp_ = 0;
-  int64_t num_edges_ = 0;
-
-  std::vector<Split> splits_;
-  std::vector<std::vector<RemoteEdge>> remote_edges_;  // [P], of the hop at work
-  std::vector<int64_t> positions_;                     // of the chunk at work
-  std::vector<Index> neighbours_;
-  std::vector<uint64_t> seen_;  // scratch of draw_positions
+  std::unique_ptr<Splitter<Index>> splitter_;
+  Pipeline<Index> pipeline_;
+  int64_t run_edges_;
+  int64_t num_edges_ = 0;  // of the mini-batch at work
 };
 
 }  // namespace gsplit

@@ -11,24 +11,24 @@ class Cursor {
   Cursor(uint8_t* out, int64_t start) : out_(out), offset_(start) {}
 
   /// Returns the offset at which an array was begun.
-  template <class T>
-  int64_t put(const std::vector<T>& values) {
+  template <class Values>
+  int64_t put(const Values& values) {
     begin();
     const int64_t at = offset_;
     append(values);
     return at;
   }
 
-  /// Moves on to where an array may begin. The gap is cleared, so that equal segments are equal in every byte.
+  /// To the next 16-byte boundary; the gap is zeroed, so that equal splits are equal byte by byte.
   int64_t begin() {
-    const int64_t at = (offset_ + 15) & ~int64_t{15};
-    if (out_ != nullptr) std::memset(out_ + offset_, 0, static_cast<size_t>(at - offset_));
-    return offset_ = at;
+    const int64_t next = (offset_ + 15) & ~int64_t{15};
+    if (out_ != nullptr) std::memset(out_ + offset_, 0, next - offset_);
+    return offset_ = next;
   }
 
-  template <class T>
-  void append(const std::vector<T>& values) {
-    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+  template <class Values>
+  void append(const Values& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(values[0]));
     if (out_ != nullptr && bytes > 0) std::memcpy(out_ + offset_, values.data(), bytes);
     offset_ += bytes;
   }

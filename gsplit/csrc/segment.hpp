@@ -9,18 +9,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "memory.hpp"
+
 namespace gsplit {
 
 /// What one split holds of one layer: the block and the rows that others need of it.
 struct LayerSplit {
-  std::vector<int32_t> indptr;                  // [destinations + 1]
-  std::vector<int32_t> indices;                 // [edges] source rows: own rows, then rows received from 0, 1, ...
-  std::vector<int64_t> edge_ids;                // [edges] positions in the graph's indices, or empty
-  std::vector<std::vector<int32_t>> send_rows;  // [P][rows that trainer q needs], own level-(l-1) rows
+  Array<int32_t> indptr;                  // [destinations + 1]
+  Array<int32_t> indices;                 // [edges] source rows: own rows, then rows received from 0, 1, ...
+  Array<int64_t> edge_ids;                // [edges] positions in the graph's indices, or empty
+  std::vector<Array<int32_t>> send_rows;  // [P][rows that trainer q needs], own level-(l-1) rows
 };
 
 struct Split {
-  std::vector<int64_t> vertices;     // layout ids, targets first
+  Array<int64_t> vertices;     // layout ids, targets first
   std::vector<int64_t> level_sizes;  // [L + 1]: level l is vertices[0 .. level_sizes[l])
   std::vector<LayerSplit> layers;    // [L + 1], entry 0 unused
 };

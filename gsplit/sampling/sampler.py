@@ -12,12 +12,13 @@ import gsplit._core as _core
 from gsplit.sampling.segment import Segment
 
 NO_LIMIT = 2**62
+NO_BOUND = -1
 
 
 class MiniBatchSampler:
     """Draws mini-batches from a graph and splits them over the parts.
 
-    Not for several threads at once: the row map belongs to the mini-batch at work. The GIL is released.
+    Not to be called from several threads at once: the row maps belong to the mini-batch at work. The GIL is released.
 
     Args:
         indptr: int64 [N + 1], CSC.
@@ -27,6 +28,14 @@ class MiniBatchSampler:
         fan_outs: neighbours drawn per hop, the first for the targets; -1 takes all.
         seed: of the run.
         edge_ids: let segments carry the positions of the drawn edges in ``indices``.
+        memory: bytes that the maps from vertex to row may take with an entry for every vertex (4 bytes a vertex,
+            8 where there are several parts). Where they would take more, hash maps take their place, as large as
+            the mini-batches need (11 to 22 bytes for each of their vertices). None: no bound. The samples are the
+            same.
+        threads: that work on one mini-batch. The samples are the same.
+
+    Raises:
+        ValueError: for offsets that do not ascend from 0 to N, a negative ``memory`` or ``threads`` below 1.
     """
 
     def __init__(
@@ -42,9 +51,14 @@ class MiniBatchSampler:
         memory: int | None = None,
         threads: int = 1,
     ) -> None:
+        if memory is not None and memory < 0:
+            raise ValueError(f"memory must be at least 0 bytes, not {memory}")
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, not {threads}")
         bound = _core.Sampler32 if indices.dtype == np.int32 else _core.Sampler64
         ids = np.empty(0, np.int64) if global_ids is None else global_ids
-        self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets])
+        bytes_ = NO_BOUND if memory is None else memory
+        self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets], bytes_, threads)
         self.parts = len(offsets) - 1
         self._fan_outs = np.array(fan_outs, np.int64)
         self._seed = seed % 2**64

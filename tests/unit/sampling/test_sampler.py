@@ -12,10 +12,10 @@ from support.reference import sample_and_split
 from gsplit.sampling import MiniBatchSampler
 
 
-def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=False, **key):
+def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=False, memory=None, threads=1, **key):
     sampler = MiniBatchSampler(
         graph.indptr, graph.indices, offsets, fan_outs=fan_outs, seed=key.pop("seed"), global_ids=global_ids,
-        edge_ids=edge_ids,
+        edge_ids=edge_ids, memory=memory, threads=threads,
     )  # fmt: skip
     assert sampler.sample(targets, **key)
     segments = [sampler.segment(rank) for rank in range(sampler.parts)]
@@ -24,6 +24,7 @@ def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=Fa
     return segments
 
 
+@pytest.mark.parametrize(("memory", "threads"), [(None, 1), (0, 1), (None, 2), (0, 3)])
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**64 - 1),
@@ -33,7 +34,7 @@ def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=Fa
     wide=st.booleans(),
     data=st.data(),
 )
-def test_equals_the_reference_exactly(seed, parts, fan_outs, num_targets, wide, data):
+def test_equals_the_reference_exactly(memory, threads, seed, parts, fan_outs, num_targets, wide, data):
     graph = random_graph(120, 12, seed=seed % 7, index_dtype=np.int64 if wide else np.int32)
     random = np.random.default_rng(seed)
     cuts = sorted(data.draw(st.lists(st.integers(0, 120), min_size=parts - 1, max_size=parts - 1)))
@@ -41,7 +42,8 @@ def test_equals_the_reference_exactly(seed, parts, fan_outs, num_targets, wide, 
     targets = random.permutation(120)[:num_targets]
     global_ids = random.permutation(120)
     key = {"seed": seed, "epoch": seed % 5, "batch": seed % 11, "micro": seed % 3}
-    segments = splits_of(graph, offsets, targets, fan_outs, global_ids=global_ids, edge_ids=True, **key)
+    how = {"memory": memory, "threads": threads}
+    segments = splits_of(graph, offsets, targets, fan_outs, global_ids=global_ids, edge_ids=True, **how, **key)
     reference = sample_and_split(graph, offsets, targets, fan_outs, global_ids=global_ids, **key)
     for rank, (segment, wanted) in enumerate(zip(segments, reference, strict=True)):
         assert (segment.rank, segment.parts, segment.num_targets) == (rank, parts, num_targets)
@@ -134,9 +136,75 @@ def test_no_targets_and_no_neighbours():
         assert sum(s.num_edges for s in segments) == 0
 
 
-def test_edge_budget_stops_early_and_leaves_the_sampler_usable():
+@pytest.fixture(scope="module")
+def big():
+    """Large enough for every thread to draw many runs, and for hash maps to grow."""
+    return random_graph(20_000, 40, seed=4)
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("parts", [1, 4])
+def test_law_1_neither_threads_nor_maps_change_a_bit(big, parts, threads, memory):
+    offsets = np.linspace(0, 20_000, parts + 1).astype(int)
+    ways = [{}, {"memory": memory, "threads": threads}]
+    plain, other = (
+        MiniBatchSampler(big.indptr, big.indices, offsets, fan_outs=[20, 10, 5], seed=1, edge_ids=True, **way)
+        for way in ways
+    )
+    random = np.random.default_rng(0)
+    # Mini-batches of many sizes from the same sampler: maps are cleared, grow, and are halved again.
+    for batch, size in enumerate([300, 2000, 1, 0, 5, 20, 5, 1, 3000, 7]):
+        targets = random.permutation(20_000)[:size]
+        for sampler in (plain, other):
+            assert sampler.sample(targets, epoch=0, batch=batch)
+        for rank in range(parts):
+            other.segment(rank).validate()
+            assert other.segment(rank).data.tobytes() == plain.segment(rank).data.tobytes()
+
+
+def test_memory_bounds_the_dense_maps_alone():
+    graph = random_graph(100, 8)
+    key = {"seed": 0, "epoch": 0, "batch": 0}
+    for memory in (0, 8 * 100 - 1, 8 * 100, 2**40):
+        splits = splits_of(graph, [0, 50, 100], np.arange(20), [3, 3], memory=memory, **key)
+        assert sum(s.num_edges for s in splits) > 0
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_in_a_thread_reaches_the_caller_and_leaves_the_sampler_usable(threads, memory):
+    # Vertices below 50,000 have no neighbours, the others claim more than a row can have: drawing them fails.
+    n, good = 60_000, 50_000
+    indptr = np.concatenate([np.zeros(good + 1, np.int64), 2**31 * np.arange(1, n - good + 1)])
+    sampler = MiniBatchSampler(
+        indptr, np.zeros(1, np.int32), [0, 9000, n], fan_outs=[1, 1], seed=0, memory=memory, threads=threads
+    )
+    for _ in range(5):
+        with pytest.raises(ValueError, match="has 2\\^31 or more neighbours"):
+            sampler.sample(np.arange(n), epoch=0, batch=0)
+        with pytest.raises(ValueError, match="there is no mini-batch"):
+            sampler.segment(0)
+        with pytest.raises(ValueError, match=f"target {n} is not a vertex"):
+            sampler.sample(np.array([4, n]), epoch=0, batch=0)
+        assert sampler.sample(np.arange(5, good), epoch=0, batch=0)
+        for rank, size in ((0, 8995), (1, good - 9000)):
+            sampler.segment(rank).validate()
+            assert sampler.segment(rank).level_sizes == (size, size, size)
+
+
+@pytest.mark.parametrize("bad", [{"memory": -1}, {"threads": 0}, {"threads": -2}])
+def test_bad_memory_and_threads_are_named(bad):
+    graph = random_graph(10, 2)
+    ((name, value),) = bad.items()
+    with pytest.raises(ValueError, match=f"{name} must be at least .*, not {value}"):
+        MiniBatchSampler(graph.indptr, graph.indices, [0, 10], fan_outs=[1], seed=0, **bad)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_edge_budget_stops_early_and_leaves_the_sampler_usable(threads):
     graph = random_graph(200, 20, seed=2)
-    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 200], fan_outs=[-1, -1], seed=0)
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 200], fan_outs=[-1, -1], seed=0, threads=threads)
     targets = np.arange(50)
     assert not sampler.sample(targets, epoch=0, batch=0, max_edges=10)
     with pytest.raises(ValueError, match="there is no mini-batch"):

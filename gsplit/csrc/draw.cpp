@@ -1,0 +1,114 @@
+#include "draw.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+namespace gsplit {
+namespace {
+
+constexpr int64_t LINE_BYTES = 64;
+constexpr int64_t FETCH_BYTES = 512;  // neighbours that are fetched whole, before it is known which are drawn
+
+void prefetch(const void* address) { __builtin_prefetch(address); }
+
+}  // namespace
+
+/// How many neighbours there are and how many will be drawn; fetches the neighbours.
+template <class Index>
+void Drawer<Index>::look_up(int64_t vertex, int64_t fan_out, uint64_t hop_prefix, Destination& destination) {
+  const int64_t begin = graph_.indptr[vertex];
+  const int64_t degree = graph_.indptr[vertex + 1] - begin;
+  if (degree > std::numeric_limits<int32_t>::max())
+    throw std::invalid_argument("vertex " + std::to_string(vertex) + " has 2^31 or more neighbours");
+  destination.neighbours = graph_.indices.data() + begin;
+  destination.degree = degree;
+  destination.count = static_cast<int32_t>(fan_out < 0 ? degree : std::min(degree, fan_out));
+  const uint64_t global_id = graph_.global_ids.empty() ? vertex : graph_.global_ids[vertex];
+  destination.state = fold_word(hop_prefix, global_id);
+  destination.chosen = false;
+  const auto length = static_cast<int64_t>(degree * sizeof(Index));
+  if (length <= FETCH_BYTES || destination.count == degree) {
+    const auto* bytes = reinterpret_cast<const char*>(destination.neighbours);
+    for (int64_t b = 0; b < std::min(length, FETCH_BYTES); b += LINE_BYTES) prefetch(bytes + b);
+  } else {
+    choose(destination);
+    for (int32_t i = 0; i < destination.count; ++i) prefetch(destination.neighbours + destination.draws[i]);
+  }
+}
+
+/// Makes the draws.
+template <class Index>
+void Drawer<Index>::choose(Destination& destination) {
+  if (destination.draws.size() <= static_cast<size_t>(destination.count))
+    destination.draws.resize(destination.count + 1);
+  chooser_.choose(destination.state, static_cast<uint32_t>(destination.degree),
+                  static_cast<uint32_t>(destination.count), destination.draws.data());
+  destination.chosen = true;
+}
+
+/// Writes the neighbours drawn to the output, from place `at` on.
+template <class Index>
+void Drawer<Index>::read(Destination& destination, bool positions, int64_t at, Drawn<Index>& drawn) {
+  const int32_t count = destination.count;
+  Index* out = drawn.neighbours.data() + at;
+  int64_t* ids = positions ? drawn.positions.data() + at : nullptr;
+  const int64_t begin = destination.neighbours - graph_.indices.data();
+  if (count == destination.degree) {
+    std::copy_n(destination.neighbours, count, out);
+    if (positions) std::iota(ids, ids + count, begin);
+    return;
+  }
+  if (!destination.chosen) choose(destination);
+  const uint32_t* draws = destination.draws.data();
+  for (int32_t i = 0; i < count; ++i) out[i] = destination.neighbours[draws[i]];
+  if (positions)
+    for (int32_t i = 0; i < count; ++i) ids[i] = begin + draws[i];
+}
+
+template <class Index>
+void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out,
+                         uint64_t hop_prefix, bool positions, Drawn<Index>& drawn) {
+  drawn.run = run;
+  drawn.counts.resize(run.last_row - run.first_row);
+  drawn.neighbours.clear();
+  drawn.positions.clear();
+  const auto num_destinations = static_cast<int64_t>(destinations.size());
+  const auto fetch_row = [&](int64_t row) {
+    if (row >= num_destinations) return;  // rows of the next run are fetched too
+    prefetch(&graph_.indptr[destinations[row]]);
+    if (!graph_.global_ids.empty()) prefetch(&graph_.global_ids[destinations[row]]);
+  };
+  const auto look_up_row = [&](int64_t row) {
+    if (row < run.last_row) look_up(destinations[row], fan_out, hop_prefix, ring_[row % RING]);
+  };
+  for (int64_t row = run.first_row; row < run.first_row + 2 * BURST; ++row) fetch_row(row);
+  for (int64_t row = run.first_row; row < run.first_row + BURST; ++row) look_up_row(row);
+  int64_t total = 0;
+  for (int64_t first = run.first_row; first < run.last_row; first += BURST) {
+    for (int64_t row = first; row < first + BURST; ++row) {
+      fetch_row(row + 2 * BURST);
+      look_up_row(row + BURST);
+    }
+    const int64_t last = std::min(first + BURST, run.last_row);
+    const int64_t begin = total;
+    for (int64_t row = first; row < last; ++row) {
+      drawn.counts[row - run.first_row] = ring_[row % RING].count;
+      total += ring_[row % RING].count;
+    }
+    drawn.neighbours.resize(total);
+    if (positions) drawn.positions.resize(total);
+    int64_t at = begin;
+    for (int64_t row = first; row < last; ++row) {
+      read(ring_[row % RING], positions, at, drawn);
+      at += ring_[row % RING].count;
+    }
+  }
+}
+
+template class Drawer<int32_t>;
+template class Drawer<int64_t>;
+
+}  // namespace gsplit

@@ -1,0 +1,266 @@
+#include "splitter.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "row_map.hpp"
+
+namespace gsplit {
+namespace {
+
+constexpr size_t LOOK_AHEAD = 64;  // edges whose map entry is fetched early
+
+int32_t checked_row(size_t value) {
+  if (value > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
+    throw std::invalid_argument("a mini-batch has more than 2^31 - 1 rows or edges in one split; use a smaller "
+                                "batch size or fan-out");
+  return static_cast<int32_t>(value);
+}
+
+template <class T>
+void make_room(Array<T>& values, size_t size) {
+  if (size > values.capacity()) values.reserve(std::max(size, 2 * values.capacity()));
+}
+
+template <class Index, class Map>
+class MappedSplitter final : public Splitter<Index> {
+ public:
+  explicit MappedSplitter(const std::vector<int64_t>& offsets) : offsets_(offsets) {
+    const size_t parts = offsets.size() - 1;
+    this->splits_.resize(parts);
+    remote_edges_.resize(parts);
+    for (size_t part = 0; part < parts; ++part) {
+      const auto size = static_cast<size_t>(offsets[part + 1] - offsets[part]);
+      this->splits_[part].vertices.reserve(size);
+      rows_.emplace_back(size);
+      places_.emplace_back(parts > 1 ? size : 0);
+    }
+  }
+
+  void start(size_t layers, std::span<const int64_t> targets) override;
+  void add(const Drawn<Index>& drawn, size_t level) override;
+  void end_hop(size_t level) override;
+
+ private:
+  struct RemoteEdge {
+    int32_t edge;
+    int32_t owner;
+  };
+
+  size_t owner(int64_t vertex) const;
+  int32_t row_at_owner(int64_t vertex, size_t owner);
+  void add_remote(size_t part, size_t level, std::span<const Index> neighbours, size_t first);
+  void forget_places();
+
+  std::vector<int64_t> offsets_;
+  std::vector<Map> rows_;                              // [P] row of a vertex in its owner's list
+  std::vector<Map> places_;                            // [P] its place among the rows sent to the split at work
+  size_t part_ = 0, level_ = 0;                        // whose places are in the maps; level 0: nobody's
+  bool torn_ = false;                                  // a run was added in part only: there was no memory
+  std::vector<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
+  std::vector<std::vector<RemoteEdge>> remote_edges_;  // [P], of the hop at work
+};
+
+template <class Index, class Map>
+size_t MappedSplitter<Index, Map>::owner(int64_t vertex) const {
+  const size_t parts = offsets_.size() - 1;
+  if (parts > 16)
+    return std::upper_bound(offsets_.begin() + 1, offsets_.end() - 1, vertex) - offsets_.begin() - 1;
+  size_t part = 0;
+  for (size_t i = 1; i < parts; ++i) part += vertex >= offsets_[i];
+  return part;
+}
+
+template <class Index, class Map>
+int32_t MappedSplitter<Index, Map>::row_at_owner(int64_t vertex, size_t owner) {
+  int32_t& row = rows_[owner][vertex - offsets_[owner]];
+  if (row < 0) {
+    row = checked_row(this->splits_[owner].vertices.size());
+    this->splits_[owner].vertices.push_back(vertex);
+  }
+  return row;
+}
+
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> targets) {
+  const size_t parts = this->splits_.size();
+  if (!torn_) forget_places();
+  for (size_t part = 0; part < parts; ++part) {
+    Split& split = this->splits_[part];
+    if (torn_) {
+      rows_[part].clear_all();
+      places_[part].clear_all();
+    } else {
+      rows_[part].clear(split.vertices.size(), [&](size_t i) { return split.vertices[i] - offsets_[part]; });
+    }
+    split.vertices.clear();
+    split.level_sizes.assign(layers + 1, 0);
+    split.layers.resize(layers + 1);
+    for (LayerSplit& layer : split.layers) {
+      layer.indptr.clear();
+      layer.indices.clear();
+      layer.edge_ids.clear();
+      layer.send_rows.resize(parts);
+      for (auto& rows : layer.send_rows) rows.clear();
+    }
+    remote_edges_[part].clear();
+  }
+  level_ = 0;
+  torn_ = false;
+  const int64_t n = offsets_.back();
+  for (int64_t target : targets) {
+    if (target < 0 || target >= n)
+      throw std::invalid_argument("target " + std::to_string(target) + " is not a vertex; there are " +
+                                  std::to_string(n));
+    const size_t part = owner(target);
+    const size_t before = this->splits_[part].vertices.size();
+    row_at_owner(target, part);
+    if (this->splits_[part].vertices.size() == before)
+      throw std::invalid_argument("target " + std::to_string(target) + " is given twice");
+  }
+  for (Split& split : this->splits_) {
+    split.level_sizes[layers] = static_cast<int64_t>(split.vertices.size());
+    for (size_t level = 1; level <= layers; ++level) split.layers[level].indptr.push_back(0);
+  }
+}
+
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::forget_places() {
+  if (level_ == 0) return;
+  for (size_t from = 0; from < this->splits_.size(); ++from) {
+    const auto& vertices = this->splits_[from].vertices;
+    const auto& sent = this->splits_[from].layers[level_].send_rows[part_];
+    places_[from].clear(sent.size(), [&](size_t i) { return vertices[sent[i]] - offsets_[from]; });
+  }
+  level_ = 0;
+}
+
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::add(const Drawn<Index>& drawn, size_t level) {
+  const size_t part = drawn.run.part;
+  Split& split = this->splits_[part];
+  LayerSplit& block = split.layers[level];
+  const std::span<const Index> neighbours(drawn.neighbours);
+  const size_t first = block.indices.size();
+  const size_t count = neighbours.size();
+  checked_row(first + count);
+  if (part != part_ || level != level_) {
+    forget_places();
+    part_ = part;
+    level_ = level;
+  }
+
+  int32_t end = block.indptr.back();
+  make_room(block.indptr, split.level_sizes[level] + 1);
+  for (int32_t degree : drawn.counts) block.indptr.push_back(end += degree);
+  if (!drawn.positions.empty()) {
+    make_room(block.edge_ids, first + count);
+    block.edge_ids.insert(block.edge_ids.end(), drawn.positions.begin(), drawn.positions.end());
+  }
+  make_room(block.indices, first + count);
+  block.indices.resize(first + count);
+
+  torn_ = true;
+
+  // Vertices of the part itself; the others are noted. Their rows belong to other splits, so the order in which
+  // the two kinds are handled makes no difference.
+  int32_t* rows = block.indices.data() + first;
+  const auto begin = static_cast<uint64_t>(offsets_[part]);
+  const uint64_t size = static_cast<uint64_t>(offsets_[part + 1]) - begin;
+  const auto num_vertices = static_cast<size_t>(split.vertices.size());
+  const size_t room = std::min<size_t>(size, num_vertices + count);
+  checked_row(room);
+  split.vertices.resize(room);
+  int64_t* vertices = split.vertices.data();
+  auto next = static_cast<int32_t>(num_vertices);
+  Map& map = rows_[part];
+  remote_.clear();
+  const auto key_of = [&](size_t i) { return static_cast<uint64_t>(neighbours[i]) - begin; };
+  const auto look_ahead = [&](size_t i) {
+    const uint64_t key = key_of(i);
+    map.prefetch(key < size ? key : 0);
+  };
+  for (size_t i = 0; i < std::min(LOOK_AHEAD, count); ++i) look_ahead(i);
+  for (size_t i = 0; i < count; ++i) {
+    if (i + LOOK_AHEAD < count) look_ahead(i + LOOK_AHEAD);
+    const uint64_t key = key_of(i);
+    if (key >= size) {
+      remote_.push_back({static_cast<int32_t>(i), -1});
+      continue;
+    }
+    int32_t& row = map[key];
+    if (row < 0) {
+      row = next;
+      vertices[next++] = static_cast<int64_t>(key + begin);
+    }
+    rows[i] = row;
+  }
+  split.vertices.resize(next);
+  if (!remote_.empty()) add_remote(part, level, neighbours, first);
+  torn_ = false;
+}
+
+/// The noted edges: the source is a row that its owner sends to `part`.
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::add_remote(size_t part, size_t level, std::span<const Index> neighbours,
+                                            size_t first) {
+  int32_t* rows = this->splits_[part].layers[level].indices.data() + first;
+  const size_t count = remote_.size();
+  const auto look_ahead = [&](RemoteEdge& remote) {
+    const int64_t vertex = neighbours[remote.edge];
+    const size_t from = owner(vertex);
+    remote.owner = static_cast<int32_t>(from);
+    places_[from].prefetch(vertex - offsets_[from]);
+    rows_[from].prefetch(vertex - offsets_[from]);
+  };
+  for (size_t j = 0; j < std::min(LOOK_AHEAD, count); ++j) look_ahead(remote_[j]);
+  for (size_t j = 0; j < count; ++j) {
+    if (j + LOOK_AHEAD < count) look_ahead(remote_[j + LOOK_AHEAD]);
+    const auto [edge, from] = remote_[j];
+    const int64_t vertex = neighbours[edge];
+    int32_t& place = places_[from][vertex - offsets_[from]];
+    if (place < 0) {
+      auto& rows_to_send = this->splits_[from].layers[level].send_rows[part];
+      rows_to_send.push_back(row_at_owner(vertex, from));
+      place = static_cast<int32_t>(rows_to_send.size()) - 1;
+    }
+    rows[edge] = place;
+    remote_edges_[part].push_back({static_cast<int32_t>(first) + edge, from});
+  }
+}
+
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::end_hop(size_t level) {
+  const size_t parts = this->splits_.size();
+  for (Split& split : this->splits_) split.level_sizes[level - 1] = static_cast<int64_t>(split.vertices.size());
+  std::vector<int32_t> base(parts);
+  for (size_t part = 0; part < parts; ++part) {
+    if (remote_edges_[part].empty()) continue;
+    auto next = static_cast<size_t>(this->splits_[part].level_sizes[level - 1]);
+    for (size_t from = 0; from < parts; ++from) {
+      base[from] = checked_row(next);
+      next += this->splits_[from].layers[level].send_rows[part].size();
+    }
+    checked_row(next);
+    int32_t* rows = this->splits_[part].layers[level].indices.data();
+    for (const RemoteEdge& remote : remote_edges_[part]) rows[remote.edge] += base[remote.owner];
+    remote_edges_[part].clear();
+  }
+}
+
+}  // namespace
+
+template <class Index>
+std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory) {
+  const int64_t maps = offsets.size() > 2 ? 2 : 1;  // rows, and places where there are several splits
+  const int64_t dense_bytes = maps * static_cast<int64_t>(sizeof(int32_t)) * offsets.back();
+  if (memory >= 0 && dense_bytes > memory) return std::make_unique<MappedSplitter<Index, HashMap>>(offsets);
+  return std::make_unique<MappedSplitter<Index, DenseMap>>(offsets);
+}
+
+template std::unique_ptr<Splitter<int32_t>> make_splitter(const std::vector<int64_t>&, int64_t);
+template std::unique_ptr<Splitter<int64_t>> make_splitter(const std::vector<int64_t>&, int64_t);
+
+}  // namespace gsplit

@@ -1,0 +1,48 @@
+// Numbering and splitting: the half of sampling that is sequential.
+//
+// Takes what was drawn, run by run in the order (hop, split of the destination, destination row), and turns
+// every neighbour into a source row of the destination's split. A vertex joins the split of its owner when it
+// first appears, and its row is the number of vertices there were: this is what fixes the numbering, whatever
+// drew the neighbours. When the destination belongs to another split, the owner also lists the row among those
+// to send. The place of a received row is not final before the hop is over, for the split's own rows come
+// first; such edges are noted and shifted at the end of the hop.
+//
+// A vertex list has room for its whole part from the start (memory is committed when it is touched), so the
+// destinations of a hop stay where they are while the sources are added: others may read them meanwhile.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "draw.hpp"
+#include "segment.hpp"
+
+namespace gsplit {
+
+template <class Index>
+class Splitter {
+ public:
+  virtual ~Splitter() = default;
+
+  /// Forgets the last mini-batch; targets are distinct layout ids, or std::invalid_argument is thrown.
+  virtual void start(size_t layers, std::span<const int64_t> targets) = 0;
+
+  /// Adds a run to the block of `level`. Throws std::invalid_argument where rows outgrow 32 bits.
+  virtual void add(const Drawn<Index>& drawn, size_t level) = 0;
+
+  /// Ends the hop whose destinations are of `level`.
+  virtual void end_hop(size_t level) = 0;
+
+  const std::vector<Split>& splits() const { return splits_; }
+
+ protected:
+  std::vector<Split> splits_;
+};
+
+/// offsets: [P + 1]. memory: bytes that dense maps may take; negative for no bound.
+template <class Index>
+std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory);
+
+}  // namespace gsplit
