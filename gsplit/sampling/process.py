@@ -33,7 +33,7 @@ class SamplerJob:
     seed: int
     edge_ids: bool
     memory: int
-    """Bytes that the table of vertices may take."""
+    """Bytes that a sampler's maps of vertices may take."""
     threads: int
 
 

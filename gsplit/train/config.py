@@ -115,8 +115,8 @@ class TrainConfig:
     prefetch: int = 1
     """Mini-batches that each trainer loads ahead of the one it computes."""
     sampler_memory: str = "4GiB"
-    """What each sampler's table of vertices may take, in bytes. Where one of all vertices of the graph would take
-    more, it has one of the vertices of a mini-batch, which is slower."""
+    """What each sampler's maps of vertices may take. Where maps of all vertices of the graph would take more (8 bytes
+    a vertex), it has hash maps of the vertices of a mini-batch, which are slower."""
     sampler_threads: int = 1
     """CPU threads a sampler may use; more samplers are better where there are enough mini-batches and memory."""
     max_sampler_restarts: int = 3
