@@ -1,4 +1,4 @@
-"""Edges per second of one thread: the same mini-batches unsplit and split, in turn; figures are in docs/log.md.
+"""Edges per second of one sampler: the same mini-batches unsplit and split, in turn; figures are in docs/log.md.
 
 python -m experiments.sampling_rate LAYOUT
 """
@@ -33,6 +33,10 @@ class RateConfig:
     """Targets of a mini-batch."""
     batches: int = 9
     """How many, at most one epoch."""
+    threads: int = 1
+    """That work on one mini-batch."""
+    memory: int | None = None
+    """Bytes that dense maps may take; beyond, hash maps are used. None: no bound."""
 
 
 def command(arguments: list[str]) -> None:
@@ -41,7 +45,14 @@ def command(arguments: list[str]) -> None:
     graph = layout.graph
     samplers = {
         name: MiniBatchSampler(
-            graph.indptr, graph.indices, offsets, fan_outs=config.fan_out, seed=0, global_ids=layout.permutation
+            graph.indptr,
+            graph.indices,
+            offsets,
+            fan_outs=config.fan_out,
+            seed=0,
+            global_ids=layout.permutation,
+            memory=config.memory,
+            threads=config.threads,
         )
         for name, offsets in (("unsplit", [0, graph.num_vertices]), ("split", layout.offsets))
     }
@@ -59,6 +70,8 @@ def command(arguments: list[str]) -> None:
         if batch:
             for name in rates:
                 rates[name].append(edges / seconds[name] / 1e6)
+    ratios = [split / unsplit for split, unsplit in zip(rates["split"], rates["unsplit"], strict=True)]
+    print(f"split / unsplit, rate by rate: {median(ratios):.2f}")
     for name, values in rates.items():
         print(f"{name:<18} {median(values):6.1f} M edges/s  ({min(values):.1f} to {max(values):.1f})")
 

@@ -54,15 +54,15 @@ class Drawer {
             bool positions, Drawn<Index>& drawn);
 
  private:
-  static constexpr int64_t BURST = 16;  // destinations whose memory is fetched together
+  static constexpr int64_t BURST = 32;  // destinations whose memory is fetched together
   static constexpr int64_t RING = 2 * BURST;
 
   struct Destination {
-    const Index* neighbours;
-    uint64_t state;  // of the draws
-    int64_t degree;
-    int32_t count;          // how many are drawn
-    bool chosen;            // the draws are made
+    const Index* neighbours = nullptr;
+    uint64_t state = 0;     // of the draws
+    int64_t degree = 0;
+    int32_t count = 0;      // how many are drawn
+    bool chosen = false;    // the draws are made
     Array<uint32_t> draws;  // [count + 1 or more] which neighbours; the last is scratch
   };
 
