@@ -6,7 +6,7 @@ import json
 import signal
 
 import pytest
-from support.commands import BATCHES, FLAGS, FOR_EVER, assert_same_run
+from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, assert_same_run
 
 from gsplit.train import checkpoint
 
@@ -49,6 +49,22 @@ def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_
     code, _, err = train("--resume", run, "--samplers", 2 - samplers, "--checkpoint-every-batches", "2").ends()
     assert code == 0, err
     assert_same_run(run, undisturbed)
+
+
+def test_ctrl_c_that_also_ends_who_reads_the_output_stops_the_run_as_well(layout, tmp_path, train):
+    """As in ``python -m gsplit.train ... 2>&1 | tee log``: the terminal interrupts both."""
+    run = tmp_path / "run"
+    command = train(
+        layout.path, "--out", run, *FLAGS, *FOR_EVER, "--checkpoint-every", "0", "--checkpoint-every-batches", "0"
+    )
+    command.wait_until((run / "metrics.jsonl").exists)
+    processes = command.children
+    command.process.stdout.close()
+    command.process.stderr.close()
+    command.process.send_signal(signal.SIGINT)
+    assert command.process.wait(PATIENCE_S) == 130
+    command.assert_nothing_left(processes)
+    assert checkpoint.describe_state(run, checkpoint.CHECKPOINT)["epoch"] >= 1  # written when it was stopped
 
 
 def test_a_second_ctrl_c_ends_at_once(layout, tmp_path, train):
