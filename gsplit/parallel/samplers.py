@@ -206,6 +206,9 @@ class SamplerPool:
         dead = self._samplers.pop(index)
         dead.close()
         code = dead.process.wait(GRACE_S)
+        self._idle.discard(index)
+        if self.done:
+            return  # nobody needs it any more
         what = death(f"sampler {index}", dead.process.pid, code)
         if code >= 0:
             raise ProcessDied(what)
@@ -213,7 +216,6 @@ class SamplerPool:
             raise ProcessDied(f"{what}; {self._restarts} samplers were replaced before (--max-sampler-restarts)")
         self._restarts += 1
         logger.warning("%s; it is replaced, and its mini-batch sampled again", what)
-        self._idle.discard(index)
         if (ticket := self._measuring.pop(index, None)) is not None:
             self._to_measure.appendleft(ticket)
         self._dispatcher.lost(index)

@@ -80,6 +80,16 @@ def test_after_too_many_the_run_ends_with_the_signal(layouts):
         attend(pool, lambda: pool.done)
 
 
+def test_a_sampler_that_dies_when_all_is_sampled_is_not_missed(layouts):
+    def finished(handle):
+        pool.released(handle.slot)
+
+    with pool_of(layouts(2), finished, samplers=2, max_restarts=0) as pool:
+        attend(pool, lambda: pool.done)
+        pool._samplers[1].process.kill()
+        attend(pool, lambda: len(pool._samplers) == 1)
+
+
 def test_a_sampler_that_cannot_start_is_not_tried_again(tmp_path, layouts):
     layout = mock.Mock(path=tmp_path / "none", parts=2, graph=layouts(2).graph)
     with pool_of(layout, lambda handle: None) as pool, pytest.raises(ProcessDied, match=r"sampler \d failed"):
