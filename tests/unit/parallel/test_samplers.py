@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -103,6 +104,21 @@ def test_slots_that_do_not_fit_are_told_before_anything_is_sampled(layouts):
         pytest.raises(InputError, match=r"no memory for 3 slots of .* use fewer --slots"),
     ):
         attend(pool, lambda: pool.done)
+
+
+def test_more_slots_than_files_may_be_open(layouts):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = psutil.Process().num_fds()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files + 20, limits[1]))
+    try:
+        with (
+            pytest.raises(InputError, match=r"no open files are left for 50 slots.*fewer --slots.*ulimit -n"),
+            pool_of(layouts(2), lambda handle: None, slots=50),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert psutil.Process().num_fds() == files
 
 
 def test_a_mini_batch_that_does_not_fit_enlarges_its_slot_with_a_warning(layouts, wanted, caplog):
