@@ -66,7 +66,10 @@ def main(command: Callable[[list[str]], None]) -> None:
     except InputError as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        try:
+            print("interrupted", file=sys.stderr, flush=True)
+        except OSError:
+            sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away, as `head` does.

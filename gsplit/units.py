@@ -27,4 +27,7 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in FACTORS:
         raise ValueError(f"{text!r} is no number of bytes, such as 4GiB or 500MB")
-    return int(float(match[1]) * FACTORS[match[2]])
+    num_bytes = float(match[1]) * FACTORS[match[2]]
+    if num_bytes >= 2**63:
+        raise ValueError(f"{text!r} is more than any memory has")
+    return int(num_bytes)

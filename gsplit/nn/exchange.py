@@ -86,7 +86,7 @@ def exchange(x: Tensor, route: Route, lane: Lane) -> Tensor:
     # none on a single trainer, which has no vertex and returned zeros.
     comes_back = x.requires_grad or (lane.exchanges > 1 and x.is_floating_point())
     if not (torch.is_grad_enabled() and comes_back):
-        return _send_rows(x, route, lane)
+        return _send_rows(x, route, lane.group, lane.counters)
     out, lane.token = _Exchange.apply(x, lane.token, route, lane)
     return out
 
@@ -96,14 +96,17 @@ class _Exchange(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, lane: Lane) -> tuple[Tensor, Tensor]:
-        ctx.route, ctx.lane = route, lane
+        # Not the lane: it holds the token, which holds this, and such a ring keeps its segment in memory until the
+        # garbage collector comes by.
+        ctx.route, ctx.group, ctx.counters = route, lane.group, lane.counters
         ctx.num_own = x.shape[0]
-        return _send_rows(x, route, lane), token.clone()
+        return _send_rows(x, route, lane.group, lane.counters), token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        return _return_rows(grad_out, ctx.num_own, ctx.route, ctx.lane), grad_token, None, None
+        returned = _return_rows(grad_out, ctx.num_own, ctx.route, ctx.group, ctx.counters)
+        return returned, grad_token, None, None
 
 
 def scatter_back(rows: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor:
@@ -117,7 +120,7 @@ def scatter_back(rows: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor
     Returns:
         [num_own, ...].
     """
-    return _return_rows(rows, num_own, route, lane)
+    return _return_rows(rows, num_own, route, lane.group, lane.counters)
 
 
 class _Sum(torch.autograd.Function):
@@ -140,26 +143,32 @@ def _summed(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     return total
 
 
-def _send_rows(x: Tensor, route: Route, lane: Lane) -> Tensor:
+def _send_rows(x: Tensor, route: Route, group: dist.ProcessGroup | None, counters: ExchangeCounters) -> Tensor:
     sent = x.detach().index_select(0, route.send_rows)
     out = x.new_empty((x.shape[0] + route.num_received, *x.shape[1:]))
     out[: x.shape[0]] = x.detach()
-    _all_to_all(out[x.shape[0] :], sent, route.receive_counts, route.send_counts, lane)
-    lane.counters.forward_bytes += sent.nbytes
-    lane.counters.forward_messages += sum(count > 0 for count in route.send_counts)
+    _all_to_all(out[x.shape[0] :], sent, route.receive_counts, route.send_counts, group)
+    counters.forward_bytes += sent.nbytes
+    counters.forward_messages += sum(count > 0 for count in route.send_counts)
     return out
 
 
-def _return_rows(grad_out: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor:
+def _return_rows(
+    grad_out: Tensor, num_own: int, route: Route, group: dist.ProcessGroup | None, counters: ExchangeCounters
+) -> Tensor:
     sent = grad_out[num_own:].contiguous()
     returned = grad_out.new_empty((len(route.send_rows), *grad_out.shape[1:]))
-    _all_to_all(returned, sent, route.send_counts, route.receive_counts, lane)
-    lane.counters.backward_bytes += sent.nbytes
-    lane.counters.backward_messages += sum(count > 0 for count in route.receive_counts)
+    _all_to_all(returned, sent, route.send_counts, route.receive_counts, group)
+    counters.backward_bytes += sent.nbytes
+    counters.backward_messages += sum(count > 0 for count in route.receive_counts)
     return grad_out[:num_own].clone().index_add_(0, route.send_rows, returned)
 
 
 def _all_to_all(
-    out: Tensor, sent: Tensor, receive_counts: tuple[int, ...], send_counts: tuple[int, ...], lane: Lane
+    out: Tensor,
+    sent: Tensor,
+    receive_counts: tuple[int, ...],
+    send_counts: tuple[int, ...],
+    group: dist.ProcessGroup | None,
 ) -> None:
-    dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=lane.group)
+    dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import signal
 import sys
@@ -45,7 +46,9 @@ class Interrupts:
             raise KeyboardInterrupt
         self._since_s = time.monotonic()
         self._ring.send_bytes(b"!")
-        print("stopping after the mini-batch at work; Ctrl-C again ends at once", file=sys.stderr, flush=True)
+        # Ctrl-C also ends whoever reads our errors, such as tee; and a print may have been interrupted by this one.
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            print("stopping after the mini-batch at work; Ctrl-C again ends at once", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self.bell.close()

@@ -8,6 +8,7 @@ of the pipe it reports through. Law 1 makes a replacement's mini-batch the same,
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import multiprocessing
 import os
@@ -60,6 +61,9 @@ class SamplerPool:
         readers: trainers that read each mini-batch.
         finished: called with each finished mini-batch.
         max_restarts: samplers that may be replaced before the run is given up.
+
+    Raises:
+        InputError: where the system lets this process open no more files.
     """
 
     def __init__(
@@ -73,7 +77,7 @@ class SamplerPool:
         finished: Callable[[Handle], None],
         max_restarts: int,
     ) -> None:
-        self.slots = [SharedBuffer(f"gsplit-slot-{slot}") for slot in range(slots)]
+        self.slots: list[SharedBuffer] = []
         self._job = job
         self._finished = finished
         self._max_restarts = max_restarts
@@ -86,10 +90,17 @@ class SamplerPool:
         self._samplers: dict[int, Sampler] = {}
         self._idle: set[int] = set()
         try:
+            for slot in range(slots):
+                self.slots.append(SharedBuffer(f"gsplit-slot-{slot}"))
             for index in range(samplers):
                 self._start(index)
-        except BaseException:
+        except BaseException as error:
             self.end()
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                raise InputError(
+                    f"no open files are left for {slots} slots and {samplers} samplers: each takes a few; "
+                    "use fewer --slots or --samplers, or allow more open files (ulimit -n)"
+                ) from None
             raise
 
     @property
@@ -211,6 +222,9 @@ class SamplerPool:
         dead = self._samplers.pop(index)
         dead.close()
         code = dead.process.wait(GRACE_S)
+        self._idle.discard(index)
+        if self.done:
+            return  # nobody needs it any more
         what = death(f"sampler {index}", dead.process.pid, code)
         if code >= 0:
             raise ProcessDied(what)
@@ -218,7 +232,6 @@ class SamplerPool:
             raise ProcessDied(f"{what}; {self._restarts} samplers were replaced before (--max-sampler-restarts)")
         self._restarts += 1
         logger.warning("%s; it is replaced, and its mini-batch sampled again", what)
-        self._idle.discard(index)
         if (ticket := self._measuring.pop(index, None)) is not None:
             self._to_measure.appendleft(ticket)
         self._dispatcher.lost(index)

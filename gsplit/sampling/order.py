@@ -20,11 +20,19 @@ By = Literal["sequence", "ready"]
 first trained, though never before the epoch that comes first is over."""
 
 
+PATIENCE_S = 600.0
+"""How long a trainer waits for a mini-batch. Others that die are noticed at once; this is for one that hangs."""
+
+
 class Order(Protocol):
     """What a trainer asks for its next mini-batch."""
 
     def next(self) -> Handle | None:
-        """The handle of the next mini-batch; None when the run is over, or shall stop."""
+        """The handle of the next mini-batch; None when the run is over, or shall stop.
+
+        Raises:
+            RuntimeError: where none comes.
+        """
 
 
 class OwnOrder:
@@ -100,7 +108,7 @@ class Leader:
         return first if first in self._finished else None
 
     def _listen(self) -> None:
-        handle: Handle | None = self._heard.recv()
+        handle = _receive(self._heard)
         if handle is None:
             self._stopped = True
         else:
@@ -114,4 +122,11 @@ class Follower:
         self._heard = heard
 
     def next(self) -> Handle | None:
-        return self._heard.recv()
+        return _receive(self._heard)
+
+
+def _receive(heard: Connection) -> Handle | None:
+    if not heard.poll(PATIENCE_S):
+        raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live")
+    handle: Handle | None = heard.recv()
+    return handle

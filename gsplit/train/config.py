@@ -18,6 +18,8 @@ CONFIG = "config.json"
 MODELS = ("sage", "gat", "gcn")
 DROPOUTS = ("dropout", "input_dropout", "attention_dropout")
 PATHS = ("layout", "out", "resume")
+OPTIONAL = ("gpus", "num_layers", "samplers", "slots")
+"""Numbers that are decided later where they are None."""
 Device = Literal["auto", "cuda", "cpu"]
 Norm = Literal["none", "layer", "batch"]
 Normalization = Literal["both", "mean"]
@@ -151,9 +153,13 @@ class TrainConfig:
         }  # fmt: skip
         for name, least in at_least.items():
             value = getattr(self, name)
-            if value is not None and not isinstance(value, (int, float)):
+            if value is None and name in OPTIONAL:
+                continue
+            if isinstance(least, float) and not isinstance(value, (int, float)):
                 raise InputError(f"{_flag(name)} must be a number, not {value!r}")
-            if value is not None and not value >= least:
+            if isinstance(least, int) and not isinstance(value, int):
+                raise InputError(f"{_flag(name)} must be a whole number, not {value!r}")
+            if not value >= least:
                 raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
         for name in ("lr", "negative_slope", *DROPOUTS):
             if not isinstance(getattr(self, name), (int, float)):
@@ -165,8 +171,9 @@ class TrainConfig:
         for name in DROPOUTS:
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{_flag(name)} must be in [0, 1), not {getattr(self, name)}")
+        object.__setattr__(self, "sampler_memory", str(self.sampler_memory))
         try:
-            parse_bytes(str(self.sampler_memory))
+            parse_bytes(self.sampler_memory)
         except ValueError as error:
             raise InputError(f"--sampler-memory: {error}") from None
         if self.model not in MODELS and ":" not in self.model:

@@ -36,9 +36,6 @@ from gsplit.sampling.slabs import Handle, Ring
 
 logger = logging.getLogger(__name__)
 
-PATIENCE_S = 600.0
-"""How long a trainer waits for a mini-batch. Others that die are noticed at once; this is for one that hangs."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class MiniBatch:
@@ -112,7 +109,8 @@ class Feed:
         order: says which mini-batch is next.
         source: gives its segment.
         worker, layout: of the trainer.
-        loader, edges: of features and of edge data; nobody else may use them.
+        loader: of features; nobody else may use it, for it counts what it loads.
+        edges: loader of edge data.
         prefetch: mini-batches to load ahead.
         threads: that PyTorch may use to load.
     """
@@ -153,10 +151,7 @@ class Feed:
     def _next_ahead(self) -> MiniBatch | None:
         while len(self._ahead) <= self._prefetch:
             self._ahead.append(self._thread.submit(self._load_next))
-        try:
-            return self._ahead.popleft().result(PATIENCE_S)
-        except TimeoutError:
-            raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live") from None
+        return self._ahead.popleft().result()  # the thread waits for nobody but the order, which has a limit
 
     def _load_next(self) -> MiniBatch | None:
         handle = None if self._over else self._order.next()

@@ -6,7 +6,7 @@ import json
 import signal
 
 import pytest
-from support.commands import BATCHES, FLAGS, FOR_EVER, assert_same_run
+from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, assert_same_run
 
 from gsplit.train import checkpoint
 
@@ -51,6 +51,22 @@ def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_
     assert_same_run(run, undisturbed)
 
 
+def test_ctrl_c_that_also_ends_who_reads_the_output_stops_the_run_as_well(layout, tmp_path, train):
+    """As in ``python -m gsplit.train ... 2>&1 | tee log``: the terminal interrupts both."""
+    run = tmp_path / "run"
+    command = train(
+        layout.path, "--out", run, *FLAGS, *FOR_EVER, "--checkpoint-every", "0", "--checkpoint-every-batches", "0"
+    )
+    command.wait_until((run / "metrics.jsonl").exists)
+    processes = command.children
+    command.process.stdout.close()
+    command.process.stderr.close()
+    command.process.send_signal(signal.SIGINT)
+    assert command.process.wait(PATIENCE_S) == 130
+    command.assert_nothing_left(processes)
+    assert checkpoint.describe_state(run, checkpoint.CHECKPOINT)["epoch"] >= 1  # written when it was stopped
+
+
 def test_a_second_ctrl_c_ends_at_once(layout, tmp_path, train):
     command = train(layout.path, "--out", tmp_path / "run", *FLAGS, *FOR_EVER)
     command.wait_for_checkpoint(tmp_path / "run", 0, 2)
@@ -67,24 +83,31 @@ def test_a_second_ctrl_c_ends_at_once(layout, tmp_path, train):
     command.assert_nothing_left(processes)
 
 
-def test_out_of_sequence_nothing_is_trained_twice_and_nothing_left_out(layout, tmp_path, train):
-    """With --order ready a checkpoint may hold later mini-batches than it lacks."""
+@pytest.mark.parametrize("order", ["ready", "sequence"])
+def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is_made_up(
+    layout, tmp_path, order, train, undisturbed
+):
+    """With --order ready a checkpoint may hold later mini-batches than it lacks; here it lacks the one of a sampler
+    that hangs."""
     run = tmp_path / "run"
-    flags = [*FLAGS, "--order", "ready", "--epochs", "1", "--checkpoint-every-batches", "1"]
-    code, _, err = train(layout.path, "--out", run, *flags).ends()
-    assert code == 0, err
-    wanted = json.loads((run / "summary.json").read_text())["traffic"]
-
-    again = tmp_path / "again"
-    command = train(layout.path, "--out", again, *flags)
-    command.wait_for_checkpoint(again, 0, 3)
+    flags = [*FLAGS, "--order", "ready", "--checkpoint-every-batches", "1"]
+    command = train(layout.path, "--out", run, *flags)
+    command.wait_for_checkpoint(run, 0, 1)
+    command.samplers[0].suspend()  # all but its mini-batch can be trained
+    command.wait_until(lambda: checkpoint.describe_state(run, checkpoint.CHECKPOINT)["ahead"])
+    processes = command.children
     command.kill()
-    state = checkpoint.load_state(again, checkpoint.CHECKPOINT)["progress"]
-    # As if the first two had not been finished by then, which no test can bring about at will.
-    about = checkpoint.describe_state(again, checkpoint.CHECKPOINT)
-    assert state["done"][: about["batch"] - len(about["ahead"])] == list(range(about["batch"] - len(about["ahead"])))
-    code, _, err = train("--resume", again).ends()
+    command.assert_nothing_left(processes)
+
+    about = checkpoint.describe_state(run, checkpoint.CHECKPOINT)
+    done = checkpoint.load_state(run, checkpoint.CHECKPOINT)["progress"]["done"]
+    first_left = about["batch"] - len(about["ahead"])
+    assert done == [*range(first_left), *about["ahead"]]
+    assert min(about["ahead"]) > first_left
+    code, _, err = train("--resume", run, "--order", order).ends()
     assert code == 0, err
-    traffic = json.loads((again / "summary.json").read_text())["traffic"]
-    assert traffic["sampled_edges"] == wanted["sampled_edges"]
-    assert traffic["loaded_rows"] == wanted["loaded_rows"]
+    first, wanted = (
+        [json.loads(line)["traffic"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (run, undisturbed)
+    )
+    assert first == wanted  # of every epoch, to the byte

@@ -1,12 +1,21 @@
-"""The graph is in memory once, however many processes map it."""
+"""The graph is in memory once, however many processes map it; a mini-batch no longer than it is computed."""
 
 from __future__ import annotations
 
+import gc
+import weakref
+
+import numpy as np
 import psutil
 import pytest
+import torch
 from support.commands import FOR_EVER, Command
 from support.graphs import lay_out, random_graph
+from support.models import names
 from support.samplers import attend, pool_of
+from support.steps import Step
+
+from gsplit.data import open_layout
 
 ARRAYS = ("indptr.npy", "indices.npy", "permutation.npy")
 
@@ -54,3 +63,27 @@ def test_samplers_have_the_graph_in_memory_once(layout):
         share, mapping = proportional_share(layout, [psutil.Process(process.pid) for process in pool.processes])
     assert mapping == 3
     assert 0 < share <= 1.05
+
+
+def what_outlives_a_mini_batch(worker, path, targets, name):
+    """Of its parts, while the model lives, without the garbage collector, which comes when it likes."""
+    step = Step(worker, open_layout(path), targets, [4, 3], torch.float32, name)
+    gc.collect()  # what PyG leaves of making a model
+    gc.disable()
+    try:
+        step.gradients()
+        parts = {"lane": step.lane, "segment": step.segment.data, "x": step.x, "route": step.blocks[1].route}
+        watched = {part: weakref.ref(value) for part, value in parts.items()}
+        model = step.model
+        del step, parts
+        assert model.training
+        return [part for part, reference in watched.items() if reference() is not None]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", names(["sage", "gat", "gcn", "pyg-SAGEConv", "dgl-GraphConv-both"]))
+def test_a_mini_batch_goes_when_it_was_computed(pool, layouts, name):
+    layout = layouts(2)
+    targets = np.sort(layout.permutation[layout.graph.train_idx])[:40]
+    assert pool.run(2, what_outlives_a_mini_batch, layout.path, targets, name) == [[], []]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -80,6 +81,16 @@ def test_after_too_many_the_run_ends_with_the_signal(layouts):
         attend(pool, lambda: pool.done)
 
 
+def test_a_sampler_that_dies_when_all_is_sampled_is_not_missed(layouts):
+    def finished(handle):
+        pool.released(handle.slot)
+
+    with pool_of(layouts(2), finished, samplers=2, max_restarts=0) as pool:
+        attend(pool, lambda: pool.done)
+        pool._samplers[1].process.kill()
+        attend(pool, lambda: len(pool._samplers) == 1)
+
+
 def test_a_sampler_that_cannot_start_is_not_tried_again(tmp_path, layouts):
     layout = mock.Mock(path=tmp_path / "none", parts=2, graph=layouts(2).graph)
     with pool_of(layout, lambda handle: None) as pool, pytest.raises(ProcessDied, match=r"sampler \d failed"):
@@ -93,6 +104,21 @@ def test_slots_that_do_not_fit_are_told_before_anything_is_sampled(layouts):
         pytest.raises(InputError, match=r"no memory for 3 slots of .* use fewer --slots"),
     ):
         attend(pool, lambda: pool.done)
+
+
+def test_more_slots_than_files_may_be_open(layouts):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = psutil.Process().num_fds()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files + 20, limits[1]))
+    try:
+        with (
+            pytest.raises(InputError, match=r"no open files are left for 50 slots.*fewer --slots.*ulimit -n"),
+            pool_of(layouts(2), lambda handle: None, slots=50),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert psutil.Process().num_fds() == files
 
 
 def test_a_mini_batch_that_does_not_fit_enlarges_its_slot_with_a_warning(layouts, wanted, caplog):

@@ -6,6 +6,7 @@ from multiprocessing import Pipe
 
 import pytest
 
+from gsplit.sampling import order
 from gsplit.sampling.order import Follower, Leader, OwnOrder
 from gsplit.sampling.slabs import Handle
 from gsplit.sampling.tickets import Position, tickets
@@ -60,6 +61,15 @@ def test_stop_reaches_a_leader_that_waits():
     assert led.next() is None
 
 
+def test_nobody_waits_for_ever(monkeypatch):
+    monkeypatch.setattr(order, "PATIENCE_S", 0.01)
+    led = Led()
+    led.finish(1)  # not the one whose turn it is
+    for trainer in (led.leader, led.followers[0]):
+        with pytest.raises(RuntimeError, match="no mini-batch came within"):
+            trainer.next()
+
+
 def test_without_samplers_the_leader_waits_for_nobody():
     led = Led(sampled=False)
     assert [led.next() for _ in range(4)] == [0, 1, 2, 3]
@@ -76,6 +86,6 @@ def test_handles_have_a_slot_only_with_samplers():
 
 
 def test_a_trainer_that_is_told_nothing_takes_all_tickets():
-    order = OwnOrder(iter(ALL))
-    assert [order.next().ticket for _ in ALL] == ALL
-    assert order.next() is None
+    own = OwnOrder(iter(ALL))
+    assert [own.next().ticket for _ in ALL] == ALL
+    assert own.next() is None

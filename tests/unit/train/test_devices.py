@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from gsplit.errors import InputError
 from gsplit.train.api import choose_device
 from gsplit.train.config import TrainConfig
+from gsplit.units import parse_bytes
 
 
 @pytest.fixture
@@ -52,7 +55,14 @@ def test_no_gpu_at_all(gpus):
         ({"model": "gta"}, "'gta' is no --model: it is one of sage, gat, gcn"),
         ({"model": "gat", "hidden": 10}, "--heads 4 does not divide --hidden 10"),
         ({"lr": "0.1"}, "--lr must be a number, not '0.1'"),
-        ({"hidden": "8"}, "--hidden must be a number, not '8'"),
+        ({"hidden": "8"}, "--hidden must be a whole number, not '8'"),
+        ({"samplers": 1.5}, "--samplers must be a whole number, not 1.5"),
+        ({"slots": math.inf}, "--slots must be a whole number, not inf"),
+        ({"prefetch": None}, "--prefetch must be a whole number, not None"),
+        ({"max_sampler_restarts": None}, "--max-sampler-restarts must be a whole number, not None"),
+        ({"weight_decay": None}, "--weight-decay must be a number, not None"),
+        ({"sampler_memory": -5}, "--sampler-memory: '-5' is no number of bytes"),
+        ({"sampler_memory": "9" * 400}, "--sampler-memory: '9+' is more than any memory has"),
         ({"fan_out": "5,x"}, "--fan-out takes whole numbers, not '5'"),
         ({"fan_out": ()}, "--fan-out needs a number"),
         ({"fan_out": [3], "num_layers": 2}, "--fan-out has 1 numbers, but --num-layers is 2"),
@@ -61,6 +71,10 @@ def test_no_gpu_at_all(gpus):
 def test_configurations_built_in_python_are_checked_too(change, said):
     with pytest.raises(InputError, match=said):
         TrainConfig(**change)
+
+
+def test_memory_may_be_a_number():
+    assert parse_bytes(TrainConfig(sampler_memory=5).sampler_memory) == 5
 
 
 def test_paths_may_be_strings(tmp_path):
