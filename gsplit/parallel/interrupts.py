@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the first one asks the children to stop, a second one, or a minute of silence, ends them."""
+"""Ctrl-C as a request: the first one asks the children to stop; a second one, or minutes of silence, end them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-STOP_S = 60.0
-"""How long children may take to stop when they are asked to."""
+STOP_S = 600.0
+"""How long children may take to stop when they are asked to: an evaluation they are at is ended first."""
 
 
 class Interrupts:
@@ -22,10 +22,6 @@ class Interrupts:
     def __init__(self) -> None:
         self.bell, self._ring = multiprocessing.get_context("spawn").Pipe(duplex=False)
         self._since_s: float | None = None
-
-    @property
-    def any(self) -> bool:
-        return self._since_s is not None
 
     def left_s(self) -> float | None:
         """Seconds that the children still have to stop; None where nobody asked them to.
@@ -48,7 +44,11 @@ class Interrupts:
         self._ring.send_bytes(b"!")
         # Ctrl-C also ends whoever reads our errors, such as tee; and a print may have been interrupted by this one.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
-            print("stopping after the mini-batch at work; Ctrl-C again ends at once", file=sys.stderr, flush=True)
+            print(
+                "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def close(self) -> None:
         self.bell.close()

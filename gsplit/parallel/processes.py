@@ -150,7 +150,8 @@ class Children:
         Raises:
             InputError: where a child raised one, or the attendant.
             ProcessDied: where a child failed otherwise, or the attendant did.
-            KeyboardInterrupt: after Ctrl-C. No child is left in any case.
+            KeyboardInterrupt: after a second Ctrl-C, or the first where there is nobody to ask to stop. No child is
+                left in any case.
         """
         try:
             with interrupts(None if attendant is None else attendant.stop) as interrupted:
@@ -161,8 +162,6 @@ class Children:
                         raise _cause([child for child in self.members if child.failed])
                 for child in self.members:
                     child.process.join(EXIT_S)
-                if interrupted.any:
-                    raise KeyboardInterrupt
             return [child.report.content for child in self.members if child.report]
         finally:
             self.end()

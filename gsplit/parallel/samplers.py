@@ -123,7 +123,9 @@ class SamplerPool:
             InputError: where memory does not suffice.
             ProcessDied: for a sampler that failed, or one too many that was killed.
         """
-        index = next(index for index, sampler in self._samplers.items() if sampler.reports is file)
+        index = next((index for index, sampler in self._samplers.items() if sampler.reports is file), None)
+        if index is None:
+            return  # the samplers have ended since: all is sampled
         try:
             report = file.recv()
         except (EOFError, OSError):
@@ -145,6 +147,8 @@ class SamplerPool:
                 self._finished(report)
         self._idle.add(index)
         self._feed()
+        if self._dispatcher.all_sampled:
+            self._end_samplers()
 
     def released(self, slot: int) -> None:
         """A trainer has let go of a slot."""
@@ -152,16 +156,21 @@ class SamplerPool:
         self._feed()
 
     def end(self) -> None:
-        """End all samplers and wait until they are gone."""
+        """End all samplers and give the slots back."""
+        self._end_samplers()
+        for slot in self.slots:
+            slot.close()
+        self.slots = []
+
+    def _end_samplers(self) -> None:
+        """And wait until they are gone."""
         for sampler in self._samplers.values():
             sampler.process.kill()  # it holds nothing that it could leave behind
         for sampler in self._samplers.values():
             sampler.process.wait()
             sampler.close()
         self._samplers.clear()
-        for slot in self.slots:
-            slot.close()
-        self.slots = []
+        self._idle.clear()
 
     def _feed(self) -> None:
         for index in sorted(self._idle):
@@ -223,8 +232,6 @@ class SamplerPool:
         dead.close()
         code = dead.process.wait(GRACE_S)
         self._idle.discard(index)
-        if self.done:
-            return  # nobody needs it any more
         what = death(f"sampler {index}", dead.process.pid, code)
         if code >= 0:
             raise ProcessDied(what)

@@ -31,7 +31,7 @@ class TrainerEnd:
     followers: list[Connection]
     """To the other trainers, on trainer 0."""
     released: Connection
-    """To the launcher: numbers of slots that this trainer has let go of."""
+    """To the launcher: numbers of slots that this trainer has let go of; None for a mini-batch that had no slot."""
 
     def close(self) -> None:
         for connection in (self.heard, *self.followers, self.released):
@@ -54,6 +54,7 @@ class Supply:
         released = [context.Pipe(duplex=False) for _ in range(trainers)]
         self._pool = None if pool is None else pool(self._tell_leader)
         self._released = [reader for reader, _ in released]
+        self._begun = False
         self.ends = [
             TrainerEnd(
                 slots=[] if self._pool is None else self._pool.slots,
@@ -81,15 +82,23 @@ class Supply:
             self._pool.ready(file)
             return
         try:
-            slot: int = file.recv()
+            slot: int | None = file.recv()
         except (EOFError, OSError):
             self._released.remove(file)  # the trainer has left; why is the business of who waits for it
             return
-        assert self._pool is not None
-        self._pool.released(slot)
+        self._begun = True
+        if slot is not None:
+            assert self._pool is not None
+            self._pool.released(slot)
 
     def stop(self) -> None:
-        """Ask the trainers to end after the mini-batch at work."""
+        """Ask the trainers to end after the mini-batch at work.
+
+        Raises:
+            KeyboardInterrupt: where no mini-batch has reached them yet, so that there is nothing to save.
+        """
+        if not self._begun:
+            raise KeyboardInterrupt
         self._tell_leader(None)
 
     def end(self) -> None:

@@ -32,23 +32,23 @@ class Dispatcher:
 
     def __init__(self, tickets: Iterator[Ticket], *, slots: int, readers: int) -> None:
         self._tickets = tickets
+        self._next = next(tickets, None)
         self._readers = readers
         self._free = list(range(slots))
         self._lost: list[Task] = []
         self._at_work: dict[int, Task] = {}
         self._reading: dict[int, int] = {}
         """Readers that have not let go yet, of each slot that is finished."""
-        self._exhausted = False
 
     def next_for(self, sampler: int) -> Task | None:
         """The next task of an idle sampler; None while every slot is taken, and when all tickets are handed out."""
         assert sampler not in self._at_work
         if self._lost:
             task = self._lost.pop(0)
-        elif self._free and (ticket := next(self._tickets, None)) is not None:
-            task = Task(ticket=ticket, slot=self._free.pop())  # the last one freed is warm
+        elif self._free and self._next is not None:
+            task = Task(ticket=self._next, slot=self._free.pop())  # the last one freed is warm
+            self._next = next(self._tickets, None)
         else:
-            self._exhausted = self._exhausted or bool(self._free)
             return None
         self._at_work[sampler] = task
         return task
@@ -71,6 +71,11 @@ class Dispatcher:
             self._free.append(slot)
 
     @property
+    def all_sampled(self) -> bool:
+        """No sampler will get another task."""
+        return self._next is None and not (self._lost or self._at_work)
+
+    @property
     def done(self) -> bool:
-        """Every ticket was handed out, and every mini-batch read by all."""
-        return self._exhausted and not (self._lost or self._at_work or self._reading)
+        """And every mini-batch was read by all."""
+        return self.all_sampled and not self._reading

@@ -94,7 +94,10 @@ def train(
             with supplied(config, opened, world, candidate) as supply:
                 children = start(run, world, job, own=supply.ends)
                 supply.close_ends()
-                return children.join(supply)[0]
+                summary = children.join(supply)[0]
+                if summary is None:  # the run was asked to stop, and did
+                    raise KeyboardInterrupt
+                return summary
     finally:
         for level in levels:
             level.close()

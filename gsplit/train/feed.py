@@ -76,7 +76,7 @@ class FromSlots:
     def __init__(self, end: TrainerEnd, rank: int, device: torch.device) -> None:
         self._released, self._rank = end.released, rank
         self._to_gpu = device.type == "cuda"
-        self._ring = Ring(end.slots, on_map=pin if self._to_gpu else None)
+        self._ring = Ring(end.slots, on_map=Pins() if self._to_gpu else None)
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         data = self._ring.read(handle, self._rank)
@@ -89,8 +89,8 @@ class FromSlots:
 class SampledHere:
     """Without samplers: each trainer samples the whole mini-batch, the same everywhere, and keeps its own split."""
 
-    def __init__(self, sampler: MiniBatchSampler, plan: EpochPlan, rank: int) -> None:
-        self._sampler, self._plan, self._rank = sampler, plan, rank
+    def __init__(self, sampler: MiniBatchSampler, plan: EpochPlan, rank: int, end: TrainerEnd | None) -> None:
+        self._sampler, self._plan, self._rank, self._end = sampler, plan, rank, end
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         start_s = time.perf_counter()
@@ -99,7 +99,8 @@ class SampledHere:
         return self._sampler.segment(self._rank), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:
-        """The memory is the segment's own."""
+        if self._end is not None:
+            self._end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on
 
 
 class Feed:
@@ -190,11 +191,22 @@ def tensors_of(mini_batch: MiniBatch) -> Iterator[Tensor]:
         yield from (tensor for tensor in (block.edge_weight, block.degrees) if tensor is not None)
 
 
-def pin(memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
-    """Register a mapped slot with CUDA, so that copies from it run beside the host."""
-    cudart = torch.cuda.cudart()
-    if replaced is not None:
-        cudart.cudaHostUnregister(replaced.ctypes.data)
-    code = cudart.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
-    if int(code) != 0:
-        logger.warning("a slot could not be registered with CUDA (error %d), so copies from it will wait", int(code))
+class Pins:
+    """Registers mapped slots with CUDA, so that copies from them run beside the host. Where that fails they wait."""
+
+    def __init__(self) -> None:
+        self._pinned: set[int] = set()
+        """Addresses."""
+
+    def __call__(self, memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
+        cudart = torch.cuda.cudart()
+        if replaced is not None and replaced.ctypes.data in self._pinned:
+            self._pinned.remove(replaced.ctypes.data)
+            cudart.cudaHostUnregister(replaced.ctypes.data)
+        code = int(cudart.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0))
+        if code == 0:
+            self._pinned.add(memory.ctypes.data)
+            return
+        logger.warning("a slot could not be registered with CUDA (error %d), so copies from it will wait", code)
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device="cuda").add_(1)  # CUDA would report the error at the next launch, whoever's it is

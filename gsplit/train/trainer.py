@@ -117,7 +117,7 @@ class Trainer:
                 graph.indptr, graph.indices, self.layout.offsets, fan_outs=config.fan_out, seed=config.seed,
                 global_ids=self.layout.permutation, edge_ids=self.edges.weights,
             )  # fmt: skip
-            source = SampledHere(sampler, self.plan, worker.rank)
+            source = SampledHere(sampler, self.plan, worker.rank, end)
         return Feed(
             order, source, worker, self.layout, loader, self.edges,
             prefetch=config.prefetch, threads=self.job.threads,

@@ -74,8 +74,7 @@ def test_a_second_ctrl_c_ends_at_once(layout, tmp_path, train):
     leader = command.trainers[0]
     leader.suspend()  # it will not stop by itself
     command.process.send_signal(signal.SIGINT)
-    while "Ctrl-C again" not in (line := command.process.stderr.readline()):
-        assert line
+    command.wait_for_error("Ctrl-C again")
     command.process.send_signal(signal.SIGINT)
     code, _, err = command.ends(30)
     assert code == 130

@@ -15,7 +15,7 @@ from gsplit.predict.api import predict
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
-from gsplit.train.feed import pin
+from gsplit.train.feed import Pins
 
 pytestmark = pytest.mark.gpu
 
@@ -50,6 +50,7 @@ def test_slots_are_pinned_also_when_they_have_grown():
     slot = SharedBuffer("test")
     slot.grow(10_000)
     memory = slot.view((10_000,), np.uint8)
+    pin = Pins()
     pin(memory, None)
     assert torch.from_numpy(memory).is_pinned()
     slot.grow(1 << 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -52,6 +53,17 @@ class Command:
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
         return value
+
+    def wait_for_error(self, words: str) -> None:
+        """Until they stand in what the run writes to stderr; what was read is not read again."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        text = ""
+        while words not in text:
+            ready, _, _ = select.select([self.process.stderr], [], [], max(0.0, deadline_s - time.monotonic()))
+            assert ready, text
+            more = os.read(self.process.stderr.fileno(), 4096).decode()
+            assert more, text
+            text += more
 
     def wait_for_checkpoint(self, run: Path, epoch: int, batch: int) -> None:
         def reached() -> bool:

@@ -15,6 +15,7 @@ from support.samplers import all_segments, attend, pool_of, segments_sampled_her
 
 from gsplit.errors import InputError
 from gsplit.parallel import ProcessDied
+from gsplit.sampling.slabs import Ring
 from gsplit.sampling.tickets import Position
 
 
@@ -81,14 +82,21 @@ def test_after_too_many_the_run_ends_with_the_signal(layouts):
         attend(pool, lambda: pool.done)
 
 
-def test_a_sampler_that_dies_when_all_is_sampled_is_not_missed(layouts):
-    def finished(handle):
-        pool.released(handle.slot)
-
-    with pool_of(layouts(2), finished, samplers=2, max_restarts=0) as pool:
-        attend(pool, lambda: pool.done)
-        pool._samplers[1].process.kill()
-        attend(pool, lambda: len(pool._samplers) == 1)
+def test_samplers_end_when_all_is_sampled_and_their_slots_stay(layouts):
+    layout, arrived = layouts(2), []
+    with pool_of(layout, arrived.append, samplers=2, slots=9, epochs=1, max_restarts=0) as pool:
+        pids = [process.pid for process in pool.processes]
+        attend(pool, lambda: len(arrived) == 5)
+        assert pool.processes == []
+        assert pool.files() == []
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+        assert not pool.done  # nobody has read them yet
+        wanted = segments_sampled_here(layout, epochs=1)
+        for handle in arrived:
+            read = [Ring(pool.slots).read(handle, rank).tobytes() for rank in range(2)]
+            assert read == wanted[0, handle.ticket.batch]
+            pool.released(handle.slot)
+        assert pool.done
 
 
 def test_a_sampler_that_cannot_start_is_not_tried_again(tmp_path, layouts):
