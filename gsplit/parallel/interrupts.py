@@ -14,6 +14,7 @@ from typing import Any
 
 STOP_S = 600.0
 """How long children may take to stop when they are asked to: an evaluation they are at is ended first."""
+STOPPING = "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once"
 
 
 class Interrupts:
@@ -44,11 +45,7 @@ class Interrupts:
         self._ring.send_bytes(b"!")
         # Ctrl-C also ends whoever reads our errors, such as tee; and a print may have been interrupted by this one.
         with contextlib.suppress(OSError, ValueError, RuntimeError):
-            print(
-                "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(STOPPING, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         self.bell.close()
