@@ -82,9 +82,8 @@ def test_a_second_ctrl_c_ends_at_once(layout, tmp_path, train):
     command.assert_nothing_left(processes)
 
 
-@pytest.mark.parametrize("order", ["ready", "sequence"])
 def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is_made_up(
-    layout, tmp_path, order, train, undisturbed
+    layout, tmp_path, train, undisturbed
 ):
     """With --order ready a checkpoint may hold later mini-batches than it lacks; here it lacks the one of a sampler
     that hangs."""
@@ -93,7 +92,7 @@ def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is
     command = train(layout.path, "--out", run, *flags)
     command.wait_for_checkpoint(run, 0, 1)
     command.samplers[0].suspend()  # all but its mini-batch can be trained
-    command.wait_until(lambda: checkpoint.describe_state(run, checkpoint.CHECKPOINT)["ahead"])
+    command.wait_for_checkpoint(run, 0, BATCHES - 1)
     processes = command.children
     command.kill()
     command.assert_nothing_left(processes)
@@ -103,7 +102,7 @@ def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is
     first_left = about["batch"] - len(about["ahead"])
     assert done == [*range(first_left), *about["ahead"]]
     assert min(about["ahead"]) > first_left
-    code, _, err = train("--resume", run, "--order", order).ends()
+    code, _, err = train("--resume", run, "--order", "sequence").ends()
     assert code == 0, err
     first, wanted = (
         [json.loads(line)["traffic"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
