@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in one call of under ten minutes, on a machine that may be offline: builds the
-# extension against the PyTorch that is there, runs the tests marked gpu, then trains with one trainer on the GPU
+# extension against the PyTorch that is there, runs the tests marked gpu, then trains with one trainer on the GPU,
 # with four that share it (a test of correctness; the times of shared ranks mean nothing), and with one that does
 # not work ahead.
 #
