@@ -30,17 +30,15 @@ def trained(layout, run, **changes):
 
 @pytest.fixture(scope="module")
 def without_samplers(layouts, tmp_path_factory):
-    return trained(layouts(2).path, tmp_path_factory.mktemp("n0") / "run", samplers=0)
+    return trained(layouts(2).path, tmp_path_factory.mktemp("n0") / "run", samplers=0, prefetch=0)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         {"samplers": 1},
-        {"samplers": 2, "slots": 1},
+        {"samplers": 2, "slots": 1, "sampler_threads": 2, "sampler_memory": "0", "prefetch": 0},
         {"samplers": 4, "prefetch": 3},
-        {"samplers": 2, "sampler_threads": 2, "sampler_memory": "0", "prefetch": 0},
-        {"samplers": 0, "prefetch": 0},
     ],
     ids=str,
 )
@@ -57,7 +55,7 @@ def test_ready_order_trains_the_same_mini_batches(layouts, tmp_path, without_sam
 
 def test_weights_travel_by_edge_ids(weighted_layouts, tmp_path):
     runs = [
-        trained(weighted_layouts(3).path, tmp_path / str(samplers), samplers=samplers, model="gcn", fan_out=(3, 3))
+        trained(weighted_layouts(2).path, tmp_path / str(samplers), samplers=samplers, model="gcn", fan_out=(3, 3))
         for samplers in (0, 2)
     ]
     assert runs[0] == runs[1]
