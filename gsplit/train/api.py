@@ -78,6 +78,7 @@ def train(
         models.warn_of_ignored(config)
     pickled_model = None if model is None else custom.pickled(model)
     threads = config.threads or max(1, len(os.sched_getaffinity(0)) // world)
+    samplers = samplers_of(config, world)
     config = _resume(config, opened, world, threads, signature) if config.resume else _new_run(config)
     assert config.out is not None
     run_folder = config.out
@@ -88,10 +89,10 @@ def train(
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
                 config=config, layout=layout_path, run=run_folder, world=world, device_type=device_type,
-                threads=threads, samplers=samplers_of(config, world), port=port, signature=signature,
+                threads=threads, samplers=samplers, port=port, signature=signature,
                 pickled_model=pickled_model, levels=levels, resume=config.resume is not None,
             )  # fmt: skip
-            with supplied(config, opened, world, candidate) as supply:
+            with supplied(config, opened, world, samplers, candidate) as supply:
                 children = start(run, world, job, own=supply.ends)
                 supply.close_ends()
                 summary = children.join(supply)[0]

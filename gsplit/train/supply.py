@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from torch import nn
 
 from gsplit.data import Layout
+from gsplit.errors import InputError
 from gsplit.parallel.samplers import SamplerPool
 from gsplit.parallel.supply import Supply
 from gsplit.sampling.process import SamplerJob
@@ -18,28 +19,38 @@ from gsplit.train import checkpoint, custom, models
 from gsplit.train.config import TrainConfig
 from gsplit.units import parse_bytes
 
+MANY = 64
+"""Samplers that a host of any size is let start."""
 SPARE_SLOTS = 2
 """Beside one for each sampler and one for each mini-batch that trainers load ahead: one at work, one finished."""
 
 
 def samplers_of(config: TrainConfig, world: int) -> int:
-    """Processes to sample with: those asked for, or the cores left over."""
-    if config.samplers is not None:
-        return config.samplers
-    return max(1, min(len(os.sched_getaffinity(0)) - world, 2 * world))
+    """Processes to sample with: those asked for, or the cores left over.
+
+    Raises:
+        InputError: for so many that starting them would bring the host down.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if config.samplers is None:
+        return max(1, min(cores - world, 2 * world))
+    most = max(MANY, 4 * cores)
+    if config.samplers > most:
+        raise InputError(f"--samplers is {config.samplers}, but there are {cores} cores; use at most {most}")
+    return config.samplers
 
 
 @contextmanager
-def supplied(config: TrainConfig, layout: Layout, world: int, model: nn.Module) -> Iterator[Supply]:
+def supplied(config: TrainConfig, layout: Layout, world: int, samplers: int, model: nn.Module) -> Iterator[Supply]:
     """What gives ``world`` trainers their mini-batches; the samplers have ended when the block has.
 
     Args:
         config: of the run.
         layout: to sample from.
         world: trainers.
+        samplers: processes; 0 leaves sampling to the trainers.
         model: which decides whether segments carry the ids of the drawn edges.
     """
-    samplers = samplers_of(config, world)
     if samplers == 0:
         supply = Supply(world)
     else:
