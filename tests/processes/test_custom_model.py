@@ -45,10 +45,13 @@ def config(out, **changes):
     return TrainConfig(out=out, device="cpu", save_predictions="logits", **{**defaults, **changes})
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    "make",
-    [MyModel, lambda w, c: MyModel(w, c, norm=nn.BatchNorm1d), lambda w, c: SAGE(w, 8, c, num_layers=2)],
+    ("make", "dtype"),
+    [
+        (MyModel, "float64"),
+        (lambda w, c: MyModel(w, c, norm=nn.BatchNorm1d), "float64"),
+        (lambda w, c: SAGE(w, 8, c, num_layers=2), "float32"),
+    ],
     ids=["MyModel", "BatchNorm", "SAGE"],
 )
 def test_the_same_model_whatever_the_number_of_trainers(graph, tmp_path, make, dtype):
