@@ -15,6 +15,7 @@ import tyro
 
 from gsplit import cli
 from gsplit.data import open_layout
+from gsplit.errors import InputError
 from gsplit.parallel.samplers import SamplerPool
 from gsplit.sampling.process import SamplerJob
 from gsplit.sampling.slabs import Handle
@@ -41,11 +42,22 @@ class MemoryConfig:
     sampler_memory: str = "4GiB"
     """As in training."""
 
+    def __post_init__(self) -> None:
+        if not self.samplers or min(self.samplers) < 1:
+            raise InputError(f"--samplers takes numbers from 1 on, not {list(self.samplers)}")
+        if self.batch_size < 1:
+            raise InputError(f"--batch-size must be at least 1, not {self.batch_size}")
+        try:
+            parse_bytes(self.sampler_memory)
+        except ValueError as error:
+            raise InputError(f"--sampler-memory: {error}") from None
+
 
 def command(arguments: list[str]) -> None:
     config = cli.parse(MemoryConfig, arguments, prog=PROG)
     path = config.layout.resolve()
-    open_layout(path)
+    if not len(open_layout(path).graph.train_idx):
+        raise InputError(f"{path} has no training vertices to sample for")
     size = sum((path / name).stat().st_size for name in GRAPH)
     print(f"graph files {binary(size)}: {', '.join(GRAPH)}")
     print("samplers | graph, proportional | of the files | private of each, the interpreter included | a slot")

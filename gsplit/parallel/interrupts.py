@@ -43,8 +43,10 @@ class Interrupts:
             raise KeyboardInterrupt
         self._since_s = time.monotonic()
         self._ring.send_bytes(b"!")
-        # Ctrl-C also ends whoever reads our errors, such as tee; and a print may have been interrupted by this one.
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
+
+    def say(self) -> None:
+        """Tell the user what happens now."""
+        with contextlib.suppress(OSError, ValueError):  # Ctrl-C also ends whoever reads our errors, such as tee
             print(STOPPING, file=sys.stderr, flush=True)
 
     def close(self) -> None:

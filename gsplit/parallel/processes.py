@@ -222,6 +222,7 @@ def _duties(attendant: Attendant | None, interrupted: Interrupts) -> dict[Connec
     def pass_on() -> None:
         interrupted.bell.recv_bytes()
         attendant.stop()
+        interrupted.say()
 
     return {interrupted.bell: pass_on} | {file: partial(attendant.ready, file) for file in attendant.files()}
 
@@ -277,6 +278,6 @@ def _child_main(
     pipe.close()
     sys.stdout.flush()
     sys.stderr.flush()
-    if report.kind != "result":
-        # Peers may sit in a collective that waits for this process: tearing down politely could wait for them.
-        os._exit(1)
+    # Nothing is left to do, and taking PyTorch down politely takes up to a second; after a failure it might even wait
+    # for peers that sit in a collective and wait for this process.
+    os._exit(0 if report.kind == "result" else 1)

@@ -98,8 +98,8 @@ class SamplerPool:
             self.end()
             if isinstance(error, OSError) and error.errno == errno.EMFILE:
                 raise InputError(
-                    f"no open files are left for {slots} slots and {samplers} samplers: each takes a few; "
-                    "use fewer --slots or --samplers, or allow more open files (ulimit -n)"
+                    f"no open files are left for {slots} slots and {samplers} samplers: each takes a few; use fewer "
+                    "--samplers, --slots or --prefetch, or allow more open files (ulimit -n)"
                 ) from None
             raise
 
@@ -236,9 +236,9 @@ class SamplerPool:
         if code >= 0:
             raise ProcessDied(what)
         if self._restarts == self._max_restarts:
-            raise ProcessDied(f"{what}; {self._restarts} samplers were replaced before (--max-sampler-restarts)")
+            raise ProcessDied(f"{what}; --max-sampler-restarts {self._max_restarts} allows no more replacements")
         self._restarts += 1
-        logger.warning("%s; it is replaced, and its mini-batch sampled again", what)
+        logger.warning("%s. It is replaced; what it was at is sampled again", what)
         if (ticket := self._measuring.pop(index, None)) is not None:
             self._to_measure.appendleft(ticket)
         self._dispatcher.lost(index)

@@ -161,6 +161,10 @@ class TrainConfig:
                 raise InputError(f"{_flag(name)} must be a whole number, not {value!r}")
             if not value >= least:
                 raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
+        for name, most in {"slots": 1024, "prefetch": 256, "sampler_threads": 256}.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise InputError(f"{_flag(name)} must be at most {most}, not {value}")
         for name in ("lr", "negative_slope", *DROPOUTS):
             if not isinstance(getattr(self, name), (int, float)):
                 raise InputError(f"{_flag(name)} must be a number, not {getattr(self, name)!r}")

@@ -25,7 +25,7 @@ def summary_text(summary: dict[str, Any]) -> str:
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
-            f"ahead  {ahead} an epoch ({_samplers(summary['samplers'])})",
+            f"before {ahead} an epoch ({_samplers(summary['samplers'])})",
             f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "
             f"({traffic['loaded_rows']:,} rows, each by one trainer), {binary(exchanged)} exchanged in "
             f"{traffic['exchange_messages']:,} messages, {binary(traffic['all_reduce_bytes'])} of gradients reduced",

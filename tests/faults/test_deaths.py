@@ -21,7 +21,7 @@ def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes(layout, tmp_pa
     code, _, err = command.ends()
     assert code == 0, err
     assert err.count("was ended by SIGKILL") == 3
-    assert "it is replaced" in err
+    assert "It is replaced" in err
     command.assert_nothing_left(processes)
     assert_same_run(run, undisturbed)
 

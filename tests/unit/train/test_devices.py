@@ -58,6 +58,8 @@ def test_no_gpu_at_all(gpus):
         ({"hidden": "8"}, "--hidden must be a whole number, not '8'"),
         ({"samplers": 1.5}, "--samplers must be a whole number, not 1.5"),
         ({"slots": math.inf}, "--slots must be a whole number, not inf"),
+        ({"slots": 10**9}, "--slots must be at most 1024, not 1000000000"),
+        ({"sampler_threads": 10**5}, "--sampler-threads must be at most 256, not 100000"),
         ({"prefetch": None}, "--prefetch must be a whole number, not None"),
         ({"max_sampler_restarts": None}, "--max-sampler-restarts must be a whole number, not None"),
         ({"weight_decay": None}, "--weight-decay must be a number, not None"),
