@@ -5,7 +5,6 @@ python -m experiments.sampler_memory LAYOUT [--samplers 1,2,4]
 
 from __future__ import annotations
 
-import multiprocessing.connection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from typing import Annotated
 import psutil
 import tyro
 
+from experiments.slab_path import attend
 from gsplit import cli
 from gsplit.data import open_layout
 from gsplit.errors import InputError
@@ -24,7 +24,6 @@ from gsplit.units import binary, parse_bytes
 
 PROG = "python -m experiments.sampler_memory"
 GRAPH = ("indptr.npy", "indices.npy", "permutation.npy")
-PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +78,7 @@ def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
     )  # fmt: skip
     try:
         while len(arrived) < 3 * number:
-            ready = multiprocessing.connection.wait(pool.files(), PATIENCE_S)
-            if not ready:
-                raise RuntimeError(f"no sampler said anything for {PATIENCE_S:.0f} s")
-            for file in ready:
-                pool.ready(file)  # type: ignore[arg-type]
+            attend(pool)
         graph_files = {str(path / name) for name in GRAPH}
         graph, own = 0, []
         for sampler in pool.processes:

@@ -71,11 +71,7 @@ def _run(job: SamplerJob, layout: Layout, samplers: int) -> tuple[float, float]:
     try:
         ring = Ring(pool.slots)
         while read < total:
-            ready = multiprocessing.connection.wait(pool.files(), PATIENCE_S)
-            if not ready:
-                raise RuntimeError(f"no sampler said anything for {PATIENCE_S:.0f} s")
-            for file in ready:
-                pool.ready(file)  # type: ignore[arg-type]
+            attend(pool)
             for handle in arrived:
                 read += 1
                 if read > warm_up:
@@ -89,6 +85,15 @@ def _run(job: SamplerJob, layout: Layout, samplers: int) -> tuple[float, float]:
     finally:
         pool.end()
     return (read - warm_up) / seconds, edges / seconds
+
+
+def attend(pool: SamplerPool) -> None:
+    """What the launcher does while trainers train: wait for a word of the samplers, and see to it."""
+    ready = multiprocessing.connection.wait(pool.files(), PATIENCE_S)
+    if not ready:
+        raise RuntimeError(f"no sampler said anything for {PATIENCE_S:.0f} s")
+    for file in ready:
+        pool.ready(file)  # type: ignore[arg-type]
 
 
 def show_slab_path(rows: Sequence[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from gsplit.sampling.tickets import Position, tickets
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.config import TrainConfig
 from gsplit.units import parse_bytes
+
+logger = logging.getLogger(__name__)
 
 MANY = 64
 """Samplers that a host of any size is let start."""
@@ -52,6 +55,8 @@ def supplied(config: TrainConfig, layout: Layout, world: int, samplers: int, mod
         model: which decides whether segments carry the ids of the drawn edges.
     """
     if samplers == 0:
+        if config.order != "sequence" or config.slots is not None or config.sampler_threads != 1:
+            logger.warning("--order, --slots and --sampler-threads have no effect with --samplers 0")
         supply = Supply(world)
     else:
         job = SamplerJob(
