@@ -154,7 +154,7 @@ from support.samplers import attend, pool_of
 from gsplit.data import open_layout
 arrived = []
 with pool_of(open_layout({layout!r}), arrived.append) as pool:
-    attend(pool, lambda: len(arrived) == 2)
+    attend(pool, lambda: len(arrived) >= 2)
     print(*(process.pid for process in pool.processes), flush=True)
     sys.stdin.read()
 """
