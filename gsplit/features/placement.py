@@ -1,0 +1,127 @@
+"""Which feature rows are cached on which trainer. NumPy only: experiments count with the same rules.
+
+Legend: N vertices, P parts of the layout, ``holders`` trainers that hold the parts between them.
+
+- *Partitioned*: a prefix of each part, on the trainer that holds the part. A layout's parts stand hottest first, so a
+  prefix is the best cache of its size and needs no index: v is cached if and only if it lies less than ``cache_rows``
+  behind the begin of its part.
+- *Replicated* (PaGraph, Lin et al., SoCC 2020): each trainer the hottest rows of the neighbourhood of its
+  own training vertices, whatever the others have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.units import parse_bytes
+
+PIECE_EDGES = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheSize:
+    """What a cache may take on each trainer; neither bytes nor a share: what the device has to spare."""
+
+    num_bytes: int | None = None
+    share: Fraction | None = None
+    """Of all feature rows, on an average trainer: 25 % on each of 4 trainers hold everything between them."""
+
+    @classmethod
+    def parse(cls, text: str) -> CacheSize:
+        """``4GiB``, ``10%`` or ``auto``.
+
+        Raises:
+            ValueError: for anything else, for a share above 100 % and for 0.
+        """
+        text = text.strip().lower()
+        if text == "auto":
+            return cls()
+        if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text):
+            share = Fraction(match[1]) / 100
+            if not 0 < share <= 1:
+                raise ValueError(f"a share must be above 0 % and at most 100 %, not {text}")
+            return cls(share=share)
+        try:
+            num_bytes = parse_bytes(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no size such as 4GiB, no share such as 10%, and not auto") from None
+        if num_bytes == 0:
+            raise ValueError("a cache of 0 bytes holds nothing; use --cache none")
+        return cls(num_bytes=num_bytes)
+
+
+def prefixes(
+    offsets: NDArray[np.int64], holders: int, *, rows: int | None = None, share: Fraction | None = None
+) -> NDArray[np.int64]:
+    """``cache_rows``, int64 [P]: how many rows of each part its holder caches.
+
+    Each holder has P / ``holders`` parts, one after the other.
+
+    Args:
+        offsets: int64 [P + 1] of the layout.
+        holders: trainers; a divisor of P.
+        rows: that a holder has room for, shared out over its parts by their sizes.
+        share: of all rows that an average holder caches; a larger part gets more.
+    """
+    sizes_P = np.diff(offsets)
+    if share is not None:
+        held = share * holders
+        ceilings = [-(-int(size) * held.numerator // held.denominator) for size in sizes_P]
+        return np.minimum(sizes_P, np.array(ceilings, np.int64))
+    assert rows is not None
+    own = sizes_P.reshape(holders, -1)
+    total = np.maximum(1, own.sum(axis=1, keepdims=True))
+    return np.minimum(own, own * min(rows, int(offsets[-1])) // total).reshape(-1)
+
+
+def is_cached(ids: NDArray[np.int64], offsets: NDArray[np.int64], cache_rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """[n] whether each layout id lies in the prefix of its part."""
+    part = np.searchsorted(offsets, ids, side="right") - 1
+    return ids - offsets[part] < cache_rows[part]
+
+
+def hottest(
+    indptr: NDArray[np.int64], indices: NDArray[Any], targets: NDArray[np.int64], hops: int, rows: int
+) -> NDArray[np.int64]:
+    """int64 [at most ``rows``] layout ids, hottest first, of the neighbourhood of some targets.
+
+    The heat of a vertex is the number of edges that an L-hop sample of the targets could draw it by; a vertex without
+    such an edge, a target say, comes after all others. Reads the graph L times.
+
+    Args:
+        indptr, indices: of the graph, CSC.
+        targets: int64 [T], of one trainer.
+        hops: L.
+        rows: that fit.
+    """
+    n = len(indptr) - 1
+    reached_N = np.zeros(n, bool)
+    reached_N[targets] = True
+    heat_N = np.zeros(n, np.int64)
+    for hop in range(1, hops + 1):
+        destinations_N = reached_N.copy()
+        for begin, end in _pieces(indptr):
+            drawn = np.repeat(destinations_N[begin:end], np.diff(indptr[begin : end + 1]))
+            sources = indices[indptr[begin] : indptr[end]][drawn]
+            reached_N[sources] = True
+            if hop == hops:
+                heat_N += np.bincount(sources, minlength=n)
+    ids = np.flatnonzero(reached_N)
+    return ids[np.argsort(-heat_N[ids], kind="stable")][:rows].astype(np.int64)
+
+
+def _pieces(indptr: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of destinations with a bounded number of edges (but for a vertex that breaks the bound alone)."""
+    begin, n = 0, len(indptr) - 1
+    while begin < n:
+        end = int(np.searchsorted(indptr, indptr[begin] + PIECE_EDGES, side="right")) - 1
+        end = min(n, max(begin + 1, end))
+        yield begin, end
+        begin = end
