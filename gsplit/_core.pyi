@@ -22,6 +22,7 @@ class _Sampler:
         epoch: int,
         batch: int,
         micro: int,
+        num_targets: int,
         edge_ids: bool,
         max_edges: int,
     ) -> bool: ...

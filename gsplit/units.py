@@ -1,8 +1,10 @@
-"""Bytes, as people write and read them."""
+"""Bytes and sizes of caches, as people write and read them."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from fractions import Fraction
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 FACTORS = {"": 1, "b": 1, **{f"{p}ib": 1024**i for i, p in enumerate("kmgt", 1)},
@@ -31,3 +33,35 @@ def parse_bytes(text: str) -> int:
     if num_bytes >= 2**63:
         raise ValueError(f"{text!r} is more than any memory has")
     return int(num_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheSize:
+    """What a cache may take on each trainer; neither bytes nor a share: what the device has to spare."""
+
+    num_bytes: int | None = None
+    share: Fraction | None = None
+    """Of all feature rows, on an average trainer: 25 % on each of 4 trainers hold everything between them."""
+
+    @classmethod
+    def parse(cls, text: str) -> CacheSize:
+        """``4GiB``, ``10%`` or ``auto``.
+
+        Raises:
+            ValueError: for anything else, for a share above 100 % and for 0.
+        """
+        text = text.strip().lower()
+        if text == "auto":
+            return cls()
+        if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text):
+            share = Fraction(match[1]) / 100
+            if not 0 < share <= 1:
+                raise ValueError(f"a share must be above 0 % and at most 100 %, not {text}")
+            return cls(share=share)
+        try:
+            num_bytes = parse_bytes(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no size such as 4GiB, no share such as 10%, and not auto") from None
+        if num_bytes == 0:
+            raise ValueError("a cache of 0 bytes holds nothing; use --cache none")
+        return cls(num_bytes=num_bytes)

@@ -58,9 +58,9 @@ struct BoundSampler {
                 threads) {}
 
   bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
-              int64_t micro, bool with_edge_ids, int64_t max_edges) {
+              int64_t micro, int64_t num_targets, bool with_edge_ids, int64_t max_edges) {
     nb::gil_scoped_release unlocked;
-    id = {epoch, batch, static_cast<int64_t>(targets.size())};
+    id = {epoch, batch, num_targets, micro};
     edge_ids = with_edge_ids;
     sampled = false;
     const gsplit::DrawKey key{seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(batch),
@@ -96,7 +96,7 @@ void bind_sampler(nb::module_& m, const char* name) {
            nb::arg("indptr"), nb::arg("indices"), nb::arg("global_ids"), nb::arg("offsets"), nb::arg("memory"),
            nb::arg("threads"))
       .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
-           nb::arg("batch"), nb::arg("micro"), nb::arg("edge_ids"), nb::arg("max_edges"))
+           nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"), nb::arg("max_edges"))
       .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
       .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }

@@ -51,7 +51,7 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
   Cursor cursor(out, words * 8);
   const int64_t vertices_at = cursor.put(split.vertices);
   header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts, rank, layers, id.epoch, id.batch,
-            id.num_targets, edge_ids ? SEGMENT_HAS_EDGE_IDS : 0, vertices_at, /*reserved*/ 0};
+            id.num_targets, edge_ids ? SEGMENT_HAS_EDGE_IDS : 0, vertices_at, id.micro};
   header.insert(header.end(), split.level_sizes.begin(), split.level_sizes.end());
 
   for (int64_t l = 1; l <= layers; ++l) {

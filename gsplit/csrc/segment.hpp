@@ -31,7 +31,8 @@ struct Split {
 struct MiniBatchId {
   int64_t epoch = 0;
   int64_t batch = 0;
-  int64_t num_targets = 0;  // over all splits
+  int64_t num_targets = 0;  // over all splits, and over all micro-batches where there are several
+  int64_t micro = 0;        // which micro-batch this is of
 };
 
 inline constexpr int64_t SEGMENT_MAGIC = 0x474553544c505347;  // "GSPLTSEG", little-endian

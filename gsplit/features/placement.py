@@ -11,50 +11,18 @@ Legend: N vertices, P parts of the layout, ``holders`` trainers that hold the pa
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.units import parse_bytes
+from gsplit.units import CacheSize
+
+__all__ = ["CacheSize", "hottest", "is_cached", "prefixes"]
 
 PIECE_EDGES = 1 << 24
-
-
-@dataclass(frozen=True, kw_only=True)
-class CacheSize:
-    """What a cache may take on each trainer; neither bytes nor a share: what the device has to spare."""
-
-    num_bytes: int | None = None
-    share: Fraction | None = None
-    """Of all feature rows, on an average trainer: 25 % on each of 4 trainers hold everything between them."""
-
-    @classmethod
-    def parse(cls, text: str) -> CacheSize:
-        """``4GiB``, ``10%`` or ``auto``.
-
-        Raises:
-            ValueError: for anything else, for a share above 100 % and for 0.
-        """
-        text = text.strip().lower()
-        if text == "auto":
-            return cls()
-        if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text):
-            share = Fraction(match[1]) / 100
-            if not 0 < share <= 1:
-                raise ValueError(f"a share must be above 0 % and at most 100 %, not {text}")
-            return cls(share=share)
-        try:
-            num_bytes = parse_bytes(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is no size such as 4GiB, no share such as 10%, and not auto") from None
-        if num_bytes == 0:
-            raise ValueError("a cache of 0 bytes holds nothing; use --cache none")
-        return cls(num_bytes=num_bytes)
 
 
 def prefixes(

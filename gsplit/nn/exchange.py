@@ -31,13 +31,27 @@ class ExchangeCounters:
 
 
 class Lane:
-    """What the exchanges of one mini-batch share: process group, token and counters."""
+    """What the exchanges of one mini-batch share: process groups, token and counters.
 
-    def __init__(self, group: dist.ProcessGroup | None, counters: ExchangeCounters, device: torch.device) -> None:
+    Args:
+        group: the trainers that exchange rows, those of a split group.
+        counters: of what is sent.
+        device: of the rows.
+        everyone: all trainers that compute the mini-batch; by default ``group``.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None,
+        counters: ExchangeCounters,
+        device: torch.device,
+        everyone: dist.ProcessGroup | None = None,
+    ) -> None:
         self.group = group
+        self.everyone = everyone or group
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
-        self.world = dist.get_world_size(group) if dist.is_initialized() else 1
+        self.world = dist.get_world_size(self.everyone) if dist.is_initialized() else 1
         self.exchanges = 0
 
     def tie(self, loss: Tensor) -> Tensor:
@@ -45,12 +59,12 @@ class Lane:
         return loss + self.token.sum().to(loss.dtype) * 0
 
     def sum(self, x: Tensor) -> Tensor:
-        """Sum of x over the trainers, the same on all of them; its backward sums the gradients likewise."""
+        """Sum of x over everyone, the same on all of them; its backward sums the gradients likewise."""
         if self.world == 1:
             return x
         if not torch.is_grad_enabled():
-            return _summed(x, self.group)
-        out, self.token = _Sum.apply(x, self.token, self.group)
+            return _summed(x, self.everyone)
+        out, self.token = _Sum.apply(x, self.token, self.everyone)
         return out
 
 

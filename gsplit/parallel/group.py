@@ -6,11 +6,13 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+
+from gsplit.sampling import SplitGroups
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = timedelta(minutes=10)
@@ -26,10 +28,22 @@ class Worker:
     device: torch.device
     group: dist.ProcessGroup | None = None
     """None is the default group."""
+    subgroups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
+    """Those made so far, by their ranks."""
 
     def barrier(self) -> None:
         """Wait for all. A sum on the host: NCCL's barrier would order the device, not the processes."""
         dist.all_reduce(torch.zeros(1), group=self.group)
+
+
+def split_group(worker: Worker, groups: SplitGroups) -> dist.ProcessGroup | None:
+    """The process group of the trainers that this one splits micro-batches with; all of them make the call."""
+    if groups.size == worker.world:
+        return worker.group
+    ranks = tuple(groups.ranks_of(groups.group_of(worker.rank)))
+    if ranks not in worker.subgroups:
+        worker.subgroups[ranks] = dist.new_group(list(ranks), timeout=TIMEOUT, use_local_synchronization=True)
+    return worker.subgroups[ranks]
 
 
 @contextmanager

@@ -17,17 +17,28 @@ _MASK = 2**64 - 1
 
 
 class EpochPlan:
-    """Shuffles the training vertices of each epoch and cuts them into mini-batches.
+    """Shuffles the training vertices of each epoch and cuts them into mini-batches, and those into micro-batches.
 
     Args:
         train_idx: int64 [T] layout ids.
         global_ids: int64 [N] layout id -> global id.
         batch_size: targets of one mini-batch over all trainers; the last one of an epoch may be smaller.
         seed: of the run.
+        micro_batches: of each mini-batch, G; their sizes differ by one at most.
+        fixed_shares: let micro-batch g of every mini-batch come from share g of the training vertices, which stays
+            the same and is shuffled for itself (as PaGraph does). The shares are equal runs of the layout ids, so
+            they follow the parts, and the targets depend on the layout.
     """
 
     def __init__(
-        self, train_idx: NDArray[np.int64], global_ids: NDArray[np.int64], batch_size: int, seed: int
+        self,
+        train_idx: NDArray[np.int64],
+        global_ids: NDArray[np.int64],
+        batch_size: int,
+        seed: int,
+        *,
+        micro_batches: int = 1,
+        fixed_shares: bool = False,
     ) -> None:
         global_train = np.asarray(global_ids)[train_idx]
         order = np.argsort(global_train)
@@ -35,8 +46,11 @@ class EpochPlan:
         self._layout_ids = np.asarray(train_idx)[order]
         self._batch_size = batch_size
         self._seed = seed
-        self._epoch: tuple[int, NDArray[np.int64]] | None = None
-        """The epoch asked for last, and its targets: mini-batches are asked for one at a time."""
+        self._micro_batches = micro_batches
+        self.shares = np.array_split(np.sort(train_idx), micro_batches) if fixed_shares else None
+        """[G] layout ids, where each micro-batch has a share of its own."""
+        self._epoch: tuple[int, list[NDArray[np.int64]]] | None = None
+        """The epoch asked for last, and its targets in order, by share: mini-batches are asked for one at a time."""
 
     @property
     def num_batches(self) -> int:
@@ -48,16 +62,28 @@ class EpochPlan:
         key = fold_key(self._seed, epoch, SHUFFLE)
         return self._layout_ids[np.argsort(_hash(key, self._global_ids), kind="stable")]
 
+    def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
+        """The targets of one mini-batch by micro-batch, [G] arrays of layout ids."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = epoch, self._by_share(self.targets(epoch))
+        total = len(self._layout_ids)
+        begin, end = (min(number * self._batch_size, total) for number in (batch, batch + 1))
+        pieces = [share[len(share) * begin // total : len(share) * end // total] for share in self._epoch[1]]
+        return np.array_split(pieces[0], self._micro_batches) if self.shares is None else pieces
+
     def batch(self, epoch: int, batch: int) -> NDArray[np.int64]:
         """The targets of one mini-batch, [T] layout ids."""
-        if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = epoch, self.targets(epoch)
-        return self._epoch[1][batch * self._batch_size : (batch + 1) * self._batch_size]
+        return np.concatenate(self.micro_batches(epoch, batch))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """(number, targets) of the mini-batches of an epoch, from number ``first`` on."""
         for batch in range(first, self.num_batches):
             yield batch, self.batch(epoch, batch)
+
+    def _by_share(self, targets: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        if self.shares is None:
+            return [targets]
+        return [targets[np.isin(targets, share)] for share in self.shares]
 
 
 def mix64(x: int) -> int:

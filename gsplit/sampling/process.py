@@ -17,9 +17,8 @@ from pathlib import Path
 from gsplit.data import open_layout
 from gsplit.host import SharedBuffer, die_with_parent
 from gsplit.sampling.dispatch import Task
-from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler
-from gsplit.sampling.slabs import Handle, Ring, extents_of
+from gsplit.sampling.groups import MicroBatches, SplitGroups
+from gsplit.sampling.slabs import Handle, Ring, bytes_of
 from gsplit.sampling.tickets import Ticket
 
 
@@ -35,6 +34,8 @@ class SamplerJob:
     memory: int
     """Bytes that a sampler's maps of vertices may take."""
     threads: int
+    groups: SplitGroups | None = None
+    """Of the trainers; None: one, with a trainer for each part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,19 +75,16 @@ def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) ->
 def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
     job: SamplerJob = commands.recv()
     layout = open_layout(job.layout, trusted=True)
-    graph = layout.graph
-    plan = EpochPlan(graph.train_idx, layout.permutation, job.batch_size, job.seed)
-    sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, layout.offsets, fan_outs=job.fan_out, seed=job.seed,
-        global_ids=layout.permutation, edge_ids=job.edge_ids, memory=job.memory, threads=job.threads,
+    micro_batches = MicroBatches(
+        layout, job.groups or SplitGroups(trainers=layout.parts, size=layout.parts), fan_out=job.fan_out,
+        batch_size=job.batch_size, seed=job.seed, edge_ids=job.edge_ids, memory=job.memory, threads=job.threads,
     )  # fmt: skip
     while True:
         command: Ticket | Task = commands.recv()
         start_s = time.perf_counter()
-        ticket = command if isinstance(command, Ticket) else command.ticket
-        sampler.sample(plan.batch(ticket.epoch, ticket.batch), epoch=ticket.epoch, batch=ticket.batch)
         if isinstance(command, Ticket):
-            reports.send(Measured(num_bytes=extents_of(sampler)[-1][1]))
+            reports.send(Measured(num_bytes=bytes_of(micro_batches.sample_all(command))))
             continue
-        extents = ring.write(command.slot, sampler)
-        reports.send(Handle(ticket=ticket, slot=command.slot, extents=extents, seconds=time.perf_counter() - start_s))
+        extents = ring.write(command.slot, micro_batches.sample_all(command.ticket))
+        seconds = time.perf_counter() - start_s
+        reports.send(Handle(ticket=command.ticket, slot=command.slot, extents=extents, seconds=seconds))

@@ -65,13 +65,21 @@ class MiniBatchSampler:
         self._edge_ids = edge_ids
 
     def sample(
-        self, targets: NDArray[np.int64], *, epoch: int, batch: int, micro: int = 0, max_edges: int = NO_LIMIT
+        self,
+        targets: NDArray[np.int64],
+        *,
+        epoch: int,
+        batch: int,
+        micro: int = 0,
+        num_targets: int | None = None,
+        max_edges: int = NO_LIMIT,
     ) -> bool:
         """Sample a mini-batch; it stays until the next call. False, and none, beyond ``max_edges`` edges.
 
         Args:
             targets: int64 [T] distinct layout ids.
             epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
+            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default these.
 
         Raises:
             ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
@@ -83,6 +91,7 @@ class MiniBatchSampler:
             epoch,
             batch,
             micro,
+            len(targets) if num_targets is None else num_targets,
             self._edge_ids,
             max_edges,
         )

@@ -1,15 +1,15 @@
 """Slabs: where samplers leave finished mini-batches for the trainers.
 
 A ring has a few slots, each a :class:`SharedBuffer` that samplers and trainers map. A sampler writes the segments of
-all splits into a slot, one after the other; a :class:`Handle` says where they lie and is all that travels. Slots are
-sized before the run (:mod:`gsplit.parallel.samplers`); a mini-batch that needs more enlarges its slot, and whoever
-reads it next maps it anew. Who may write to a slot and who may read it is decided by the messages between the
-processes (:mod:`gsplit.sampling.dispatch`), so the memory itself needs no lock.
+all trainers into a slot, one after the other; a :class:`Handle` says where they lie and is all that travels. Slots
+are sized before the run (:mod:`gsplit.parallel.samplers`); a mini-batch that needs more enlarges its slot, and
+whoever reads it next maps it anew. Who may write to a slot and who may read it is decided by the messages between
+the processes (:mod:`gsplit.sampling.dispatch`), so the memory itself needs no lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +32,7 @@ class Handle:
     ticket: Ticket
     slot: int | None = None
     extents: tuple[tuple[int, int], ...] = ()
-    """[P] begin and end of each split's segment in the slot, in bytes."""
+    """By rank, begin and end of each trainer's segment in the slot, in bytes."""
     seconds: float = 0.0
     """That sampling, splitting and writing took."""
 
@@ -54,23 +54,30 @@ class Ring:
         self._on_map = on_map
         self._maps: list[NDArray[np.uint8] | None] = [None] * len(slots)
 
-    def write(self, slot: int, sampler: MiniBatchSampler) -> tuple[tuple[int, int], ...]:
-        """Write the sampler's mini-batch; returns the extents of its segments.
+    def write(self, slot: int, micro_batches: Iterable[MiniBatchSampler]) -> tuple[tuple[int, int], ...]:
+        """Write a mini-batch; returns the extents of its segments.
+
+        Args:
+            slot: to write to.
+            micro_batches: of the mini-batch, each in a sampler (which may be one and the same).
 
         Raises:
             MemoryError: where the slot is too small and the host has no memory to enlarge it.
         """
-        extents = extents_of(sampler)
-        end = extents[-1][1]
-        if end > self._slots[slot].num_bytes:
-            self._slots[slot].grow(with_headroom(end))
-        memory = self._mapped(slot, end)
-        for rank, (begin, end) in enumerate(extents):
-            sampler.write_segment(rank, memory[begin:end])
-        return extents
+        extents: list[tuple[int, int]] = []
+        for sampler in micro_batches:
+            own = extents_of(sampler, extents[-1][1] if extents else 0)
+            end = own[-1][1]
+            if end > self._slots[slot].num_bytes:
+                self._slots[slot].grow(with_headroom(end))
+            memory = self._mapped(slot, end)
+            for split, (begin, end) in enumerate(own):
+                sampler.write_segment(split, memory[begin:end])
+            extents += own
+        return tuple(extents)
 
     def read(self, handle: Handle, rank: int) -> NDArray[np.uint8]:
-        """A view of one split's segment, good until the slot is let go of."""
+        """A view of one trainer's segment, good until the slot is let go of."""
         assert handle.slot is not None
         begin, end = handle.extents[rank]
         return self._mapped(handle.slot, handle.extents[-1][1])[begin:end]
@@ -86,15 +93,23 @@ class Ring:
         return mapped
 
 
-def extents_of(sampler: MiniBatchSampler) -> tuple[tuple[int, int], ...]:
-    """[P] begin and end of the segments of the last mini-batch, laid out one after the other."""
+def extents_of(sampler: MiniBatchSampler, first: int = 0) -> list[tuple[int, int]]:
+    """[P] begin and end of the segments of the last micro-batch, one after the other, from ``first`` on."""
     extents = []
-    begin = 0
-    for rank in range(sampler.parts):
-        end = begin + sampler.segment_bytes(rank)
-        extents.append((begin, end))
+    end = first
+    for split in range(sampler.parts):
         begin = -(-end // ALIGNMENT) * ALIGNMENT
-    return tuple(extents)
+        end = begin + sampler.segment_bytes(split)
+        extents.append((begin, end))
+    return extents
+
+
+def bytes_of(micro_batches: Iterable[MiniBatchSampler]) -> int:
+    """The room that a mini-batch takes in a slot."""
+    end = 0
+    for sampler in micro_batches:
+        end = extents_of(sampler, end)[-1][1]
+    return end
 
 
 def with_headroom(num_bytes: int) -> int:

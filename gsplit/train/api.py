@@ -23,6 +23,7 @@ from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loop import run
+from gsplit.train.strategy import decide, world_of
 from gsplit.train.supply import samplers_of, supplied
 from gsplit.train.trainer import Job
 
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 RESULTS_DEPEND_ON = (
     "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout",
-    "normalize_features", "order",
+    "normalize_features", "order", "strategy", "split_group", "feature_dtype",
 )  # fmt: skip
 
 
@@ -65,8 +66,9 @@ def train(
     layout_path = config.layout.resolve()
     opened = open_layout(layout_path)
     _check_trainable(opened)
-    world = _world(config, opened)
+    world = world_of(config, opened)
     device_type = choose_device(config.device, world)
+    strategy = decide(config, opened, device_type)
     signature = models.signature(config, opened.graph, model)
     candidate = models.build(signature) if model is None else model
     custom.check(candidate, config.layers, opened.graph)
@@ -82,17 +84,17 @@ def train(
     config = _resume(config, opened, world, threads, signature) if config.resume else _new_run(config)
     assert config.out is not None
     run_folder = config.out
-    resolved = replace(config, layout=layout_path, gpus=world, threads=threads)
+    resolved = replace(config, layout=layout_path, threads=threads)
     levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
     try:
         with locked(run_folder), _swept_if_empty(run_folder), rendezvous(world) as port:
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
-                config=config, layout=layout_path, run=run_folder, world=world, device_type=device_type,
+                config=config, layout=layout_path, run=run_folder, strategy=strategy, device_type=device_type,
                 threads=threads, samplers=samplers, port=port, signature=signature,
                 pickled_model=pickled_model, levels=levels, resume=config.resume is not None,
             )  # fmt: skip
-            with supplied(config, opened, world, samplers, candidate) as supply:
+            with supplied(config, opened, strategy.groups, samplers, candidate) as supply:
                 children = start(run, world, job, own=supply.ends)
                 supply.close_ends()
                 summary = children.join(supply)[0]
@@ -138,15 +140,6 @@ def _check_trainable(layout: Layout) -> None:
         raise InputError(f"{layout.path} has no features, so there is nothing to train on")
     if len(layout.graph.train_idx) == 0:
         raise InputError(f"{layout.path} has an empty training set")
-
-
-def _world(config: TrainConfig, layout: Layout) -> int:
-    if config.gpus is not None and config.gpus != layout.parts:
-        raise InputError(
-            f"--gpus is {config.gpus}, but {layout.path} has {layout.parts} parts; make a layout with "
-            f"python -m gsplit.partition ... --parts {config.gpus}"
-        )
-    return layout.parts
 
 
 def choose_device(device: Device, world: int) -> str:

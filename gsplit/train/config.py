@@ -12,13 +12,13 @@ import tyro
 
 from gsplit.cli import IntList
 from gsplit.errors import InputError
-from gsplit.units import parse_bytes
+from gsplit.units import CacheSize, parse_bytes
 
 CONFIG = "config.json"
 MODELS = ("sage", "gat", "gcn")
 DROPOUTS = ("dropout", "input_dropout", "attention_dropout")
 PATHS = ("layout", "out", "resume")
-OPTIONAL = ("gpus", "num_layers", "samplers", "slots")
+OPTIONAL = ("gpus", "num_layers", "samplers", "slots", "split_group")
 """Numbers that are decided later where they are None."""
 Device = Literal["auto", "cuda", "cpu"]
 Norm = Literal["none", "layer", "batch"]
@@ -26,6 +26,10 @@ Normalization = Literal["both", "mean"]
 Dtype = Literal["float32", "float64"]
 Predictions = Literal["no", "classes", "logits"]
 Order = Literal["sequence", "ready"]
+StrategyName = Literal["split", "data"]
+CacheKind = Literal["none", "partitioned", "replicated"]
+LoaderName = Literal["auto", "gather", "zero-copy"]
+FeatureDtype = Literal["stored", "float32", "float16", "bfloat16"]
 CHOICES = {
     "device": get_args(Device),
     "norm": get_args(Norm),
@@ -33,6 +37,10 @@ CHOICES = {
     "dtype": get_args(Dtype),
     "save_predictions": get_args(Predictions),
     "order": get_args(Order),
+    "strategy": get_args(StrategyName),
+    "cache": (None, *get_args(CacheKind)),
+    "loader": get_args(LoaderName),
+    "feature_dtype": get_args(FeatureDtype),
 }
 """Checked for those who build a configuration in Python; the command line checks them itself."""
 
@@ -46,7 +54,7 @@ class TrainConfig:
     out: Path | None = None
     """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
     gpus: int | None = None
-    """Trainers, one a GPU (or a process on the CPU). By default, and necessarily, the parts of the layout."""
+    """Trainers, one a GPU (or a process on the CPU). By default one for each part of the layout."""
     device: Device = "auto"
     """auto takes GPUs where there are any."""
 
@@ -105,6 +113,26 @@ class TrainConfig:
     threads: int = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
 
+    strategy: StrategyName = "split"
+    """split: all trainers compute one mini-batch together, and nothing twice; data: each computes a micro-batch of
+    its own, overlaps and all, as DGL and PyG do."""
+    split_group: int | None = None
+    """Trainers that split a mini-batch between them; with several such groups each has a micro-batch of its own. By
+    default all trainers are one group."""
+    cache: CacheKind | None = None
+    """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
+    in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in
+    PaGraph). By default partitioned with split on GPUs or where --cache-size is given, else none."""
+    cache_size: str | None = None
+    """Of each trainer: bytes such as 4GiB, a share of all feature rows such as 10%, or auto, what its GPU has free
+    less a reserve. By default auto."""
+    loader: LoaderName = "auto"
+    """How rows come from the host to a GPU: gather (into pinned buffers, by the CPU) or zero-copy (the GPU reads host
+    memory). auto is zero-copy where that can be had."""
+    feature_dtype: FeatureDtype = "stored"
+    """In which host and caches keep feature rows; other than stored takes a copy of them, shared by all trainers. The
+    model computes in --dtype."""
+
     samplers: int | None = None
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
     over, at least 1 and at most 2 for each trainer; 0 lets every trainer sample for itself, for debugging."""
@@ -144,10 +172,12 @@ class TrainConfig:
         object.__setattr__(self, "fan_out", tuple(self.fan_out))
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                raise InputError(f"{_flag(name)} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
+                named = ", ".join(choice for choice in choices if choice)
+                raise InputError(f"{_flag(name)} must be one of {named}, not {getattr(self, name)!r}")
         at_least = {
             "gpus": 1, "num_layers": 1, "hidden": 1, "heads": 1, "out_heads": 1,
             "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
+            "split_group": 1,
             "samplers": 0, "slots": 1, "prefetch": 0, "sampler_threads": 1, "max_sampler_restarts": 0,
             "validate_every": 0, "checkpoint_every": 0, "checkpoint_every_batches": 0, "weight_decay": 0.0,
         }  # fmt: skip
@@ -180,6 +210,12 @@ class TrainConfig:
             parse_bytes(self.sampler_memory)
         except ValueError as error:
             raise InputError(f"--sampler-memory: {error}") from None
+        if self.cache_size is not None:
+            object.__setattr__(self, "cache_size", str(self.cache_size))
+            try:
+                CacheSize.parse(str(self.cache_size))
+            except ValueError as error:
+                raise InputError(f"--cache-size: {error}") from None
         if self.model not in MODELS and ":" not in self.model:
             raise InputError(
                 f"{self.model!r} is no --model: it is one of {', '.join(MODELS)}, or package.module:Class"
@@ -231,13 +267,13 @@ class TrainConfig:
     def resuming(cls, run: Path | str, **changes: Any) -> TrainConfig:
         """The configuration of a run, to go on with it: ``train(config=TrainConfig.resuming("run", epochs=60))``.
 
-        The number of trainers follows the layout, which may be another one now.
+        Without --gpus the number of trainers follows the layout, which may be another one now.
 
         Raises:
             InputError: where ``run`` is no run.
         """
         before = cls.from_json(Path(run) / CONFIG)
-        return replace(before, **{"gpus": None, "out": None, "overwrite": False, "resume": Path(run), **changes})
+        return replace(before, **{"out": None, "overwrite": False, "resume": Path(run), **changes})
 
 
 def _flag(name: str) -> str:

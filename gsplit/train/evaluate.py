@@ -44,6 +44,16 @@ def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, 
     return x
 
 
+def own_range(layout: Layout, worker: Worker) -> tuple[int, int]:
+    """Begin and end of the layout ids that a trainer evaluates: its parts, or, where they cannot be dealt out, a run
+    as long as the others'."""
+    if layout.parts % worker.world == 0:
+        bounds = layout.offsets[:: layout.parts // worker.world]
+    else:
+        bounds = np.linspace(0, layout.graph.num_vertices, worker.world + 1).astype(np.int64)
+    return int(bounds[worker.rank]), int(bounds[worker.rank + 1])
+
+
 class Evaluator:
     """Evaluates models on the vertices of a layout; every trainer makes every call."""
 
@@ -73,7 +83,7 @@ class Evaluator:
         self._threads = threads
         self._max_edges = max_edges
         self._samplers: dict[int, MiniBatchSampler] = {}
-        self._begin, self._end = (int(layout.offsets[worker.rank + i]) for i in range(2))
+        self._begin, self._end = own_range(layout, worker)
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
         """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""

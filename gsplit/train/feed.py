@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -30,7 +31,7 @@ from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
 from gsplit.nn import Block, ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker
 from gsplit.parallel.supply import TrainerEnd
-from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
+from gsplit.sampling import MicroBatches, Segment
 from gsplit.sampling.order import Order
 from gsplit.sampling.slabs import Handle, Ring
 
@@ -87,16 +88,16 @@ class FromSlots:
 
 
 class SampledHere:
-    """Without samplers: each trainer samples the whole mini-batch, the same everywhere, and keeps its own split."""
+    """Without samplers: each trainer samples the whole micro-batch of its group, and keeps its own split."""
 
-    def __init__(self, sampler: MiniBatchSampler, plan: EpochPlan, rank: int, end: TrainerEnd | None) -> None:
-        self._sampler, self._plan, self._rank, self._end = sampler, plan, rank, end
+    def __init__(self, micro_batches: MicroBatches, rank: int, end: TrainerEnd | None) -> None:
+        self._micro_batches, self._rank, self._end = micro_batches, rank, end
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         start_s = time.perf_counter()
-        epoch, batch = handle.ticket.epoch, handle.ticket.batch
-        self._sampler.sample(self._plan.batch(epoch, batch), epoch=epoch, batch=batch)
-        return self._sampler.segment(self._rank), time.perf_counter() - start_s
+        groups = self._micro_batches.groups
+        sampler = self._micro_batches.sample(handle.ticket, groups.group_of(self._rank))
+        return sampler.segment(groups.split_of(self._rank)), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:
         if self._end is not None:
@@ -110,6 +111,7 @@ class Feed:
         order: says which mini-batch is next.
         source: gives its segment.
         worker, layout: of the trainer.
+        split_group: the trainers that exchange rows with this one.
         loader: of features; nobody else may use it, for it counts what it loads.
         edges: loader of edge data.
         prefetch: mini-batches to load ahead.
@@ -121,6 +123,7 @@ class Feed:
         order: Order,
         source: Source,
         worker: Worker,
+        split_group: dist.ProcessGroup | None,
         layout: Layout,
         loader: FeatureLoader,
         edges: EdgeLoader,
@@ -129,6 +132,7 @@ class Feed:
         threads: int,
     ) -> None:
         self._order, self._source, self._worker, self._layout = order, source, worker, layout
+        self._split_group = split_group
         self._loader, self._edges, self._prefetch = loader, edges, prefetch
         self._stream = torch.cuda.Stream(worker.device) if worker.device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(
@@ -162,7 +166,7 @@ class Feed:
         with torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext():
             segment, sample_s = self._source.segment(handle)
             start_s = time.perf_counter()
-            lane = Lane(self._worker.group, ExchangeCounters(), self._worker.device)
+            lane = Lane(self._split_group, ExchangeCounters(), self._worker.device, everyone=self._worker.group)
             mini_batch = MiniBatch(
                 segment=segment,
                 lane=lane,

@@ -43,7 +43,7 @@ def train(trainer: Trainer) -> bool:
     while progress.epoch < config.epochs:
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)
-        while progress.batch < trainer.plan.num_batches:
+        while progress.batch < trainer.num_batches:
             with clock("wait"):
                 mini_batch = next(trainer.feed, None)
             if mini_batch is None:
@@ -69,7 +69,7 @@ def train(trainer: Trainer) -> bool:
             with clock("step"):
                 trainer.optimizer.step()
 
-            progress.add(mini_batch, total_loss, reduced_bytes)
+            progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
             _show(bar, trainer, segment.num_targets)
             if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
                 progress.seconds += time.perf_counter() - start_s
@@ -109,7 +109,7 @@ def seed_dropout(seed: int, epoch: int, batch: int, rank: int) -> None:
 def _progress_bar(trainer: Trainer) -> tqdm:
     progress = trainer.progress
     return tqdm(
-        total=trainer.plan.num_batches,
+        total=trainer.num_batches,
         initial=progress.batch,
         desc=f"Epoch {progress.epoch + 1:02d}",
         unit="batch",
@@ -123,7 +123,7 @@ def _show(bar: tqdm, trainer: Trainer, num_targets: int) -> None:
         # Reading the loss waits for the device, so only when the bar is drawn.
         rate = bar.format_dict["rate"] or 0.0
         progress = trainer.progress
-        edges = progress.traffic["sampled_edges"] / max(1, progress.batch)
+        edges = progress.own_edges / max(1, bar.n - bar.initial)
         bar.set_postfix_str(
             f"loss {progress.mean_loss():.3f}, {rate * num_targets:,.0f} targets/s, "
             f"{rate * edges * trainer.worker.world / 1e6:.2f} M edges/s",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +28,53 @@ TRAFFIC = (
     "sampled_edges",
     "computed_edges",
     "computed_vertices",
-    "loaded_rows",
+    "cache_hits",
+    "peer_rows",
+    "host_rows",
     "host_to_device_bytes",
+    "device_to_device_bytes",
+    "segment_bytes",
     "exchange_forward_bytes",
     "exchange_backward_bytes",
-    "exchange_messages",
+    "exchange_forward_messages",
+    "exchange_backward_messages",
     "all_reduce_bytes",
 )
-"""What is counted; summed over all trainers. ``sampled_edges`` counts each mini-batch once."""
+"""What is counted of every mini-batch on every trainer, beside the vertices of each level (docs/formats.md)."""
+
+logger = logging.getLogger(__name__)
+
+
+def traffic_names(layers: int) -> tuple[str, ...]:
+    """The keys of ``traffic`` in a run with that many layers."""
+    return (*TRAFFIC, *(level_name(level) for level in range(layers + 1)))
+
+
+def level_name(level: int) -> str:
+    return f"level_{level}_vertices"
+
+
+@dataclass
+class Lap:
+    """The stages of one mini-batch on one trainer."""
+
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = field(default_factory=list)
+
+    def seconds(self) -> dict[str, float]:
+        """Of each stage. On CUDA the device must have come that far: synchronise before."""
+        for stage, start, end in self._events:
+            self._seconds[stage] = start.elapsed_time(end) / 1000
+        self._events.clear()
+        return self._seconds
 
 
 class StageClock:
-    """Seconds of each stage. On CUDA by events, read once an epoch, so that measuring never waits."""
+    """Takes the time of each stage. On CUDA by events, read once an epoch, so that measuring never waits."""
 
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
-        self._seconds = dict.fromkeys(STAGES, 0.0)
-        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
+        self._lap = Lap()
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
@@ -51,45 +84,58 @@ class StageClock:
             start.record()
             yield
             end.record()
-            self._events.append((stage, start, end))
+            self._lap._events.append((stage, start, end))
         else:
             yield
-            self._seconds[stage] += time.perf_counter() - start_s
+            self._lap._seconds[stage] = time.perf_counter() - start_s
 
-    def take(self) -> dict[str, float]:
-        """Seconds since the last call."""
-        if self._events:
-            torch.cuda.synchronize()
-            for stage, start, end in self._events:
-                self._seconds[stage] += start.elapsed_time(end) / 1000
-            self._events.clear()
-        taken, self._seconds = self._seconds, dict.fromkeys(STAGES, 0.0)
-        return taken
+    def lap(self) -> Lap:
+        """The stages since the last call."""
+        lap, self._lap = self._lap, Lap()
+        return lap
 
 
 class RunLog:
-    """``metrics.jsonl`` of a run: one JSON object a line, one line an epoch.
+    """``metrics.jsonl`` of a run: one JSON object a line, one for each mini-batch and trainer, and one an epoch.
 
-    Args:
-        run: the folder.
-        records: the lines so far. A checkpoint holds them too, so what the file lost or has too much is mended.
+    A checkpoint remembers the records of epochs, and how the file looked then (:meth:`state`). When the run goes on,
+    what the file has too much is cut off; where it has lost something, the records of epochs are written again.
     """
 
-    def __init__(self, run: Path, records: list[dict[str, Any]]) -> None:
+    def __init__(self, run: Path, state: dict[str, Any] | None = None) -> None:
         self._path = run / "metrics.jsonl"
-        self.records = records
+        state = state or {"epochs": [], "num_bytes": 0}
+        self.epochs: list[dict[str, Any]] = state["epochs"]
+        self._num_bytes: int = state["num_bytes"]
+        self._digest = hashlib.sha256()
 
-    def append(self, record: dict[str, Any]) -> None:
-        self.records.append(record)
-        with self._path.open("a") as file:
-            file.write(_json_line(record))
+    def append(self, records: Sequence[dict[str, Any]]) -> None:
+        """Add lines; those of epochs are remembered."""
+        self.epochs += [record for record in records if record["kind"] == "epoch"]
+        lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
+        with self._path.open("ab") as file:
+            file.write(lines)
+        self._num_bytes += len(lines)
+        self._digest.update(lines)
 
-    def rewrite(self) -> None:
-        replace_file(self._path, "".join(map(_json_line, self.records)).encode())
+    def state(self) -> dict[str, Any]:
+        return {"epochs": self.epochs, "num_bytes": self._num_bytes, "sha256": self._digest.hexdigest()}
 
-
-def _json_line(record: dict[str, Any]) -> str:
-    return json.dumps(record, allow_nan=False) + "\n"
+    def mend(self, state: dict[str, Any]) -> None:
+        """Make the file what it was when ``state`` was taken."""
+        lines = self._path.read_bytes()[: state["num_bytes"]] if self._path.is_file() else b""
+        if hashlib.sha256(lines).hexdigest() == state["sha256"]:
+            replace_file(self._path, lines)
+            self._digest = hashlib.sha256(lines)
+            return
+        logger.warning(
+            "%s has lost or changed lines; those of epochs are written again, those of mini-batches are lost",
+            self._path,
+        )
+        replace_file(self._path, b"")
+        self.epochs, epochs = [], self.epochs
+        self._num_bytes = 0
+        self.append(epochs)
 
 
 def finite(value: float) -> float | None:

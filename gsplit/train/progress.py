@@ -11,12 +11,54 @@ from torch import Tensor
 
 from gsplit.sampling.tickets import Position
 from gsplit.train.feed import MiniBatch
-from gsplit.train.metrics import STAGES, TRAFFIC
+from gsplit.train.metrics import STAGES, Lap, level_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What one mini-batch took on this trainer."""
+
+    batch: int
+    num_targets: int
+    """Of all trainers."""
+    loss: Tensor
+    """Of all targets; on the device, so that nobody waits for it."""
+    counts: dict[str, int]
+    """By the names of :func:`gsplit.train.metrics.traffic_names`."""
+    ahead: dict[str, float]
+    """Seconds that it took to sample and load."""
+    lap: Lap
+
+    def seconds(self) -> dict[str, float]:
+        """Of each stage; see :meth:`Lap.seconds`."""
+        return dict.fromkeys(STAGES, 0.0) | self.ahead | self.lap.seconds()
+
+
+def counts_of(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
+    """What is counted of a mini-batch that was just computed."""
+    segment, loaded, exchanged = mini_batch.segment, mini_batch.loaded, mini_batch.lane.counters
+    return {
+        "sampled_edges": segment.num_edges,
+        "computed_edges": segment.num_edges,
+        "computed_vertices": sum(segment.level_sizes[1:]),
+        "cache_hits": 0,
+        "peer_rows": 0,
+        "host_rows": loaded.rows,
+        "host_to_device_bytes": loaded.host_to_device_bytes,
+        "device_to_device_bytes": 0,
+        "segment_bytes": segment.num_bytes,
+        "exchange_forward_bytes": exchanged.forward_bytes,
+        "exchange_backward_bytes": exchanged.backward_bytes,
+        "exchange_forward_messages": exchanged.forward_messages,
+        "exchange_backward_messages": exchanged.backward_messages,
+        "all_reduce_bytes": reduced_bytes,
+        **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
+    }
 
 
 @dataclass(kw_only=True)
 class Progress:
-    """Where the run stands, and the sums of the epoch at work over the mini-batches done (of this trainer)."""
+    """Where the run stands, and the sums of the epoch at work over the mini-batches done."""
 
     epoch: int = 0
     """Whole epochs done."""
@@ -26,9 +68,14 @@ class Progress:
     loss_sum: Tensor | float = 0.0
     """Sum over mini-batches of loss times targets; a tensor on the device, so that adding does not wait."""
     targets: int = 0
-    traffic: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRAFFIC, 0))
+    traffic: dict[str, int] = field(default_factory=dict)
+    """Over all trainers, without what is still in ``fresh``."""
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
-    """Seconds."""
+    """Seconds, likewise."""
+    own_edges: int = 0
+    """That this trainer computed in the epoch at work, since this start of the run."""
+    fresh: list[Computed] = field(default_factory=list)
+    """Mini-batches of this trainer that are in no file yet."""
     batches_since_checkpoint: int = 0
 
     @property
@@ -42,27 +89,20 @@ class Progress:
         ahead = sorted(batch for batch in self.done if batch > first_left)
         return Position(epoch=self.epoch, batch=self.batch, ahead=ahead)
 
-    def add(self, mini_batch: MiniBatch, loss: Tensor, reduced_bytes: int) -> None:
+    def add(self, mini_batch: MiniBatch, lap: Lap, loss: Tensor, reduced_bytes: int) -> None:
         """Count a mini-batch that was just computed."""
-        segment, exchanged = mini_batch.segment, mini_batch.lane.counters
+        segment = mini_batch.segment
         self.done.add(segment.batch)
         self.batches_since_checkpoint += 1
         self.loss_sum = self.loss_sum + loss.double() * segment.num_targets
         self.targets += segment.num_targets
-        for name, count in {
-            "sampled_edges": segment.num_edges,
-            "computed_edges": segment.num_edges,
-            "computed_vertices": sum(segment.level_sizes[1:]),
-            "loaded_rows": mini_batch.loaded.rows,
-            "host_to_device_bytes": mini_batch.loaded.host_to_device_bytes,
-            "exchange_forward_bytes": exchanged.forward_bytes,
-            "exchange_backward_bytes": exchanged.backward_bytes,
-            "exchange_messages": exchanged.forward_messages + exchanged.backward_messages,
-            "all_reduce_bytes": reduced_bytes,
-        }.items():
-            self.traffic[name] += count
-        for stage, seconds in mini_batch.seconds.items():
-            self.stages[stage] += seconds
+        self.own_edges += segment.num_edges
+        self.fresh.append(  # a copy of the loss, which is a view of all gradients
+            Computed(
+                batch=segment.batch, num_targets=segment.num_targets, loss=loss.clone(),
+                counts=counts_of(mini_batch, reduced_bytes), ahead=mini_batch.seconds, lap=lap,
+            )
+        )  # fmt: skip
 
     def mean_loss(self) -> float:
         return float(self.loss_sum) / max(1, self.targets)
@@ -73,27 +113,25 @@ class Progress:
         self.seconds = 0.0
         self.loss_sum = 0.0
         self.targets = 0
-        self.traffic = dict.fromkeys(TRAFFIC, 0)
+        self.own_edges = 0
+        self.traffic = {}
         self.stages = dict.fromkeys(STAGES, 0.0)
 
-    def state(self, traffic: dict[str, int], stages: dict[str, float]) -> dict[str, Any]:
-        """For a checkpoint; ``traffic`` and ``stages`` are the sums over all trainers."""
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint; nothing is fresh any more."""
+        assert not self.fresh
         return {
             "epoch": self.epoch,
             "done": sorted(self.done),
             "seconds": self.seconds,
             "loss_sum": float(self.loss_sum),
             "targets": self.targets,
-            "traffic": traffic,
-            "stages": stages,
+            "traffic": self.traffic,
+            "stages": self.stages,
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], rank: int, device: torch.device) -> Progress:
-        """What :meth:`state` gave. Trainer 0 takes over the sums of all; they will be summed again."""
-        state = {**state, "done": set(state["done"])}
-        progress = cls(**{**state, "loss_sum": torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)})
-        if rank != 0:
-            progress.traffic = dict.fromkeys(TRAFFIC, 0)
-            progress.stages = dict.fromkeys(STAGES, 0.0)
-        return progress
+    def from_state(cls, state: dict[str, Any], device: torch.device) -> Progress:
+        """What :meth:`state` gave."""
+        loss_sum = torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)
+        return cls(**{**state, "done": set(state["done"]), "loss_sum": loss_sum})

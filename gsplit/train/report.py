@@ -23,16 +23,35 @@ def summary_text(summary: dict[str, Any]) -> str:
         shares = ", ".join(f"{name} {100 * s / all_s:.0f} %" for name, s in own.items())
         ahead = ", ".join(f"{name} {stages[name] / max(1, summary['epochs']):.2f} s" for name in AHEAD_STAGES)
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
+        messages = traffic["exchange_forward_messages"] + traffic["exchange_backward_messages"]
+        redundant = summary["trainers"] > summary["split_group"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
             f"before {ahead} an epoch ({_samplers(summary['samplers'])})",
             f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "
-            f"({traffic['loaded_rows']:,} rows, each by one trainer), {binary(exchanged)} exchanged in "
-            f"{traffic['exchange_messages']:,} messages, {binary(traffic['all_reduce_bytes'])} of gradients reduced",
-            f"edges  {traffic['computed_edges']:,} sampled and computed, none twice",
+            f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_cached(traffic)}"
+            f"{binary(exchanged)} exchanged in {messages:,} messages, "
+            f"{binary(traffic['all_reduce_bytes'])} of gradients reduced",
+            f"edges  {traffic['computed_edges']:,} sampled and computed, "
+            + (_micro(summary) if redundant else "none twice"),
         ]
     lines.append(f"run    {summary['run']}")
     return "\n".join(lines)
+
+
+def _cached(traffic: dict[str, Any]) -> str:
+    """What caches spared; nothing where there are none."""
+    needed, peers = traffic["level_0_vertices"], traffic["device_to_device_bytes"]
+    words = []
+    if traffic["cache_hits"]:
+        words.append(f"{100 * traffic['cache_hits'] / needed:.0f} % of {needed:,} rows found in caches")
+    if peers:
+        words.append(f"{binary(peers)} read from peers")
+    return "".join(f"{word}, " for word in words)
+
+
+def _micro(summary: dict[str, Any]) -> str:
+    return f"in micro-batches of {summary['split_group']} trainer{'s' * (summary['split_group'] != 1)} each"
 
 
 def _samplers(count: int) -> str:

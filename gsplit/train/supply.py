@@ -14,6 +14,7 @@ from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.parallel.samplers import SamplerPool
 from gsplit.parallel.supply import Supply
+from gsplit.sampling import SplitGroups
 from gsplit.sampling.process import SamplerJob
 from gsplit.sampling.tickets import Position, tickets
 from gsplit.train import checkpoint, custom, models
@@ -44,33 +45,35 @@ def samplers_of(config: TrainConfig, world: int) -> int:
 
 
 @contextmanager
-def supplied(config: TrainConfig, layout: Layout, world: int, samplers: int, model: nn.Module) -> Iterator[Supply]:
-    """What gives ``world`` trainers their mini-batches; the samplers have ended when the block has.
+def supplied(
+    config: TrainConfig, layout: Layout, groups: SplitGroups, samplers: int, model: nn.Module
+) -> Iterator[Supply]:
+    """What gives the trainers their mini-batches; the samplers have ended when the block has.
 
     Args:
         config: of the run.
         layout: to sample from.
-        world: trainers.
+        groups: of the trainers.
         samplers: processes; 0 leaves sampling to the trainers.
         model: which decides whether segments carry the ids of the drawn edges.
     """
     if samplers == 0:
         if config.order != "sequence" or config.slots is not None or config.sampler_threads != 1:
             logger.warning("--order, --slots and --sampler-threads have no effect with --samplers 0")
-        supply = Supply(world)
+        supply = Supply(groups.trainers)
     else:
         job = SamplerJob(
             layout=layout.path, fan_out=config.fan_out, batch_size=config.batch_size, seed=config.seed,
             edge_ids=layout.graph.edge_weight is not None and _wants_weights(model),
-            memory=parse_bytes(config.sampler_memory), threads=config.sampler_threads,
+            memory=parse_bytes(config.sampler_memory), threads=config.sampler_threads, groups=groups,
         )  # fmt: skip
         num_batches = -(-len(layout.graph.train_idx) // config.batch_size)
         supply = Supply(
-            world,
+            groups.trainers,
             lambda finished: SamplerPool(
                 job, tickets(num_batches, config.epochs, _position(config)), samplers=samplers,
-                slots=config.slots or samplers + config.prefetch + SPARE_SLOTS, readers=world, finished=finished,
-                max_restarts=config.max_sampler_restarts,
+                slots=config.slots or samplers + config.prefetch + SPARE_SLOTS, readers=groups.trainers,
+                finished=finished, max_restarts=config.max_sampler_restarts,
             ),
         )  # fmt: skip
     try:

@@ -18,18 +18,20 @@ from gsplit.data import open_layout
 from gsplit.data.store import describe
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.host import SharedBuffer
-from gsplit.parallel import Worker, sum_over_trainers
+from gsplit.parallel import Worker, split_group
 from gsplit.parallel.supply import TrainerEnd
-from gsplit.sampling import EpochPlan, MiniBatchSampler
+from gsplit.sampling import MicroBatches
 from gsplit.sampling.order import Follower, Leader, Order, OwnOrder
 from gsplit.sampling.plan import fold_key
 from gsplit.sampling.tickets import tickets
 from gsplit.train import checkpoint, custom, models
+from gsplit.train.account import close_account
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
 from gsplit.train.feed import Feed, FromSlots, SampledHere, Source
 from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.train.progress import Progress
+from gsplit.train.strategy import Strategy
 from gsplit.train.task import task_of
 
 INITIAL_WEIGHTS = 0x494E4954
@@ -44,7 +46,7 @@ class Job:
     config: TrainConfig
     layout: Path
     run: Path
-    world: int
+    strategy: Strategy
     device_type: str
     threads: int
     samplers: int
@@ -55,6 +57,11 @@ class Job:
     to another process would arrive in shared memory, and every trainer would train the same weights."""
     levels: tuple[SharedBuffer, SharedBuffer]
     resume: bool
+
+    @property
+    def world(self) -> int:
+        """Trainers."""
+        return self.strategy.groups.trainers
 
 
 class Trainer:
@@ -78,7 +85,8 @@ class Trainer:
         for tensor in self.model.state_dict().values():
             dist.broadcast(tensor, 0, group=worker.group)
         self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
-        self.plan = EpochPlan(graph.train_idx, self.layout.permutation, config.batch_size, config.seed)
+        self.num_batches = -(-len(graph.train_idx) // config.batch_size)
+        """Of an epoch."""
         loader, evaluation_loader = (
             FeatureLoader(graph.features, device=worker.device, dtype=dtype,
                           normalize=config.normalize_features, threads=job.threads)
@@ -92,7 +100,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
         self.clock = StageClock(worker.device)
         self.progress = Progress()
-        self.log = RunLog(job.run, [])
+        self.log = RunLog(job.run)
         self.best: dict[str, Any] | None = None
         """Score, epoch and weights of the best validation."""
         if job.resume:
@@ -100,8 +108,8 @@ class Trainer:
         self.feed = self._feed(loader, end)
 
     def _feed(self, loader: FeatureLoader, end: TrainerEnd | None) -> Feed:
-        config, worker, graph = self.config, self.worker, self.layout.graph
-        left = tickets(self.plan.num_batches, config.epochs, self.progress.position())
+        config, worker = self.config, self.worker
+        left = tickets(self.num_batches, config.epochs, self.progress.position())
         order: Order = OwnOrder(left)
         if end is not None:
             order = (
@@ -113,13 +121,13 @@ class Trainer:
         if end is not None and end.slots:
             source = FromSlots(end, worker.rank, worker.device)
         else:
-            sampler = MiniBatchSampler(
-                graph.indptr, graph.indices, self.layout.offsets, fan_outs=config.fan_out, seed=config.seed,
-                global_ids=self.layout.permutation, edge_ids=self.edges.weights,
+            micro_batches = MicroBatches(
+                self.layout, self.job.strategy.groups, fan_out=config.fan_out, batch_size=config.batch_size,
+                seed=config.seed, edge_ids=self.edges.weights,
             )  # fmt: skip
-            source = SampledHere(sampler, self.plan, worker.rank, end)
+            source = SampledHere(micro_batches, worker.rank, end)
         return Feed(
-            order, source, worker, self.layout, loader, self.edges,
+            order, source, worker, split_group(worker, self.job.strategy.groups), self.layout, loader, self.edges,
             prefetch=config.prefetch, threads=self.job.threads,
         )  # fmt: skip
 
@@ -144,17 +152,18 @@ class Trainer:
         if score is not None and (self.best is None or score > self.best["score"]):
             self.best = {"score": score, "epoch": progress.epoch + 1, "model": _copy(self.model.state_dict())}
             self._save_model(self.best)
-        traffic, stages = self._sums()
+        self._account()
         record = {
+            "kind": "epoch",
             "epoch": progress.epoch + 1,
             "loss": finite(progress.mean_loss()),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),
-            "stages": {name: round(s / self.worker.world, 4) for name, s in stages.items()},
-            "traffic": traffic,
+            "stages": {name: round(s / self.worker.world, 4) for name, s in progress.stages.items()},
+            "traffic": progress.traffic,
         }
         if self.worker.rank == 0:
-            self.log.append(record)
+            self.log.append([record])
             say(_line(record))
             if record["loss"] is None:
                 logger.warning("the loss is not finite any more; try a lower --lr")
@@ -176,7 +185,7 @@ class Trainer:
             self._save_predictions()
         if self.worker.rank != 0:
             return None
-        records = self.log.records
+        records = self.log.epochs
         seconds = [record["seconds"] for record in records]
         summary = {
             f"test_{name}": test,
@@ -187,6 +196,9 @@ class Trainer:
             "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
             "test_seconds": round(test_s, 4),
             "trainers": self.worker.world,
+            "strategy": self.config.strategy,
+            "split_group": self.job.strategy.groups.size,
+            "cache": self.job.strategy.cache,
             "samplers": self.job.samplers,
             "stages": totals(records, "stages"),
             "traffic": totals(records, "traffic"),
@@ -205,15 +217,15 @@ class Trainer:
     def save_checkpoint(self) -> None:
         """Trainer 0 writes: all hold the same weights and the same optimizer state."""
         self.progress.batches_since_checkpoint = 0
-        traffic, stages = self._sums()
+        self._account()
         if self.worker.rank != 0:
             return
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "progress": self.progress.state(traffic, stages),
+            "progress": self.progress.state(),
             "best": self.best,
-            "records": self.log.records,
+            "log": self.log.state(),
         }
         about = {
             "epoch": self.progress.epoch,
@@ -230,13 +242,13 @@ class Trainer:
         state = checkpoint.load_state(self.job.run, checkpoint.CHECKPOINT)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.progress = Progress.from_state(state["progress"], self.worker.rank, self.worker.device)
+        self.progress = Progress.from_state(state["progress"], self.worker.device)
         self.best = state["best"]
         for group in self.optimizer.param_groups:  # the checkpoint's were restored; flags may say otherwise
             group["lr"], group["weight_decay"] = self.config.lr, self.config.weight_decay
-        self.log = RunLog(self.job.run, state["records"])
+        self.log = RunLog(self.job.run, state["log"])
         if self.worker.rank == 0:
-            self.log.rewrite()
+            self.log.mend(state["log"])
 
     def _save_model(self, best: dict[str, Any]) -> None:
         if self.worker.rank == 0:
@@ -254,15 +266,11 @@ class Trainer:
         np.save(temporary, values, allow_pickle=False)
         temporary.replace(self.job.run / "predictions.npy")
 
-    def _sums(self) -> tuple[dict[str, int], dict[str, float]]:
-        """Traffic and seconds of the epoch at work so far, summed over the trainers."""
-        own = self.progress.traffic
-        for stage, seconds in self.clock.take().items():
-            self.progress.stages[stage] += seconds
-        values = [*own.values(), *self.progress.stages.values()]
-        summed = sum_over_trainers(values, self.worker)
-        traffic = {name: int(count) for name, count in zip(own, summed[: len(own)], strict=True)}
-        return traffic, dict(zip(self.progress.stages, summed[len(own) :], strict=True))
+    def _account(self) -> None:
+        """Sum up and write down what was computed since the last time."""
+        records = close_account(self.progress, self.worker, self.config.layers)
+        if self.worker.rank == 0:
+            self.log.append(records)
 
 
 def _copy(state: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal, config_for, job_for, train_in_worker
+from support.runs import all_equal, config_for, job_for, records, train_in_worker
 
 from gsplit.errors import InputError
 from gsplit.files import LOCK, locked
@@ -50,15 +50,27 @@ def test_a_new_learning_rate_counts_when_resuming(pool, run):
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", None])
-def test_metrics_come_back_from_the_checkpoint(pool, run, damage):
+def test_epochs_come_back_from_the_checkpoint(pool, run, damage):
     metrics = run.out / "metrics.jsonl"
-    before = metrics.read_text()
+    before = records(run.out)
     metrics.unlink() if damage is None else metrics.write_bytes(damage)
     summary = resume(pool, run)["summary"]
-    assert metrics.read_text().startswith(before)
-    records = [json.loads(line) for line in metrics.read_text().splitlines()]
-    assert [record["epoch"] for record in records] == [1, 2]
-    assert summary["traffic"]["sampled_edges"] == sum(r["traffic"]["sampled_edges"] for r in records)
+    epochs = records(run.out)
+    assert epochs[:1] == before
+    assert [record["epoch"] for record in epochs] == [1, 2]
+    assert summary["traffic"]["sampled_edges"] == sum(r["traffic"]["sampled_edges"] for r in epochs)
+    assert {record["epoch"] for record in records(run.out, "mini-batch")} == {2}  # those of the first are lost
+
+
+def test_lines_behind_the_checkpoint_are_cut_off(pool, run):
+    metrics = run.out / "metrics.jsonl"
+    before = metrics.read_bytes()
+    metrics.write_bytes(before + before.splitlines(keepends=True)[0] + b'{"kind": "half a li')
+    resume(pool, run)
+    assert metrics.read_bytes().startswith(before)
+    assert [record["epoch"] for record in records(run.out)] == [1, 2]
+    batches = [(r["epoch"], r["batch"], r["trainer"]) for r in records(run.out, "mini-batch")]
+    assert len(set(batches)) == len(batches)
 
 
 @pytest.mark.parametrize("change", [{"batch_size": 41}, {"seed": 5}])
@@ -109,8 +121,8 @@ def test_leftovers_of_a_killed_writer_are_swept(pool, run):
 def test_a_loss_that_is_not_finite_stays_json(pool, layout, tmp_path):
     pool.run(2, train_in_worker, config_for(layout.path, tmp_path / "run", lr=1e30, epochs=3))
     text = (tmp_path / "run" / "metrics.jsonl").read_text()
-    records = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
-    assert records[-1]["loss"] is None
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert lines[-1]["loss"] is None
 
 
 def python(script, *words, cwd):

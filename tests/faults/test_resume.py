@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
 
 from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, assert_same_run
+from support.runs import records
 
 from gsplit.train import checkpoint
 
@@ -102,8 +102,5 @@ def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is
     assert min(about["ahead"]) > first_left
     code, _, err = train("--resume", run, "--order", "sequence").ends()
     assert code == 0, err
-    first, wanted = (
-        [json.loads(line)["traffic"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        for folder in (run, undisturbed)
-    )
+    first, wanted = ([record["traffic"] for record in records(folder)] for folder in (run, undisturbed))
     assert first == wanted  # of every epoch, to the byte

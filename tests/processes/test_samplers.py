@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from support.runs import config_for
+from support.runs import config_for, records
 
 import gsplit
 from gsplit.train import checkpoint
@@ -13,16 +11,12 @@ from gsplit.train import checkpoint
 EPOCHS = 2
 
 
-def losses(run):
-    return [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
-
-
 def trained(layout, run, **changes):
     """Losses of the epochs, traffic, and the weights' digest of a run with 2 trainers, by the real command's way."""
     config = config_for(layout, run, epochs=EPOCHS, dropout=0.3, **changes)
     summary = gsplit.train(config=config)
     return {
-        "losses": losses(run),
+        "losses": [record["loss"] for record in records(run)],
         "traffic": summary["traffic"],
         "model": checkpoint.describe_state(run, checkpoint.MODEL)["sha256"],
     }
@@ -49,7 +43,7 @@ def test_in_sequence_runs_are_bit_equal_for_any_samplers(layouts, tmp_path, with
 def test_ready_order_trains_the_same_mini_batches(layouts, tmp_path, without_samplers):
     run = trained(layouts(2).path, tmp_path / "run", samplers=4, order="ready")
     assert len(run["losses"]) == EPOCHS
-    for count in ("sampled_edges", "loaded_rows", "computed_vertices", "exchange_forward_bytes"):
+    for count in ("sampled_edges", "host_rows", "computed_vertices", "exchange_forward_bytes"):
         assert run["traffic"][count] == without_samplers["traffic"][count]
 
 

@@ -15,6 +15,7 @@ import psutil
 import torch
 
 from gsplit.train import checkpoint
+from support.runs import records
 
 PATIENCE_S = 90.0
 LIMIT_S = 10.0
@@ -121,6 +122,13 @@ def assert_same_run(first: Path, second: Path) -> None:
     summaries = [json.loads((run / "summary.json").read_text()) for run in (first, second)]
     for key in ("test_accuracy", "valid_accuracy", "best_epoch", "loss", "traffic"):
         assert summaries[0][key] == summaries[1][key], key
+    assert counted(first) == counted(second)
+
+
+def counted(run: Path) -> list[dict]:
+    """Of every mini-batch on every trainer, without times, whatever the order."""
+    lines = [{**record, "stages": None} for record in records(run, "mini-batch")]
+    return sorted(lines, key=lambda record: (record["epoch"], record["batch"], record["trainer"]))
 
 
 def same(first, second) -> bool:

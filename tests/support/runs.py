@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -9,6 +11,7 @@ import torch
 from gsplit.data import open_layout
 from gsplit.train import custom, loop, models
 from gsplit.train.config import TrainConfig
+from gsplit.train.strategy import decide
 from gsplit.train.trainer import Job, Trainer
 from support import pool as pool_module
 
@@ -17,7 +20,8 @@ def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
     config.out.mkdir(parents=True, exist_ok=True)
     layout = open_layout(config.layout)
     return Job(
-        config=config, layout=config.layout, run=config.out, world=world, device_type="cpu", threads=1,
+        config=config, layout=config.layout, run=config.out,
+        strategy=decide(replace(config, gpus=world), layout, "cpu"), device_type="cpu", threads=1,
         samplers=0, port=0, signature=models.signature(config, layout.graph, model),
         pickled_model=None if model is None else custom.pickled(model), levels=pool_module.LEVELS,
         resume=resume,
@@ -36,6 +40,12 @@ def train_in_worker(worker, config: TrainConfig, model=None, resume=False):
 
 def all_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def records(run: Path, kind: str = "epoch") -> list[dict]:
+    """The lines of ``metrics.jsonl`` of a kind."""
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [record for record in lines if record["kind"] == kind]
 
 
 def config_for(layout: Path, out: Path, **changes) -> TrainConfig:

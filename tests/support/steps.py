@@ -8,8 +8,8 @@ import torch
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker, reduce_gradients
-from gsplit.sampling import MiniBatchSampler
+from gsplit.parallel import Worker, reduce_gradients, split_group
+from gsplit.sampling import MiniBatchSampler, SplitGroups
 from gsplit.train import custom, models
 from gsplit.train.feed import labels_of
 from gsplit.train.loop import mini_batch_loss
@@ -20,22 +20,29 @@ CPU = torch.device("cpu")
 
 
 class Step:
-    """One mini-batch on one trainer: its segment, its blocks and a model of ``support.models``."""
+    """One mini-batch on one trainer: its segment, its blocks and a model of ``support.models``.
 
-    def __init__(self, worker: Worker, layout: Layout, global_targets, fan_outs, dtype, name="sage"):
+    ``groups``: the micro-batches that the targets are cut into; by default one, split over all trainers.
+    """
+
+    def __init__(self, worker: Worker, layout: Layout, global_targets, fan_outs, dtype, name="sage", groups=None):
+        groups = groups or SplitGroups(trainers=worker.world, size=worker.world)
+        group = groups.group_of(worker.rank)
+        targets = np.argsort(layout.permutation)[global_targets]
         graph = layout.graph
         self.worker, self.layout = worker, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model = custom.prepare(self.user_model)
         edges = EdgeLoader(graph, device=CPU, dtype=dtype, **models.needs(self.model))
         sampler = MiniBatchSampler(
-            graph.indptr, graph.indices, layout.offsets, fan_outs=fan_outs, seed=1,
+            graph.indptr, graph.indices, groups.offsets(layout), fan_outs=fan_outs, seed=1,
             global_ids=layout.permutation, edge_ids=edges.weights,
         )  # fmt: skip
-        sampler.sample(np.argsort(layout.permutation)[global_targets], epoch=0, batch=0)
-        self.segment = sampler.segment(worker.rank)
+        micro = np.array_split(targets, groups.number)[group]
+        sampler.sample(micro, epoch=0, batch=0, micro=group, num_targets=len(targets))
+        self.segment = sampler.segment(groups.split_of(worker.rank))
         self.counters = ExchangeCounters()
-        self.lane = Lane(worker.group, self.counters, CPU)
+        self.lane = Lane(split_group(worker, groups), self.counters, CPU, everyone=worker.group)
         self.blocks = blocks_of(self.segment, CPU, self.lane, **edges.load(self.segment))
         self.loader = FeatureLoader(graph.features, device=CPU, dtype=dtype, normalize=False, threads=1)
         self.x = self.loader.load(self.segment.vertices)

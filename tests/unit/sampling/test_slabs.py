@@ -33,7 +33,7 @@ def slots():
 
 def test_another_process_reads_what_was_written(sampler, slots):
     sampler.sample(np.arange(40), epoch=1, batch=2)
-    handle = Handle(ticket=TICKET, slot=1, extents=Ring(slots).write(1, sampler))
+    handle = Handle(ticket=TICKET, slot=1, extents=Ring(slots).write(1, [sampler]))
     reader = Ring(slots)
     for rank in range(3):  # the second part is empty
         assert reader.read(handle, rank).tobytes() == sampler.segment(rank).data.tobytes()
@@ -46,7 +46,7 @@ def test_a_slot_grows_for_a_larger_mini_batch_and_is_mapped_anew(sampler, slots)
     writer, reader = Ring(slots), Ring(slots, on_map=lambda new, old: mapped.append((len(new), old is None)))
     for targets in (5, 100, 20):
         sampler.sample(np.arange(targets), epoch=0, batch=0)
-        handle = Handle(ticket=TICKET, slot=0, extents=writer.write(0, sampler))
+        handle = Handle(ticket=TICKET, slot=0, extents=writer.write(0, [sampler]))
         assert reader.read(handle, 2).tobytes() == sampler.segment(2).data.tobytes()
     sampler.sample(np.arange(100), epoch=0, batch=0)
     assert slots[0].num_bytes == int(extents_of(sampler)[-1][1] * HEADROOM)
@@ -60,5 +60,5 @@ def test_no_memory_is_an_error_and_not_a_cut(sampler, slots):
         mock.patch.object(psutil, "virtual_memory", return_value=mock.Mock(available=100)),
         pytest.raises(MemoryError, match="100 B are available"),
     ):
-        Ring(slots).write(0, sampler)
+        Ring(slots).write(0, [sampler])
     assert slots[0].num_bytes == 0

@@ -22,5 +22,5 @@ def test_position_tells_what_was_done_ahead(done, position):
     progress = Progress(epoch=2, done=done)
     assert (progress.position().epoch, progress.position().batch) == (2, len(done))
     assert list(progress.position().ahead) == list(position.ahead)
-    restored = Progress.from_state(progress.state({}, {}), 0, torch.device("cpu"))
+    restored = Progress.from_state(progress.state(), torch.device("cpu"))
     assert restored.done == done

@@ -1,0 +1,102 @@
+"""How a run lays its mini-batches over the trainers, and its feature rows: flags made into decisions.
+
+| flags | groups | a mini-batch is | stands for |
+|---|---|---|---|
+| ``--strategy split`` | one of all trainers | split over all | GSplit |
+| ``--strategy data`` | one for each trainer | a micro-batch for each | DGL; with caches PaGraph and Quiver |
+| ``--split-group K`` | of K trainers | a micro-batch for each group, split inside | both at once |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gsplit.data import Layout
+from gsplit.errors import InputError
+from gsplit.sampling import SplitGroups
+from gsplit.train.config import CacheKind, TrainConfig
+from gsplit.units import CacheSize
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """What was decided."""
+
+    groups: SplitGroups
+    cache: CacheKind
+    cache_size: CacheSize | None
+    """Of each trainer; None without a cache."""
+    shared_features: bool
+    """Feature rows are copied to memory that all trainers share, once."""
+
+    @property
+    def peers(self) -> bool:
+        """Trainers read each other's caches, as in Quiver."""
+        return self.cache == "partitioned" and self.groups.size == 1
+
+    @property
+    def redundant(self) -> bool:
+        """Several trainers may load the same row and compute the same vertex."""
+        return self.groups.number > 1
+
+
+def world_of(config: TrainConfig, layout: Layout) -> int:
+    """How many trainers there will be."""
+    return config.gpus or layout.parts
+
+
+def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
+    """Check the flags against each other and the layout.
+
+    Raises:
+        InputError: for what cannot be.
+    """
+    groups = _groups(config, layout)
+    cache, size = _cache(config, groups, device_type)
+    if cache == "partitioned" and groups.size == 1 and layout.parts % groups.trainers:
+        raise InputError(
+            f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
+            f"{layout.parts} parts for {groups.trainers} trainers; make a layout with --parts {groups.trainers}"
+        )
+    if config.loader == "zero-copy" and device_type == "cpu":
+        raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
+    copied = config.feature_dtype != "stored" or (device_type == "cuda" and config.loader != "gather")
+    return Strategy(groups=groups, cache=cache, cache_size=size, shared_features=copied)
+
+
+def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
+    world = world_of(config, layout)
+    if config.strategy == "data" and config.split_group not in (None, 1):
+        raise InputError(f"--strategy data has groups of one trainer, so drop --split-group {config.split_group}")
+    size = 1 if config.strategy == "data" else config.split_group or world
+    if world % size:
+        divisors = ", ".join(str(k) for k in range(1, world + 1) if world % k == 0)
+        raise InputError(f"--split-group {size} does not divide the {world} trainers; use one of {divisors}")
+    if layout.parts % size:
+        raise InputError(
+            f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
+            f"with python -m gsplit.partition ... --parts {size}"
+        )
+    return SplitGroups(trainers=world, size=size, fixed_shares=config.cache == "replicated")
+
+
+def _cache(config: TrainConfig, groups: SplitGroups, device_type: str) -> tuple[CacheKind, CacheSize | None]:
+    cache = config.cache
+    if cache is None:
+        if groups.size == 1 and config.cache_size is not None:
+            raise InputError(
+                f"--cache-size {config.cache_size} of which cache? With --strategy data there are two: add "
+                "--cache partitioned (Quiver's) or --cache replicated (PaGraph's)"
+            )
+        wanted = config.cache_size is not None or (groups.size > 1 and device_type == "cuda")
+        cache = "partitioned" if wanted else "none"
+    if cache == "none":
+        if config.cache_size is not None:
+            raise InputError(f"--cache none and --cache-size {config.cache_size} contradict each other; drop one")
+        return "none", None
+    if cache == "replicated" and groups.size > 1:
+        raise InputError(
+            "--cache replicated belongs to --strategy data: under split parallelism only its owner loads a row; "
+            "use --cache partitioned"
+        )
+    return cache, CacheSize.parse(config.cache_size or "auto")

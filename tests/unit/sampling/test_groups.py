@@ -1,0 +1,101 @@
+"""Split groups and their micro-batches, against the slow reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.reference import sample_and_split
+
+from gsplit.sampling import EpochPlan, MicroBatches, SplitGroups
+from gsplit.sampling.tickets import Ticket
+
+FAN_OUT = (3, 4)
+
+
+@pytest.mark.parametrize("size", [0, 3, 5])
+def test_groups_must_divide_the_trainers(size):
+    with pytest.raises(ValueError, match=f"groups of {size} do not divide 4 trainers"):
+        SplitGroups(trainers=4, size=size)
+
+
+def test_ranks_go_by_group():
+    groups = SplitGroups(trainers=6, size=3)
+    assert groups.number == 2
+    assert [list(groups.ranks_of(g)) for g in range(2)] == [[0, 1, 2], [3, 4, 5]]
+    assert [(groups.group_of(r), groups.split_of(r)) for r in range(6)] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
+    ]  # fmt: skip
+
+
+def test_splits_are_whole_parts_of_the_layout(layouts):
+    layout = layouts(4)
+    by_size = {size: SplitGroups(trainers=4, size=size).offsets(layout).tolist() for size in (1, 2, 4)}
+    assert by_size == {1: [0, 300], 2: layout.offsets[[0, 2, 4]].tolist(), 4: layout.offsets.tolist()}
+    with pytest.raises(ValueError, match="4 parts cannot be dealt out to 3 trainers"):
+        SplitGroups(trainers=3, size=3).offsets(layout)
+
+
+@pytest.mark.parametrize("fixed_shares", [False, True])
+@pytest.mark.parametrize("batch_size", [1, 7, 40, 1000])
+def test_micro_batches_bring_every_target_once_an_epoch(batch_size, fixed_shares):
+    train = np.arange(5, 300, 3)
+    plan = EpochPlan(train, np.arange(300)[::-1], batch_size, 0, micro_batches=3, fixed_shares=fixed_shares)
+    for epoch in range(2):
+        batches = [plan.micro_batches(epoch, batch) for batch in range(plan.num_batches)]
+        for batch, micro in enumerate(batches):
+            sizes = [len(targets) for targets in micro]
+            assert len(micro) == 3
+            assert max(sizes) - min(sizes) <= 1 + fixed_shares
+            assert plan.batch(epoch, batch).tolist() == np.concatenate(micro).tolist()
+        assert sorted(v for micro in batches for targets in micro for v in targets) == train.tolist()
+
+
+def test_mini_batches_have_the_same_targets_with_any_number_of_micro_batches():
+    ids = np.arange(100)
+    one, three = (EpochPlan(ids, ids, 16, 5, micro_batches=number) for number in (1, 3))
+    for batch in range(one.num_batches):
+        assert one.batch(2, batch).tolist() == three.batch(2, batch).tolist()
+
+
+def test_fixed_shares_stay_and_are_shuffled():
+    train = np.arange(0, 200, 2)
+    plan = EpochPlan(train, np.arange(200), 30, 1, micro_batches=4, fixed_shares=True)
+    assert [share.tolist() for share in plan.shares] == [train[i : i + 25].tolist() for i in range(0, 100, 25)]
+    orders = []
+    for epoch in range(2):
+        seen = [[] for _ in range(4)]
+        for batch in range(plan.num_batches):
+            for own, targets in zip(seen, plan.micro_batches(epoch, batch), strict=True):
+                own += targets.tolist()
+        assert [sorted(own) for own in seen] == [share.tolist() for share in plan.shares]
+        orders.append(seen)
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize(("trainers", "size"), [(4, 1), (4, 2), (4, 4), (3, 1)])
+def test_micro_batches_are_those_of_the_reference(layouts, trainers, size):
+    layout = layouts(4)
+    groups = SplitGroups(trainers=trainers, size=size)
+    batches = MicroBatches(layout, groups, fan_out=FAN_OUT, batch_size=50, seed=9, edge_ids=True)
+    ticket = Ticket(number=0, epoch=1, batch=2)
+    targets = batches.plan.micro_batches(1, 2)
+    for group, sampler in enumerate(batches.sample_all(ticket)):
+        wanted = sample_and_split(
+            layout.graph, groups.offsets(layout).tolist(), targets[group].tolist(), FAN_OUT,
+            seed=9, epoch=1, batch=2, micro=group, global_ids=layout.permutation,
+        )  # fmt: skip
+        for split, reference in enumerate(wanted):
+            segment = sampler.segment(split)
+            segment.validate()
+            assert (segment.micro, segment.num_targets) == (group, 50)
+            assert segment.vertices.tolist() == reference.vertices
+            for layer in (1, 2):
+                assert segment.indices(layer).tolist() == reference.source_rows(layer)
+                assert segment.edge_ids(layer).tolist() == reference.edge_ids[layer]
+
+
+def test_more_groups_than_targets(layouts):
+    groups = SplitGroups(trainers=4, size=1)
+    batches = MicroBatches(layouts(1), groups, fan_out=FAN_OUT, batch_size=2, seed=0, edge_ids=False)
+    sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(Ticket(number=0, epoch=0, batch=0))]
+    assert sizes == [1, 1, 0, 0]
