@@ -81,10 +81,14 @@ def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
     )  # fmt: skip
     while True:
         command: Ticket | Task = commands.recv()
-        start_s = time.perf_counter()
+        begun_ns, start_s = time.time_ns(), time.perf_counter()
         if isinstance(command, Ticket):
             reports.send(Measured(num_bytes=bytes_of(micro_batches.sample_all(command))))
             continue
         extents = ring.write(command.slot, micro_batches.sample_all(command.ticket))
-        seconds = time.perf_counter() - start_s
-        reports.send(Handle(ticket=command.ticket, slot=command.slot, extents=extents, seconds=seconds))
+        reports.send(
+            Handle(
+                ticket=command.ticket, slot=command.slot, extents=extents, pid=os.getpid(), begun_ns=begun_ns,
+                seconds=time.perf_counter() - start_s,
+            )
+        )  # fmt: skip

@@ -33,6 +33,10 @@ class Handle:
     slot: int | None = None
     extents: tuple[tuple[int, int], ...] = ()
     """By rank, begin and end of each trainer's segment in the slot, in bytes."""
+    pid: int = 0
+    """Of the sampler."""
+    begun_ns: int = 0
+    """When it began, by the host's clock."""
     seconds: float = 0.0
     """That sampling, splitting and writing took."""
 

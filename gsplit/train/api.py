@@ -23,6 +23,7 @@ from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loop import run
+from gsplit.train.profiling import QUIET
 from gsplit.train.strategy import decide, world_of
 from gsplit.train.supply import samplers_of, supplied
 from gsplit.train.trainer import Job
@@ -94,6 +95,8 @@ def train(
                 threads=threads, samplers=samplers, port=port, signature=signature,
                 pickled_model=pickled_model, levels=levels, resume=config.resume is not None,
             )  # fmt: skip
+            if config.profile:
+                os.environ.update(QUIET)
             with supplied(config, opened, strategy.groups, samplers, candidate) as supply:
                 children = start(run, world, job, own=supply.ends)
                 supply.close_ends()

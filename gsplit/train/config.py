@@ -160,6 +160,9 @@ class TrainConfig:
     """Also write one after every so many mini-batches; 0 never."""
     resume: Path | None = None
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
+    profile: bool = False
+    """Write trace.json, in which chrome://tracing and Perfetto show what all processes did in the first 20
+    mini-batches after the first one."""
     save_predictions: Predictions = "no"
     """Write predictions.npy of all vertices, in global ids, at the end."""
     overwrite: bool = False

@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.profiler import record_function
 
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 class MiniBatch:
     """This trainer's split of a mini-batch, loaded: all that computing its share takes."""
 
+    handle: Handle
     segment: Segment
     """Its header. Its arrays may be gone: ``blocks`` has them."""
     lane: Lane
@@ -163,11 +165,12 @@ class Feed:
         if handle is None:
             self._over = True
             return None
-        with torch.cuda.stream(self._stream) if self._stream else contextlib.nullcontext():
+        with torch.cuda.stream(self._stream), record_function("load"):  # a stream of None changes nothing
             segment, sample_s = self._source.segment(handle)
             start_s = time.perf_counter()
             lane = Lane(self._split_group, ExchangeCounters(), self._worker.device, everyone=self._worker.group)
             mini_batch = MiniBatch(
+                handle=handle,
                 segment=segment,
                 lane=lane,
                 blocks=blocks_of(segment, self._worker.device, lane, **self._edges.load(segment)),

@@ -70,6 +70,7 @@ def train(trainer: Trainer) -> bool:
                 trainer.optimizer.step()
 
             progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
+            trainer.profiler.step(mini_batch.handle)
             _show(bar, trainer, segment.num_targets)
             if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
                 progress.seconds += time.perf_counter() - start_s

@@ -78,6 +78,10 @@ class StageClock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        with torch.profiler.record_function(stage):
+            yield from self._timed(stage)
+
+    def _timed(self, stage: str) -> Iterator[None]:
         start_s = time.perf_counter()
         if self._cuda and stage != "wait":  # the host waits, not the device
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

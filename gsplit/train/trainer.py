@@ -30,6 +30,7 @@ from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
 from gsplit.train.feed import Feed, FromSlots, SampledHere, Source
 from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
+from gsplit.train.profiling import Profiler
 from gsplit.train.progress import Progress
 from gsplit.train.strategy import Strategy
 from gsplit.train.task import task_of
@@ -99,6 +100,7 @@ class Trainer:
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
         self.clock = StageClock(worker.device)
+        self.profiler = Profiler(job.run, worker, on=config.profile)
         self.progress = Progress()
         self.log = RunLog(job.run)
         self.best: dict[str, Any] | None = None
@@ -173,6 +175,7 @@ class Trainer:
 
     def finish(self) -> dict[str, Any] | None:
         """Test the best model (the last one where nothing was validated) and write the summary."""
+        self.profiler.end()
         if self.best is not None:
             self.model.load_state_dict(self.best["model"])
         elif self.worker.rank == 0:
@@ -209,6 +212,7 @@ class Trainer:
 
     def stop(self) -> None:
         """The run was asked to end here."""
+        self.profiler.end()
         self.save_checkpoint()
         if self.worker.rank == 0:
             at = f"mini-batch {self.progress.batch} of epoch {self.progress.epoch + 1}"

@@ -1,0 +1,139 @@
+"""``--profile``: one trace of all processes, for chrome://tracing or https://ui.perfetto.dev.
+
+PyTorch's profiler records each trainer, its feed's thread and its GPU's streams; the loop and the feed name the
+stages there. A sampler runs no PyTorch: when it began and how long it took comes with its mini-batches. Trainer 0
+puts all of them on one time line, that of the host's clock.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from torch._C._profiler import _ExperimentalConfig  # the one way to have other threads recorded
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from gsplit.files import replace_file
+from gsplit.parallel import Worker
+from gsplit.sampling.slabs import Handle
+from gsplit.train.metrics import say
+
+TRACE = "trace.json"
+MINI_BATCHES = 20
+"""That are recorded, with whatever comes between them."""
+SKIPPED = 1
+"""Mini-batches before: the first one makes memory and kernels ready."""
+CLOCK = "gsplit clock"
+KEPT_PHASES = "XfsMiC"
+
+QUIET = {"KINETO_LOG_LEVEL": "99"}
+"""For the environment of trainers: the profiler reads it when PyTorch is loaded, and has much to say otherwise."""
+
+logger = logging.getLogger(__name__)
+
+
+class Profiler:
+    """Records the first mini-batches; all trainers make the same calls.
+
+    Args:
+        run: the folder that gets ``trace.json``.
+        worker: of this trainer.
+        on: otherwise nothing is done.
+    """
+
+    def __init__(self, run: Path, worker: Worker, *, on: bool) -> None:
+        self._run, self._worker = run, worker
+        self._left = SKIPPED + MINI_BATCHES if on else 0
+        self._profile: profile | None = None
+        self._clock_ns = 0
+        self._handles: list[Handle] = []
+
+    def step(self, handle: Handle) -> None:
+        """A mini-batch was computed."""
+        if not self._left:
+            return
+        self._left -= 1
+        if self._profile is not None:
+            self._handles.append(handle)
+            if not self._left:
+                self.end()
+        elif self._left == MINI_BATCHES:
+            self._begin()
+
+    def end(self) -> None:
+        """Write what was recorded; later steps are not."""
+        recording, asked = self._profile, self._profile is not None or self._left > 0
+        self._profile, self._left = None, 0
+        if recording is not None:
+            recording.stop()
+        if recording is not None and self._handles:
+            recording.export_chrome_trace(str(self._own(self._worker.rank)))
+            self._worker.barrier()
+            if self._worker.rank == 0:
+                self._merge()
+        elif asked and self._worker.rank == 0:
+            logger.warning("--profile records from mini-batch %d on, and there was none", SKIPPED + 1)
+
+    def _begin(self) -> None:
+        activities = [ProfilerActivity.CPU]
+        if self._worker.device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._profile = profile(
+            activities=activities, experimental_config=_ExperimentalConfig(profile_all_threads=True)
+        )
+        self._profile.start()
+        self._clock_ns = time.time_ns()
+        with record_function(f"{CLOCK} {self._clock_ns}"):
+            pass
+
+    def _own(self, rank: int) -> Path:
+        return self._run / f".trace-{rank}.json"
+
+    def _merge(self) -> None:
+        sampled = (h for h in self._handles if h.slot is not None and h.begun_ns + h.seconds * 1e9 > self._clock_ns)
+        events = [event for handle in sampled for event in sampler_events(handle)]
+        for rank in range(self._worker.world):
+            own = self._own(rank)
+            events += trainer_events(json.loads(own.read_text())["traceEvents"], rank)
+            own.unlink()
+        begin = min(event["ts"] for event in events if "ts" in event)
+        for event in events:
+            if "ts" in event:
+                event["ts"] = round(event["ts"] - begin, 3)
+        replace_file(self._run / TRACE, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())
+        say(f"trace  {self._run / TRACE} for chrome://tracing or https://ui.perfetto.dev")
+
+
+def sampler_events(handle: Handle) -> list[dict[str, Any]]:
+    """One mini-batch in a sampler, with times in microseconds of the host's clock."""
+    process = f"sampler {handle.pid}"
+    what = {"epoch": handle.ticket.epoch + 1, "batch": handle.ticket.batch}
+    return [
+        {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": process}},
+        {"ph": "X", "name": "sample", "pid": process, "tid": 0, "ts": handle.begun_ns / 1e3,
+         "dur": handle.seconds * 1e6, "args": what},
+    ]  # fmt: skip
+
+
+def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, Any]]:
+    """What PyTorch's profiler recorded in one trainer, with times of the host's clock and processes named."""
+    mark = next(event for event in recorded if event.get("name", "").startswith(CLOCK))
+    shift = int(mark["name"].removeprefix(CLOCK)) / 1e3 - mark["ts"]
+    host = mark["pid"]
+    events = []
+    for event in recorded:
+        pid = event.get("pid")
+        if event is mark or event["ph"] not in KEPT_PHASES or not isinstance(pid, int):
+            continue  # the profiler's own rows have words for process ids
+        if event["ph"] == "M" and event["name"].startswith("process_"):
+            continue
+        process = f"trainer {rank}" if pid == host else f"trainer {rank}, GPU {pid}"
+        events.append({**event, "pid": process, **({"ts": event["ts"] + shift} if "ts" in event else {})})
+    names = sorted({event["pid"] for event in events})
+    return [
+        *({"ph": "M", "name": "process_name", "pid": name, "tid": 0, "args": {"name": name}} for name in names),
+        *events,
+    ]

@@ -1,0 +1,83 @@
+"""``--profile``: one trace of trainers and samplers, on one time line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.runs import config_for
+
+import gsplit
+from gsplit.train.profiling import MINI_BATCHES, sampler_events, trainer_events
+
+STAGES = {"load", "wait", "forward", "backward", "reduce", "step"}
+
+
+def spans(events, process, name):
+    return sorted(
+        (e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["pid"] == process and e["name"] == name
+    )
+
+
+def test_a_run_writes_a_trace_of_all_processes(layouts, tmp_path, capfd):
+    config = config_for(layouts(2).path, tmp_path / "run", epochs=4, batch_size=16, samplers=1, profile=True)
+    gsplit.train(config=config)
+    out, err = capfd.readouterr()
+    assert "run/trace.json for chrome://tracing" in out
+    assert "USDT" not in err
+    assert not list(config.out.glob(".trace*"))
+    events = json.loads((config.out / "trace.json").read_text())["traceEvents"]
+    named = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+    sampler = next(name for name in named if name.startswith("sampler"))
+    assert named == {"trainer 0", "trainer 1", sampler}
+    for rank in range(2):
+        for stage in STAGES - {"load"}:
+            assert len(spans(events, f"trainer {rank}", stage)) == MINI_BATCHES
+        forward, load = (spans(events, f"trainer {rank}", stage) for stage in ("forward", "load"))
+        # One time line: a mini-batch is loaded before it is computed, and all of it lies close together.
+        assert all(begin < computed for (begin, _), (_, computed) in zip(load, forward[1:], strict=False))
+        inner = [e for e in events if e["pid"] == f"trainer {rank}" and e["name"] == "aten::addmm"]
+        assert any(begin <= e["ts"] <= end for begin, end in forward for e in inner)
+    # All trainers are in a collective at the same time: their reduces overlap.
+    for own, theirs in zip(*(spans(events, f"trainer {rank}", "reduce") for rank in range(2)), strict=True):
+        assert own[0] < theirs[1]
+        assert theirs[0] < own[1]
+    assert spans(events, sampler, "sample")
+    assert min(e["ts"] for e in events if "ts" in e) == 0
+
+
+def test_nothing_to_record_is_said(pool, layouts, tmp_path, capfd):
+    config = config_for(layouts(2).path, tmp_path / "run", epochs=1, batch_size=1000, samplers=1, profile=True)
+    gsplit.train(config=config)
+    assert "--profile records from mini-batch 2 on, and there was none" in capfd.readouterr().err
+    assert not (config.out / "trace.json").exists()
+
+
+@pytest.fixture
+def recorded():
+    return [
+        {"ph": "X", "name": "gsplit clock 5000000", "pid": 77, "tid": 77, "ts": 100.0, "dur": 1},
+        {"ph": "X", "name": "forward", "pid": 77, "tid": 77, "ts": 103.0, "dur": 9},
+        {"ph": "X", "name": "kernel", "pid": 1, "tid": 7, "ts": 104.0, "dur": 2},
+        {"ph": "M", "name": "process_name", "pid": 77, "tid": 0, "ts": 99.0, "args": {"name": "python"}},
+        {"ph": "i", "s": "g", "name": "Iteration Start", "pid": "Traces", "tid": "Trace", "ts": 99.0},
+    ]
+
+
+def test_trainers_are_named_and_moved_to_the_clock_of_the_host(recorded):
+    events = trainer_events(recorded, 3)
+    assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["trainer 3", "trainer 3, GPU 1"]
+    assert [(e["name"], e["pid"], e["ts"]) for e in events if e["ph"] == "X"] == [
+        ("forward", "trainer 3", 5003.0), ("kernel", "trainer 3, GPU 1", 5004.0)
+    ]  # fmt: skip
+
+
+def test_a_sampler_s_span_is_where_it_worked():
+    from gsplit.sampling.slabs import Handle
+    from gsplit.sampling.tickets import Ticket
+
+    handle = Handle(ticket=Ticket(number=4, epoch=1, batch=2), slot=0, pid=12, begun_ns=7_000_000, seconds=0.001)
+    span = sampler_events(handle)[1]
+    assert (span["pid"], span["ts"], span["dur"], span["args"]) == (
+        "sampler 12", 7000.0, pytest.approx(1000.0), {"epoch": 2, "batch": 2}
+    )  # fmt: skip
