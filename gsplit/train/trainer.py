@@ -16,7 +16,7 @@ from torch import nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Worker, sum_over_trainers
 from gsplit.parallel.supply import TrainerEnd
@@ -80,7 +80,7 @@ class Trainer:
         self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
         self.plan = EpochPlan(graph.train_idx, self.layout.permutation, config.batch_size, config.seed)
         loader, evaluation_loader = (
-            FeatureLoader(graph.features, device=worker.device, dtype=dtype,
+            FeatureLoader(HostRows(graph.features), device=worker.device, dtype=dtype,
                           normalize=config.normalize_features, threads=job.threads)
             for _ in range(2)
         )  # fmt: skip

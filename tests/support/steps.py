@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients
 from gsplit.sampling import MiniBatchSampler
@@ -37,7 +37,7 @@ class Step:
         self.counters = ExchangeCounters()
         self.lane = Lane(worker.group, self.counters, CPU)
         self.blocks = blocks_of(self.segment, CPU, self.lane, **edges.load(self.segment))
-        self.loader = FeatureLoader(graph.features, device=CPU, dtype=dtype, normalize=False, threads=1)
+        self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         self.x = self.loader.load(self.segment.vertices)
 
     def gradients(self):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.steps import CPU
 
-from gsplit.features import FeatureLoader, gather
+from gsplit.features import FeatureLoader, HostRows, gather
 
 
 @settings(max_examples=40, deadline=None)
@@ -34,7 +34,7 @@ def test_gather_refuses_rows_that_are_not_there():
 
 
 def loader(features, *, normalize=False, dtype=torch.float32):
-    return FeatureLoader(features, device=CPU, dtype=dtype, normalize=normalize, threads=1)
+    return FeatureLoader(HostRows(features), device=CPU, dtype=dtype, normalize=normalize, threads=1)
 
 
 def test_rows_and_bytes_are_counted_as_stored():
