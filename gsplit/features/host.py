@@ -96,6 +96,8 @@ class HostRows:
 
     def tensor(self) -> Tensor:
         """[N, D] in ``dtype``, the same memory; only of rows that may be written, as shared ones may."""
+        if not self.bytes_view.size:  # NumPy gives such arrays strides that PyTorch does not take
+            return torch.empty((self.num_rows, self.width), dtype=self.dtype)
         return torch.from_numpy(self.bytes_view).view(self.dtype)
 
     def pin(self) -> bool:

@@ -16,7 +16,6 @@ Legend: N vertices, D features, n rows that are read.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import triton
@@ -31,17 +30,11 @@ MAX_BLOCK = 1024
 """Values that a program reads at once; a longer row takes several rounds."""
 
 
+# Without annotations but for the constants: Triton compiles them along.
 @triton.jit
-def _read_rows(
-    host_rows: Any,
-    ids: Any,
-    positions: Any,
-    out: Any,
-    D: tl.constexpr,
-    SPAN: tl.constexpr,
-    ROUNDS: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> None:
+def _read_rows(  # type: ignore[no-untyped-def]
+    host_rows, ids, positions, out, D: tl.constexpr, SPAN: tl.constexpr, ROUNDS: tl.constexpr, BLOCK: tl.constexpr
+):
     """out[positions[i]] = host_rows[ids[i]] for program i, in the type of out. Offsets are int64, as the ids are."""
     i = tl.program_id(0)
     first = tl.load(ids + i) * D
