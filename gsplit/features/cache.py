@@ -220,12 +220,12 @@ class PeerCaches:
         own = _empty(host, prefixes.num_rows[rank], device)
         _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
         torch.cuda.synchronize(device)  # filled, before anyone else may look
-        # A tensor without rows has no memory that could be opened.
-        sent = reduce_tensor(own) if own.numel() else None
+        # PyTorch counts who has a tensor, so each peer is sent it anew; one without rows has no memory to open.
+        sent = [reduce_tensor(own) if peer != rank and own.numel() else None for peer in range(prefixes.holders)]
         caches = {rank: own}
         for peer, received in enumerate(all_gather_object(sent)):
-            if peer != rank and received is not None:
-                rebuild, arguments = received
+            if received[rank] is not None:
+                rebuild, arguments = received[rank]
                 caches[peer] = rebuild(*arguments)
         all_gather_object(None)  # nobody goes on, and perhaps ends, before all have opened what they were sent
         return cls(prefixes, rank, caches)

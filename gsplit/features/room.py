@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -50,9 +50,14 @@ class Memory:
         )
 
     @staticmethod
-    def least(memories: Iterable[Memory]) -> Memory:
-        """The one with the least free; the same for all trainers that compare the same ones."""
-        return min(memories, key=lambda memory: (memory.free_bytes, memory.auto_bytes, memory.device))
+    def least(memories: Sequence[Memory]) -> Memory:
+        """What each of some trainers has at least, under the name of the device with the least free."""
+        return Memory(
+            device=min(memories, key=lambda memory: memory.free_bytes).device,
+            total_bytes=min(memory.total_bytes for memory in memories),
+            free_bytes=min(memory.free_bytes for memory in memories),
+            auto_bytes=min(memory.auto_bytes for memory in memories),
+        )
 
 
 def prefix_rows(

@@ -109,5 +109,5 @@ def test_auto_leaves_a_gpu_a_quarter_or_2_gib(monkeypatch, free, total, spare):
 
 
 def test_trainers_agree_on_the_least():
-    memories = [memory(free=9, auto=3), memory(free=7, auto=5, device="cuda:1"), memory(free=7, auto=2)]
-    assert Memory.least(memories) == memories[2] == Memory.least(memories[::-1])
+    memories = [memory(free=9, auto=3), memory(free=7, auto=5, device="cuda:1"), memory(total=80, free=8, auto=4)]
+    assert Memory.least(memories) == memory(total=80, free=7, auto=3, device="cuda:1")
