@@ -47,4 +47,10 @@ def rows_from_edges(
     keep_duplicates: bool,
     add_loops: bool,
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32], int, int, int]: ...
-def gather_rows(rows: NDArray[np.uint8], ids: NDArray[np.int64], out: NDArray[np.uint8], threads: int) -> None: ...
+def gather_rows(
+    rows: NDArray[np.uint8],
+    ids: NDArray[np.int64],
+    out: NDArray[np.uint8],
+    threads: int,
+    positions: NDArray[np.int64] | None = None,
+) -> None: ...

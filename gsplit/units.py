@@ -65,3 +65,8 @@ class CacheSize:
         if num_bytes == 0:
             raise ValueError("a cache of 0 bytes holds nothing; use --cache none")
         return cls(num_bytes=num_bytes)
+
+    def __str__(self) -> str:
+        if self.share is not None:
+            return f"{float(100 * self.share):g}%"
+        return "auto" if self.num_bytes is None else binary(self.num_bytes)

@@ -157,12 +157,16 @@ NB_MODULE(_core, m) {
   bind_graph<int64_t>(m);
   m.def("gather_rows",
         [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
-           nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads) {
-          if (out.shape(0) != ids.size() || out.shape(1) != rows.shape(1))
-            throw nb::value_error("out must have one row an id, as wide as the rows");
+           nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads,
+           std::optional<Array<int64_t>> positions) {
+          if (out.shape(1) != rows.shape(1)) throw nb::value_error("out must be as wide as the rows");
+          if (positions ? positions->size() != ids.size() : out.shape(0) != ids.size())
+            throw nb::value_error("there must be one position, or else one row of out, for each id");
           nb::gil_scoped_release unlocked;
           gsplit::gather_rows(rows.data(), static_cast<int64_t>(rows.shape(0)),
-                              static_cast<int64_t>(rows.shape(1)), span_of(ids), out.data(), threads);
+                              static_cast<int64_t>(rows.shape(1)), span_of(ids), out.data(),
+                              static_cast<int64_t>(out.shape(0)),
+                              positions ? span_of(*positions) : std::span<const int64_t>(), threads);
         },
-        nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"));
+        nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"), nb::arg("positions") = nb::none());
 }

@@ -1,4 +1,4 @@
-// Copies rows of a matrix by index: out[i] = rows[ids[i]], whatever the element type.
+// Copies rows of a matrix by index, whatever the element type.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,13 @@
 
 namespace gsplit {
 
-/// `rows` has num_rows rows of row_bytes bytes each; `out` has room for ids.size() rows. Splits the work over
-/// `threads` threads. Throws std::invalid_argument for an id outside [0, num_rows); then `out` is not to be used.
-void gather_rows(const uint8_t* rows, int64_t num_rows, int64_t row_bytes, std::span<const int64_t> ids,
-                 uint8_t* out, int threads);
+/// out[i] = rows[ids[i]], or, with positions, out[positions[i]] = rows[ids[i]]; other rows of `out` stay as they are.
+///
+/// `rows` has num_rows rows of row_bytes bytes each, `out` has out_rows: one for each id where `positions` is empty.
+/// There are as many positions as ids, all different: threads (`threads` of them share the work) do not wait for each
+/// other. Throws std::invalid_argument for an id outside [0, num_rows) or a position outside [0, out_rows), before
+/// anything is written.
+void gather_rows(const uint8_t* rows, int64_t num_rows, int64_t row_bytes, std::span<const int64_t> ids, uint8_t* out,
+                 int64_t out_rows, std::span<const int64_t> positions, int threads);
 
 }  // namespace gsplit

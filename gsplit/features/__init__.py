@@ -1,6 +1,27 @@
-"""What is looked up for a split: feature rows, from the host to the trainer that owns them; edge weights, degrees."""
+"""What is looked up for a split: feature rows, from caches or the host to the trainer; edge weights, degrees."""
 
+from gsplit.features.cache import Cache, NoCache, PartitionedCache, PeerCaches, Prefixes, ReplicatedCache
 from gsplit.features.edges import EdgeData, EdgeLoader
+from gsplit.features.host import HostRows
 from gsplit.features.loader import FeatureLoader, LoadCounters, gather
+from gsplit.features.placement import CacheSize
+from gsplit.features.room import Memory, prefix_rows, replicated_ids
 
-__all__ = ["EdgeData", "EdgeLoader", "FeatureLoader", "LoadCounters", "gather"]
+__all__ = [
+    "Cache",
+    "CacheSize",
+    "EdgeData",
+    "EdgeLoader",
+    "FeatureLoader",
+    "HostRows",
+    "LoadCounters",
+    "Memory",
+    "NoCache",
+    "PartitionedCache",
+    "PeerCaches",
+    "Prefixes",
+    "ReplicatedCache",
+    "gather",
+    "prefix_rows",
+    "replicated_ids",
+]

@@ -1,10 +1,19 @@
-"""Loads the feature rows of a split from the memory-mapped host array.
+"""Loads the feature rows of a split, from wherever they lie: a cache, a peer's cache, the host.
 
-Every vertex of level 0 belongs to one split, so every row is loaded once, by its owner (law 3).
+| rows of | on the CPU | on CUDA |
+|---|---|---|
+| own cache | copied in C++ | ``index_select`` |
+| a peer's cache | copied in C++, from memory that both map | ``index_select`` over there, then a copy |
+| the host | copied in C++ | copied in C++ to pinned memory, then to the device; or read by a kernel (zero copy) |
+
+Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On CUDA
+all runs on the current stream of whoever calls.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,44 +23,75 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import gsplit._core as _core
+from gsplit.features.cache import Cache, Found, NoCache, Places, bytes_of
+from gsplit.features.host import HostRows
+
+logger = logging.getLogger(__name__)
+
+ReadRows = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
+"""(host rows, ids, positions, out): :func:`gsplit.features.zero_copy.read_rows`."""
 
 
 @dataclass(kw_only=True)
 class LoadCounters:
-    """What was loaded since the counters were made."""
+    """What was loaded since the counters were made; the same on CUDA and on the CPU, where the host is the device."""
 
     rows: int = 0
-    """Feature rows read from the host."""
+    """Feature rows: the sum of the next three."""
+    cache_hits: int = 0
+    """From the trainer's own cache."""
+    peer_rows: int = 0
+    """From the caches of other trainers."""
+    host_rows: int = 0
     host_to_device_bytes: int = 0
-    """Their bytes as stored. Counted on the CPU too, where the host is the device."""
+    """Of the rows from the host, as stored."""
+    device_to_device_bytes: int = 0
+    """Of the rows from other trainers, as stored."""
+
+    def add(self, places: Places, row_bytes: int) -> None:
+        """Count a list of vertices."""
+        hits, host = len(places.own), len(places.host)
+        peers = sum(len(found) for found in places.peers.values())
+        self.rows += hits + peers + host
+        self.cache_hits += hits
+        self.peer_rows += peers
+        self.host_rows += host
+        self.host_to_device_bytes += host * row_bytes
+        self.device_to_device_bytes += peers * row_bytes
 
 
 class FeatureLoader:
-    """Gathers rows in C++ and brings them to a device.
+    """Brings rows together on a device, in the type to compute in.
 
     Args:
-        features: [N, D] float32 or float16, mapped.
+        host: the rows of all vertices.
         device: where the rows go.
         dtype: in which the model computes.
         normalize: divide each row by the sum of its absolute values (rows of zeros stay), as PyG's
             ``NormalizeFeatures`` does for counts.
-        threads: that gather.
+        threads: that copy rows.
+        cache: of rows in the type of the host's; by default none.
+        zero_copy: let a kernel read the host's rows. Where that cannot be, a warning says why, and they are copied.
     """
 
     def __init__(
         self,
-        features: NDArray[Any],
+        host: HostRows,
         *,
         device: torch.device,
         dtype: torch.dtype,
         normalize: bool,
         threads: int,
+        cache: Cache | None = None,
+        zero_copy: bool = False,
     ) -> None:
-        self._features = features
+        self._host = host
         self._device = device
         self._dtype = dtype
         self._normalize = normalize
         self._threads = threads
+        self._cache = NoCache() if cache is None else cache
+        self._read_rows = _zero_copy(host, device) if zero_copy else None
         self.counters = LoadCounters()
 
     def take_counters(self) -> LoadCounters:
@@ -60,26 +100,101 @@ class FeatureLoader:
         return taken
 
     def load(self, vertices: NDArray[np.int64]) -> Tensor:
-        """Features [len(vertices), D] in the compute dtype, on the device."""
-        pinned = self._device.type == "cuda"
-        rows = gather(self._features, vertices, threads=self._threads, pinned=pinned)
-        self.counters.rows += len(rows)
-        self.counters.host_to_device_bytes += rows.nbytes
-        x_ND = rows.to(self._device, non_blocking=pinned).to(self._dtype)
+        """Features [len(vertices), D] in the compute dtype, on the device.
+
+        Raises:
+            ValueError: for an id outside the rows.
+        """
+        places = self._cache.locate(vertices)
+        x_ND = (self._on_gpu if self._device.type == "cuda" else self._on_cpu)(places, len(vertices))
+        self.counters.add(places, self._host.row_bytes)
         if self._normalize:
             sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
             x_ND /= sums_N1.clamp_(min=torch.finfo(self._dtype).tiny)
         return x_ND
 
+    def _on_cpu(self, places: Places, count: int) -> Tensor:
+        """Every row straight to its position."""
+        out = torch.empty((count, self._host.width), dtype=self._host.dtype)
+        self._copy(bytes_of(self._cache.rows), places.own, out)
+        for peer, found in places.peers.items():
+            self._copy(bytes_of(self._cache.peers[peer]), found, out)
+        self._copy(self._host.bytes_view, places.host, out)
+        return out.to(self._dtype)
 
-def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int, pinned: bool = False) -> Tensor:
+    def _on_gpu(self, places: Places, count: int) -> Tensor:
+        """The rows of GPUs first: the device copies them while the CPU collects those of the host."""
+        if places.host.positions is None and self._read_rows is None:
+            return self._collect(places.host).to(self._dtype)
+        x_ND = torch.empty((count, self._host.width), dtype=self._dtype, device=self._device)
+        sources = [(self._cache.rows, places.own)]
+        sources += [(self._cache.peers[peer], found) for peer, found in places.peers.items()]
+        for rows, found in sources:
+            if len(found):
+                # Rows travel as stored and are converted where they arrive.
+                arrived = rows.index_select(0, _to(rows.device, found.rows)).to(self._device, non_blocking=True)
+                self._put(arrived, found, x_ND)
+        if len(places.host) and self._read_rows is not None:
+            _check_ids(places.host.rows, self._host.num_rows)
+            positions = None if places.host.positions is None else _to(self._device, places.host.positions)
+            self._read_rows(self._host.tensor(), _to(self._device, places.host.rows), positions, x_ND)
+        elif len(places.host):
+            self._put(self._collect(places.host), places.host, x_ND)
+        return x_ND
+
+    def _copy(self, rows: NDArray[np.uint8], found: Found, out: Tensor) -> None:
+        if len(found):
+            _core.gather_rows(rows, found.rows, bytes_of(out), self._threads, found.positions)
+
+    def _collect(self, found: Found) -> Tensor:
+        """Rows of the host on the GPU, one after the other, as stored."""
+        staged = torch.empty((len(found), self._host.width), dtype=self._host.dtype, pin_memory=True)
+        if staged.numel():
+            _core.gather_rows(self._host.bytes_view, found.rows, bytes_of(staged), self._threads)
+        return staged.to(self._device, non_blocking=True)
+
+    def _put(self, rows: Tensor, found: Found, x_ND: Tensor) -> None:
+        assert found.positions is not None
+        x_ND.index_copy_(0, _to(self._device, found.positions), rows.to(self._dtype))
+
+
+def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tensor:
     """``rows[ids]`` as a CPU tensor [len(ids), D] of the rows' dtype.
 
     Raises:
         ValueError: for an id outside the rows.
     """
-    dtype = torch.from_numpy(np.empty(0, rows.dtype)).dtype
-    out = torch.empty((len(ids), rows.shape[1]), dtype=dtype, pin_memory=pinned)
+    host = HostRows(rows)
+    out = torch.empty((len(ids), host.width), dtype=host.dtype)
     if out.numel():
-        _core.gather_rows(rows.view(np.uint8), ids, out.numpy().view(np.uint8), threads)
+        _core.gather_rows(host.bytes_view, ids, bytes_of(out), threads)
     return out
+
+
+def _to(device: torch.device, values: NDArray[np.int64]) -> Tensor:
+    """On a GPU, through pinned memory, so that the copy waits for nothing and nothing for it."""
+    return torch.from_numpy(values).pin_memory().to(device, non_blocking=True)
+
+
+def _check_ids(ids: NDArray[np.int64], num_rows: int) -> None:
+    """What the C++ copy checks, for the kernel, which does not: an address that is wrong would end the process."""
+    if len(ids) and (ids.min() < 0 or ids.max() >= num_rows):
+        bad = ids[(ids < 0) | (ids >= num_rows)][0]
+        raise ValueError(f"row {bad} is outside 0 .. {num_rows - 1}")
+
+
+def _zero_copy(host: HostRows, device: torch.device) -> ReadRows | None:
+    """The kernel, or None, with a warning that says why not."""
+    if device.type != "cuda":
+        reason = "there is no GPU to read them"
+    elif not host.pin():
+        reason = "they are not in memory that CUDA can register"
+    else:
+        try:
+            from gsplit.features.zero_copy import read_rows
+        except ImportError as error:
+            reason = f"Triton is missing ({error})"
+        else:
+            return read_rows
+    logger.warning("feature rows are copied by the CPU, not read where they lie: %s", reason)
+    return None

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, max_over_trainers
@@ -75,7 +75,7 @@ def predict(worker: Worker, job: Job) -> None:
     assert features is not None
     request = Request(np.load(job.folder / VERTICES), layout.permutation)
     loader = FeatureLoader(
-        features, device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads
+        HostRows(features), device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads
     )
     model = custom.prepare(pickle.loads(job.pickled_model)).to(worker.device, dtype).eval()
     edges = EdgeLoader(layout.graph, device=worker.device, dtype=dtype, **models.needs(model))

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients, rendezvous, start
 from gsplit.parallel.group import joined
@@ -127,8 +127,9 @@ def _gradients(job: CheckJob, worker: Worker) -> dict[str, Tensor]:
     sampler.sample(targets, epoch=0, batch=batch)
     segment = sampler.segment(worker.rank)
     loader = FeatureLoader(
-        graph.features, device=worker.device, dtype=torch.float64, normalize=config.normalize_features, threads=1
-    )
+        HostRows(graph.features), device=worker.device, dtype=torch.float64, normalize=config.normalize_features,
+        threads=1,
+    )  # fmt: skip
     labels = labels_of(layout, segment, worker.device)
 
     lane = Lane(worker.group, ExchangeCounters(), worker.device) if worker.world > 1 else None

@@ -16,7 +16,7 @@ from torch import nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Worker, split_group
 from gsplit.parallel.supply import TrainerEnd
@@ -89,7 +89,7 @@ class Trainer:
         self.num_batches = -(-len(graph.train_idx) // config.batch_size)
         """Of an epoch."""
         loader, evaluation_loader = (
-            FeatureLoader(graph.features, device=worker.device, dtype=dtype,
+            FeatureLoader(HostRows(graph.features), device=worker.device, dtype=dtype,
                           normalize=config.normalize_features, threads=job.threads)
             for _ in range(2)
         )  # fmt: skip

@@ -8,7 +8,7 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.steps import CPU
 
-from gsplit.features import FeatureLoader
+from gsplit.features import FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.nn import blocks_of, mean_of_neighbours
 from gsplit.predict.api import predict
@@ -39,8 +39,9 @@ def test_mean_and_its_gradient_equal_the_cpu_s(dtype):
 def test_loaded_rows_are_bit_equal():
     features = np.random.default_rng(0).standard_normal((1000, 65)).astype(np.float16)
     ids = np.random.default_rng(1).integers(0, 1000, 5000)
+    host = HostRows(features)
     rows = [
-        FeatureLoader(features, device=device, dtype=torch.float32, normalize=False, threads=2).load(ids).cpu()
+        FeatureLoader(host, device=device, dtype=torch.float32, normalize=False, threads=2).load(ids).cpu()
         for device in (CPU, torch.device("cuda"))
     ]
     assert torch.equal(*rows)

@@ -19,7 +19,7 @@ from torch import nn
 import gsplit
 from gsplit.data import open_store
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
 from gsplit.parallel import ProcessDied
 from gsplit.train.evaluate import Evaluator
@@ -137,7 +137,7 @@ def test_multi_label_classes_are_zeros_and_ones(pool, tmp_path):
 def rows_loaded(worker, layout, model, own_by_rank):
     """Feature rows that a trainer reads for the vectors of its vertices."""
     features = layout.graph.features
-    loader = FeatureLoader(features, device=worker.device, dtype=torch.float64, normalize=False, threads=1)
+    loader = FeatureLoader(HostRows(features), device=worker.device, dtype=torch.float64, normalize=False, threads=1)
     edges = EdgeLoader(layout.graph, device=worker.device, dtype=torch.float64, weights=False, degrees=False)
     evaluator = Evaluator(
         layout, worker, loader, edges, task_of(False), pool_module.LEVELS,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients, split_group
 from gsplit.sampling import MiniBatchSampler, SplitGroups
@@ -44,7 +44,7 @@ class Step:
         self.counters = ExchangeCounters()
         self.lane = Lane(split_group(worker, groups), self.counters, CPU, everyone=worker.group)
         self.blocks = blocks_of(self.segment, CPU, self.lane, **edges.load(self.segment))
-        self.loader = FeatureLoader(graph.features, device=CPU, dtype=dtype, normalize=False, threads=1)
+        self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         self.x = self.loader.load(self.segment.vertices)
 
     def gradients(self):

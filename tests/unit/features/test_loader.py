@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.steps import CPU
 
-from gsplit.features import FeatureLoader, gather
+from gsplit._core import gather_rows
+from gsplit.features import FeatureLoader, HostRows, LoadCounters, gather
 
 
 @settings(max_examples=40, deadline=None)
@@ -33,8 +34,36 @@ def test_gather_refuses_rows_that_are_not_there():
             gather(rows, np.array([0, bad]), threads=2)
 
 
+@settings(max_examples=40, deadline=None)
+@given(width=st.sampled_from([1, 3, 64, 1000]), count=st.integers(0, 3000), threads=st.integers(1, 5))
+def test_rows_are_put_where_they_belong_and_others_stay(width, count, threads):
+    random = np.random.default_rng(count)
+    rows = random.integers(0, 255, (50, width)).astype(np.uint8)
+    ids, positions = random.integers(0, 50, count), random.permutation(count + 7)[:count]
+    out = np.full((count + 7, width), 255, np.uint8)
+    wanted = out.copy()
+    wanted[positions] = rows[ids]
+    gather_rows(rows, ids, out, threads, positions)
+    assert (out == wanted).all()
+
+
+def test_positions_are_checked_before_anything_is_written():
+    rows, out = np.ones((5, 2), np.uint8), np.zeros((3, 2), np.uint8)
+    for bad in (3, -1):
+        with pytest.raises(ValueError, match=f"position {bad} is outside 0 .. 2"):
+            gather_rows(rows, np.array([0, 1]), out, 1, np.array([0, bad]))
+    with pytest.raises(ValueError, match=r"row 5 is outside 0 .. 4"):
+        gather_rows(rows, np.array([5]), out, 1, np.array([0]))
+    for positions in (np.array([0]), None):
+        with pytest.raises(ValueError, match="one position, or else one row of out, for each id"):
+            gather_rows(rows, np.array([0, 1]), out, 1, positions)
+    with pytest.raises(ValueError, match="as wide as the rows"):
+        gather_rows(rows, np.array([0, 1, 2]), np.zeros((3, 1), np.uint8), 1)
+    assert not out.any()
+
+
 def loader(features, *, normalize=False, dtype=torch.float32):
-    return FeatureLoader(features, device=CPU, dtype=dtype, normalize=normalize, threads=1)
+    return FeatureLoader(HostRows(features), device=CPU, dtype=dtype, normalize=normalize, threads=1)
 
 
 def test_rows_and_bytes_are_counted_as_stored():
@@ -42,7 +71,8 @@ def test_rows_and_bytes_are_counted_as_stored():
     assert subject.load(np.array([1, 2])).dtype == torch.float64
     subject.load(np.array([], np.int64))
     subject.load(np.array([7]))
-    assert (subject.counters.rows, subject.counters.host_to_device_bytes) == (3, 3 * 3 * 2)
+    assert subject.take_counters() == LoadCounters(rows=3, host_rows=3, host_to_device_bytes=3 * 3 * 2)
+    assert subject.counters == LoadCounters()
 
 
 def test_normalized_rows_sum_to_one_and_zeros_stay():

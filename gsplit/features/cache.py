@@ -1,0 +1,292 @@
+"""Caches of feature rows on the trainers, behind one interface: who has which row of a list of vertices?
+
+| cache | holds | index | asks |
+|---|---|---|---|
+| none | nothing | | the host |
+| partitioned | the prefix of each own part | none: ranges | itself, the host |
+| peers (Quiver, Tan et al., 2023) | the same | none: ranges | itself, the other trainers, the host |
+| replicated (PaGraph, Lin et al., SoCC 2020) | any rows | int32 [N] | itself, the host |
+
+Rows lie on the device in the type they are stored in. Which rows those are is decided by
+:mod:`gsplit.features.placement`, how many by :mod:`gsplit.features.room`.
+
+Legend: N vertices, D features, R rows of one cache, P parts, n vertices that are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.multiprocessing.reductions import reduce_tensor
+
+import gsplit._core as _core
+from gsplit.features.host import HostRows, pieces
+from gsplit.host import SharedBuffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Some of the vertices that were asked for, all in the same place."""
+
+    rows: NDArray[np.int64]
+    """[m] where they lie there: row of a cache, or layout id on the host."""
+    positions: NDArray[np.int64] | None
+    """[m], different and ascending: where they stood in the list; None where they are all of it, in order."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+NOTHING = Found(rows=np.empty(0, np.int64), positions=np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where each of n vertices is read from: in exactly one of these."""
+
+    own: Found
+    host: Found
+    peers: Mapping[int, Found] = field(default_factory=dict)
+    """By trainer; those that nothing is read from may be missing."""
+
+    def validate(self, n: int) -> None:
+        """Every position in one place. For tests."""
+        parts = [found.positions for found in (self.own, self.host, *self.peers.values())]
+        listed = np.concatenate([np.arange(n) if part is None else part for part in parts])
+        assert np.array_equal(np.sort(listed), np.arange(n))
+
+
+class Cache(Protocol):
+    """What a loader asks."""
+
+    rows: Tensor
+    """[R, D] on the trainer's device."""
+    peers: Mapping[int, Tensor]
+    """The ``rows`` of other trainers, by rank; on their devices."""
+
+    def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where int64 [n] layout ids are read from."""
+
+
+class NoCache:
+    """Everything comes from the host."""
+
+    def __init__(self) -> None:
+        self.rows = torch.empty((0, 0))
+        self.peers: Mapping[int, Tensor] = {}
+
+    def locate(self, vertices: NDArray[np.int64]) -> Places:
+        return Places(own=NOTHING, host=Found(rows=vertices, positions=None))
+
+
+class Prefixes:
+    """Which trainer holds which prefixes, and at which row of its cache each one begins.
+
+    Args:
+        offsets: int64 [P + 1] of the layout.
+        cache_rows: int64 [P] of :func:`gsplit.features.placement.prefixes`.
+        holders: trainers; each has P / ``holders`` parts, one after the other.
+    """
+
+    def __init__(self, offsets: NDArray[np.int64], cache_rows: NDArray[np.int64], holders: int) -> None:
+        self.holders = holders
+        rows = cache_rows.reshape(holders, -1)
+        firsts = np.cumsum(rows, axis=1) - rows
+        begins = offsets[:-1].reshape(holders, -1)
+        self._ranges = [
+            [(int(b), int(b + r), int(f)) for b, r, f in zip(*of_holder, strict=True) if r]
+            for of_holder in zip(begins, rows, firsts, strict=True)
+        ]
+        """Of each holder: first vertex, vertex after the last, row of the first."""
+        self.num_rows = [int(total) for total in rows.sum(axis=1)]
+        """Of each holder."""
+
+    def ids(self, holder: int, row_bytes: int) -> Iterator[NDArray[np.int64]]:
+        """The vertices that a holder caches, row by row, in pieces."""
+        for begin, end, _ in self._ranges[holder]:
+            for first, last in pieces(begin, end, row_bytes):
+                yield np.arange(first, last)
+
+    def find(self, vertices: NDArray[np.int64], holders: Iterable[int]) -> tuple[dict[int, Found], Found]:
+        """What some holders have, and the others, by id."""
+        # Two comparisons for each part take a third of the time of a search, with up to 8 parts.
+        missed = np.ones(len(vertices), bool)
+        found = {}
+        for holder in holders:
+            rows, positions = [], []
+            for begin, end, first in self._ranges[holder]:
+                inside = (vertices >= begin) & (vertices < end)
+                missed[inside] = False
+                positions.append(np.flatnonzero(inside))
+                rows.append(vertices[positions[-1]] - (begin - first))
+            if rows:
+                found[holder] = Found(rows=np.concatenate(rows), positions=np.concatenate(positions))
+        left = np.flatnonzero(missed)
+        return found, Found(rows=vertices[left], positions=left)
+
+
+class PartitionedCache:
+    """The prefixes of the trainer's own parts.
+
+    Args:
+        host: rows to fill it from.
+        prefixes: of all trainers.
+        rank: of this one.
+        device: where the rows go.
+        threads: that fill it.
+    """
+
+    def __init__(self, host: HostRows, prefixes: Prefixes, rank: int, *, device: torch.device, threads: int) -> None:
+        self._prefixes, self._rank = prefixes, rank
+        self.rows = _empty(host, prefixes.num_rows[rank], device)
+        self.peers: Mapping[int, Tensor] = {}
+        _fill(self.rows, host, prefixes.ids(rank, host.row_bytes), threads)
+
+    def locate(self, vertices: NDArray[np.int64]) -> Places:
+        found, left = self._prefixes.find(vertices, [self._rank])
+        return Places(own=found.get(self._rank, NOTHING), host=left)
+
+
+class PeerCaches:
+    """The prefixes of all parts: the own ones, and those of the other trainers, whose memory is read directly.
+
+    Made by :meth:`in_buffers` or :meth:`on_gpus`; every trainer makes the call.
+
+    Args:
+        prefixes: of all trainers.
+        rank: of this one.
+        caches: the rows of every trainer, by rank.
+    """
+
+    def __init__(self, prefixes: Prefixes, rank: int, caches: Mapping[int, Tensor]) -> None:
+        self._prefixes, self._rank = prefixes, rank
+        self.rows = caches[rank]
+        self.peers: Mapping[int, Tensor] = {peer: rows for peer, rows in caches.items() if peer != rank}
+
+    @classmethod
+    def in_buffers(
+        cls,
+        host: HostRows,
+        prefixes: Prefixes,
+        rank: int,
+        *,
+        buffers: Sequence[SharedBuffer],
+        barrier: Callable[[], None],
+        threads: int,
+    ) -> PeerCaches:
+        """On the CPU: each trainer fills its own buffer and maps the others'.
+
+        Args:
+            buffers: one a trainer, the same for all.
+            barrier: waits for all trainers.
+
+        Raises:
+            MemoryError: where the host has no room.
+        """
+        buffers[rank].grow(prefixes.num_rows[rank] * host.row_bytes)
+        own = _mapped(host, prefixes.num_rows[rank], buffers[rank])
+        _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
+        barrier()
+        others = {
+            peer: _mapped(host, prefixes.num_rows[peer], buffer)
+            for peer, buffer in enumerate(buffers)
+            if peer != rank
+        }
+        return cls(prefixes, rank, {rank: own, **others})
+
+    @classmethod
+    def on_gpus(
+        cls,
+        host: HostRows,
+        prefixes: Prefixes,
+        rank: int,
+        *,
+        device: torch.device,
+        all_gather_object: Callable[[Any], list[Any]],
+        threads: int,
+    ) -> PeerCaches:
+        """On GPUs of one host: each trainer opens the memory of the others (CUDA IPC).
+
+        Args:
+            device: of this trainer; the others must see it under the same number.
+            all_gather_object: takes this trainer's object, returns those of all by rank.
+        """
+        own = _empty(host, prefixes.num_rows[rank], device)
+        _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
+        torch.cuda.synchronize(device)  # filled, before anyone else may look
+        # PyTorch counts who has a tensor, so each peer is sent it anew; one without rows has no memory to open.
+        sent = [reduce_tensor(own) if peer != rank and own.numel() else None for peer in range(prefixes.holders)]
+        caches = {rank: own}
+        for peer, received in enumerate(all_gather_object(sent)):
+            if received[rank] is not None:
+                rebuild, arguments = received[rank]
+                caches[peer] = rebuild(*arguments)
+        all_gather_object(None)  # nobody goes on, and perhaps ends, before all have opened what they were sent
+        return cls(prefixes, rank, caches)
+
+    def close(self) -> None:
+        """Let go of the others' memory. On GPUs all trainers do, and wait for each other, before one of them ends."""
+        self.peers = {}
+
+    def locate(self, vertices: NDArray[np.int64]) -> Places:
+        found, left = self._prefixes.find(vertices, range(self._prefixes.holders))
+        own = found.pop(self._rank, NOTHING)
+        return Places(own=own, peers={peer: some for peer, some in found.items() if len(some)}, host=left)
+
+
+class ReplicatedCache:
+    """Any rows, whatever the other trainers have, so it needs an index.
+
+    Args:
+        host: rows to fill it from.
+        ids: int64 [R] layout ids, all different, of :func:`gsplit.features.placement.hottest`.
+        device: where the rows go.
+        threads: that fill it.
+    """
+
+    def __init__(self, host: HostRows, ids: NDArray[np.int64], *, device: torch.device, threads: int) -> None:
+        self._row_of_N = np.full(host.num_rows, -1, np.int32)
+        self._row_of_N[ids] = np.arange(len(ids), dtype=np.int32)
+        self.rows = _empty(host, len(ids), device)
+        self.peers: Mapping[int, Tensor] = {}
+        _fill(self.rows, host, (ids[b:e] for b, e in pieces(0, len(ids), host.row_bytes)), threads)
+
+    def locate(self, vertices: NDArray[np.int64]) -> Places:
+        rows = self._row_of_N[vertices]
+        hits, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
+        return Places(
+            own=Found(rows=rows[hits].astype(np.int64), positions=hits),
+            host=Found(rows=vertices[left], positions=left),
+        )
+
+
+def bytes_of(rows: Tensor) -> NDArray[np.uint8]:
+    """[R, row_bytes], the same memory, of a CPU tensor [R, D]."""
+    return rows.view(torch.uint8).numpy()
+
+
+def _empty(host: HostRows, num_rows: int, device: torch.device) -> Tensor:
+    return torch.empty((num_rows, host.width), dtype=host.dtype, device=device)
+
+
+def _mapped(host: HostRows, num_rows: int, buffer: SharedBuffer) -> Tensor:
+    return HostRows(buffer.view((num_rows, host.row_bytes), np.uint8), host.dtype).tensor()
+
+
+def _fill(rows: Tensor, host: HostRows, ids_of_pieces: Iterable[NDArray[np.int64]], threads: int) -> None:
+    """Row by row what the host has of some vertices; on a GPU through a bounded buffer."""
+    done = 0
+    for ids in ids_of_pieces:
+        into = rows[done : done + len(ids)]
+        staged = into if rows.device.type == "cpu" else torch.empty_like(into, device="cpu")
+        _core.gather_rows(host.bytes_view, ids, bytes_of(staged), threads)
+        if staged is not into:
+            into.copy_(staged)
+        done += len(ids)
+    assert done == len(rows)

@@ -1,0 +1,137 @@
+"""The feature rows of all vertices on the host: where they come from when no cache has them.
+
+Either the array of the layout, mapped as it is stored, or a copy in memory that the trainers of the host share. The
+copy is for types that files do not have (bfloat16 is none of NumPy's), and for CUDA: a file that is mapped for
+reading cannot be registered with it.
+
+Legend: N vertices, D features.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gsplit.errors import InputError
+from gsplit.host import SharedBuffer
+
+PIECE_BYTES = 1 << 26
+REGISTER_PORTABLE_MAPPED = 1 | 2
+"""cudaHostRegisterPortable and cudaHostRegisterMapped: for all GPUs, and for kernels as well as for copies."""
+
+logger = logging.getLogger(__name__)
+
+
+class HostRows:
+    """Rows [N, D] in host memory.
+
+    Args:
+        rows: [N, D] of a type that NumPy has, C-contiguous; mapped, say. Or uint8 [N, row_bytes], with ``dtype``.
+        dtype: of the values; by default that of ``rows``.
+    """
+
+    def __init__(self, rows: NDArray[Any], dtype: torch.dtype | None = None) -> None:
+        assert rows.flags.c_contiguous  # or C++ would be given a copy, of everything, at each call
+        self.bytes_view: NDArray[np.uint8] = rows.view(np.uint8)
+        """[N, row_bytes]."""
+        self.dtype = torch.from_numpy(np.empty(0, rows.dtype)).dtype if dtype is None else dtype
+        """Of the values as stored."""
+        self.num_rows, self.row_bytes = self.bytes_view.shape
+        self.width = self.row_bytes // self.dtype.itemsize
+        """D."""
+        self._pinned: bool | None = None
+
+    @classmethod
+    def shared(
+        cls,
+        features: NDArray[Any],
+        dtype: torch.dtype,
+        buffer: SharedBuffer,
+        *,
+        begin: int,
+        end: int,
+        create: bool,
+        barrier: Callable[[], None],
+    ) -> HostRows:
+        """A copy in memory that all trainers of the host share; each makes the call and converts its own range.
+
+        Args:
+            features: [N, D] float32 or float16, mapped.
+            dtype: of the copy.
+            buffer: the same for all trainers.
+            begin, end: the vertices that this trainer converts; between them the trainers have all.
+            create: this trainer, and no other, makes room.
+            barrier: waits for all trainers.
+
+        Raises:
+            InputError: for a value that ``dtype`` cannot hold.
+            MemoryError: where the host has no room.
+        """
+        n, width = features.shape
+        shape = (n, width * dtype.itemsize)
+        if create:
+            buffer.grow(n * shape[1])
+        barrier()
+        rows = cls(buffer.view(shape, np.uint8), dtype)
+        out_ND = rows.tensor()
+        for first, last in pieces(begin, end, width * features.itemsize):
+            # NumPy copies, because PyTorch takes no array that is mapped for reading only.
+            values = torch.from_numpy(np.array(features[first:last]))
+            converted = out_ND[first:last].copy_(values)
+            if not torch.isfinite(converted).all():
+                row = first + int((~torch.isfinite(converted)).any(dim=1).nonzero()[0])
+                raise InputError(
+                    f"the features of vertex {row} (layout id) are too large for {name_of(dtype)}; use a wider type"
+                )
+        barrier()
+        return rows
+
+    def tensor(self) -> Tensor:
+        """[N, D] in ``dtype``, the same memory; only of rows that may be written, as shared ones may."""
+        if not self.bytes_view.size:  # NumPy gives such arrays strides that PyTorch does not take
+            return torch.empty((self.num_rows, self.width), dtype=self.dtype)
+        return torch.from_numpy(self.bytes_view).view(self.dtype)
+
+    def pin(self) -> bool:
+        """Register the rows with CUDA, so that kernels read them; says whether that worked. Tried once.
+
+        They stay registered as long as this object lives.
+        """
+        if self._pinned is None:
+            self._pinned = self._register()
+        return self._pinned
+
+    def _register(self) -> bool:
+        # A file is not even tried: CUDA would read all of it before it refuses.
+        if not (torch.cuda.is_available() and self.bytes_view.flags.writeable and self.bytes_view.size):
+            return False
+        cudart, address = torch.cuda.cudart(), self.bytes_view.ctypes.data
+        code = int(cudart.cudaHostRegister(address, self.bytes_view.nbytes, REGISTER_PORTABLE_MAPPED))
+        if code == 0:
+            weakref.finalize(self, cudart.cudaHostUnregister, address)
+            return True
+        logger.warning("%d bytes of feature rows could not be registered with CUDA (error %d)",
+                       self.bytes_view.nbytes, code)  # fmt: skip
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device="cuda").add_(1)  # CUDA would report the error at the next launch, whoever's it is
+        return False
+
+
+def pieces(begin: int, end: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of a bounded number of bytes."""
+    step = max(1, PIECE_BYTES // max(1, row_bytes))
+    for first in range(begin, end, step):
+        yield first, min(end, first + step)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """torch.float16 -> float16"""
+    return str(dtype).removeprefix("torch.")

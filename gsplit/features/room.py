@@ -1,0 +1,150 @@
+"""How many rows a cache may have: what ``--cache-size`` asks for, held against what the device has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+
+from gsplit.errors import InputError
+from gsplit.features.placement import CacheSize, hottest, prefixes
+from gsplit.units import binary
+
+MIN_RESERVE_BYTES = 2 << 30
+RESERVE_SHARE = Fraction(1, 4)
+"""Of a GPU; ``auto`` leaves that, or the minimum, to the model and its mini-batches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What one trainer can have of its device. Free memory changes: trainers agree on the least (:meth:`least`)."""
+
+    device: str
+    total_bytes: int
+    free_bytes: int
+    auto_bytes: int
+    """That ``auto`` takes."""
+
+    @classmethod
+    def of(cls, device: torch.device, sharers: int) -> Memory:
+        """Of a trainer's device.
+
+        Args:
+            sharers: trainers that take their caches from the same memory: all of the host on the CPU, one on a GPU
+                of its own.
+        """
+        if device.type == "cuda":
+            free, total = torch.cuda.mem_get_info(device)
+            spare = max(0, free - max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE)))
+        else:
+            host = psutil.virtual_memory()
+            total, free, spare = host.total, host.available, host.available // 2
+        return cls(
+            device=str(device), total_bytes=total // sharers, free_bytes=free // sharers, auto_bytes=spare // sharers
+        )
+
+    @staticmethod
+    def least(memories: Sequence[Memory]) -> Memory:
+        """What each of some trainers has at least, under the name of the device with the least free."""
+        return Memory(
+            device=min(memories, key=lambda memory: memory.free_bytes).device,
+            total_bytes=min(memory.total_bytes for memory in memories),
+            free_bytes=min(memory.free_bytes for memory in memories),
+            auto_bytes=min(memory.auto_bytes for memory in memories),
+        )
+
+
+def prefix_rows(
+    size: CacheSize, offsets: NDArray[np.int64], holders: int, row_bytes: int, memory: Memory
+) -> NDArray[np.int64]:
+    """``cache_rows`` int64 [P] of partitioned caches.
+
+    Args:
+        size: what was asked for.
+        offsets: int64 [P + 1] of the layout.
+        holders: trainers.
+        row_bytes: as stored.
+        memory: that each of them has.
+
+    Raises:
+        InputError: where that is less than a row, or more than there is.
+    """
+    if size.share is not None:
+        cache_rows = prefixes(offsets, holders, share=size.share)
+    else:
+        cache_rows = prefixes(offsets, holders, rows=_rows_within(size, row_bytes, memory))
+    largest = int(cache_rows.reshape(holders, -1).sum(axis=1).max())
+    if largest == 0:  # a row, shared out over several parts
+        raise InputError(_too_little(size, row_bytes))
+    _check_room(size, largest * row_bytes, memory)
+    return cache_rows
+
+
+def replicated_ids(
+    size: CacheSize,
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    targets: NDArray[np.int64],
+    hops: int,
+    row_bytes: int,
+    memory: Memory,
+) -> NDArray[np.int64]:
+    """int64 [R] layout ids that one trainer caches for itself; none where it has no targets.
+
+    Args:
+        size: what was asked for.
+        indptr, indices, targets, hops: as of :func:`gsplit.features.placement.hottest`.
+        row_bytes: as stored.
+        memory: that the trainer has.
+
+    Raises:
+        InputError: where that is less than a row, or more than there is.
+    """
+    if size.share is not None:
+        num_rows = -(-(len(indptr) - 1) * size.share.numerator // size.share.denominator)
+    else:
+        num_rows = _rows_within(size, row_bytes, memory)
+    ids = hottest(indptr, indices, targets, hops, num_rows)
+    _check_room(size, len(ids) * row_bytes, memory)
+    return ids
+
+
+def _rows_within(size: CacheSize, row_bytes: int, memory: Memory) -> int:
+    """Of a number of bytes, or of ``auto``."""
+    num_bytes = size.num_bytes
+    if num_bytes is None:
+        num_bytes = memory.auto_bytes
+        if num_bytes < row_bytes:
+            raise InputError(
+                f"--cache-size auto: {memory.device} has {binary(memory.free_bytes)} free, which leaves nothing "
+                "for a cache; use --cache none"
+            )
+    if num_bytes > memory.total_bytes:
+        raise InputError(
+            f"--cache-size {size}: {memory.device} has {binary(memory.total_bytes)} in all for a trainer; "
+            "use a smaller size or auto"
+        )
+    if num_bytes < row_bytes:
+        raise InputError(_too_little(size, row_bytes))
+    return num_bytes // max(1, row_bytes)
+
+
+def _too_little(size: CacheSize, row_bytes: int) -> str:
+    return (
+        f"--cache-size {size}: that is less than a row of {binary(row_bytes)} for each part; use a larger size or "
+        "--cache none"
+    )
+
+
+def _check_room(size: CacheSize, num_bytes: int, memory: Memory) -> None:
+    if num_bytes > memory.free_bytes:
+        raise InputError(
+            f"--cache-size {size}: a trainer would cache {binary(num_bytes)} of rows, but {memory.device} has "
+            f"{binary(memory.free_bytes)} free; use a smaller size or auto"
+        )

@@ -1,0 +1,143 @@
+"""Loading feature rows on CUDA: the same rows, bit for bit, and the same counts as on the CPU, whatever the way."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from support.caches import CPU, STORAGE, peer_caches
+
+from gsplit.features import FeatureLoader, HostRows, PartitionedCache, PeerCaches, Prefixes, ReplicatedCache
+from gsplit.host import SharedBuffer
+from gsplit.parallel import rendezvous, start
+from gsplit.parallel.group import joined
+
+pytestmark = pytest.mark.gpu
+
+CUDA = torch.device("cuda")
+N = 1000
+OFFSETS = np.array([0, 300, 300, 650, N])
+"""Four parts, one of them empty."""
+PREFIXES = Prefixes(OFFSETS, np.array([60, 0, 80, 200]), 2)
+
+
+def shared_rows(width, dtype, buffer):
+    """The same random rows at every call, in memory that can be registered."""
+    features = np.random.default_rng(0).standard_normal((N, width)).astype(np.float32)
+    return HostRows.shared(features, dtype, buffer, begin=0, end=N, create=True, barrier=lambda: None)
+
+
+@pytest.fixture
+def buffer():
+    buffer = SharedBuffer("test")
+    yield buffer
+    buffer.close()
+
+
+def load(host, cache, device, *, dtype=torch.float32, zero_copy=False):
+    """Rows of three lists, one after the other, on a stream of their own, as the feed loads them; and the counts."""
+    random = np.random.default_rng(1)
+    loader = FeatureLoader(
+        host, device=device, dtype=dtype, normalize=False, threads=2, cache=cache, zero_copy=zero_copy
+    )  # fmt: skip
+    lists = [random.integers(0, N, count) for count in (5000, 0, 1)]
+    if device.type == "cpu":
+        return torch.cat([loader.load(ids) for ids in lists]), loader.counters
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        rows = [loader.load(ids) for ids in lists]
+    stream.synchronize()
+    return torch.cat([x.cpu() for x in rows]), loader.counters
+
+
+def assert_equal(found, wanted):
+    assert torch.equal(found[0], wanted[0])
+    assert found[1] == wanted[1]
+
+
+def caches(host, device):
+    """One of each kind that needs no other trainer; None is none."""
+    yield None
+    yield PartitionedCache(host, PREFIXES, 1, device=device, threads=2)
+    ids = np.random.default_rng(2).permutation(N)[:150]
+    yield ReplicatedCache(host, ids, device=device, threads=2)
+
+
+@pytest.mark.parametrize("dtype", STORAGE)
+@pytest.mark.parametrize("compute", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 33, 100, 128, 1433])
+def test_both_ways_from_the_host_and_every_cache_equal_the_cpu_s(buffer, caplog, dtype, compute, width):
+    host = shared_rows(width, dtype, buffer)
+    for here, there in zip(caches(host, CPU), caches(host, CUDA), strict=True):
+        wanted = load(host, here, CPU, dtype=compute)
+        for zero_copy in (False, True):
+            assert_equal(load(host, there, CUDA, dtype=compute, zero_copy=zero_copy), wanted)
+    assert not caplog.records  # nothing was copied that should have been read where it lies
+
+
+def test_rows_that_are_not_there_are_refused_before_a_kernel_reads_them(buffer):
+    host = shared_rows(3, torch.float32, buffer)
+    for zero_copy in (False, True):
+        loader = FeatureLoader(
+            host, device=CUDA, dtype=torch.float32, normalize=False, threads=1, zero_copy=zero_copy
+        )  # fmt: skip
+        with pytest.raises(ValueError, match=rf"row {N} is outside 0 .. {N - 1}"):
+            loader.load(np.array([0, N]))
+
+
+def test_shared_rows_are_registered_as_long_as_they_are_used(buffer):
+    host = shared_rows(7, torch.bfloat16, buffer)
+    memory = host.bytes_view
+    assert not torch.from_numpy(memory).is_pinned()
+    assert host.pin()
+    assert host.pin()
+    assert host.tensor().is_pinned()
+    del host
+    gc.collect()
+    assert not torch.from_numpy(memory).is_pinned()
+    again = HostRows(memory, torch.bfloat16)
+    assert again.pin()
+
+
+def test_rows_that_cannot_be_registered_are_copied_with_a_warning(tmp_path, caplog):
+    np.save(tmp_path / "features.npy", np.random.default_rng(0).standard_normal((N, 5)).astype(np.float32))
+    host = HostRows(np.load(tmp_path / "features.npy", mmap_mode="r"))
+    assert_equal(load(host, None, CUDA, zero_copy=True), load(host, None, CPU))
+    assert len(caplog.records) == 1
+    assert "not in memory that CUDA can register" in caplog.text
+
+
+def read_peers(rank, port, dtype):
+    """In each of two processes on one GPU: rows out of the other's memory. None, or what is wrong."""
+    buffer = SharedBuffer("test")
+    with joined(rank, 2, port, "cuda", threads=1) as worker:
+
+        def all_gather_object(value):
+            gathered = [None, None]
+            dist.all_gather_object(gathered, value)
+            return gathered
+
+        host = shared_rows(33, dtype, buffer)
+        wrong = []
+        # The second time trainer 0 has nothing to share.
+        for prefixes in (PREFIXES, Prefixes(OFFSETS, np.array([0, 0, 80, 200]), 2)):
+            cache = PeerCaches.on_gpus(
+                host, prefixes, rank, device=worker.device, all_gather_object=all_gather_object, threads=1
+            )
+            wanted = load(host, peer_caches(host, prefixes)[rank], CPU)
+            for zero_copy in (False, True):
+                found = load(host, cache, worker.device, zero_copy=zero_copy)
+                if not torch.equal(found[0], wanted[0]) or found[1] != wanted[1]:
+                    wrong.append((zero_copy, found[1], wanted[1]))
+            cache.close()
+            worker.barrier()
+    return wrong
+
+
+@pytest.mark.parametrize("dtype", STORAGE)
+def test_processes_read_each_other_s_memory(dtype):
+    with rendezvous(2) as port:
+        assert start(read_peers, 2, port, dtype).join() == [[], []]
