@@ -52,3 +52,12 @@ def dataset_text(dataset: dict[str, Any]) -> str:
         f"{dataset['name']}: {dataset['vertices']:,} vertices, {dataset['edges']:,} edges, {dataset['parts']} parts, "
         f"{dataset['training_targets']:,} training targets; {made}"
     )
+
+
+PAPER_GRAPHS = ("products", "papers100M", "amazon")
+
+
+def paper_graph(name: str) -> str:
+    """Which of the paper's graphs (its table 3) to show beside the one of this name; products where it is none."""
+    plain = name.removeprefix("synthetic-").removeprefix("ogbn-")
+    return plain if plain in PAPER_GRAPHS else "products"
