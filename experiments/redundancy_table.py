@@ -131,18 +131,19 @@ def show(result: Mapping[str, Any]) -> None:
         f"{counted['iterations']} of {counted['iterations_per_epoch']} iterations counted"
         + ("" if counted["epochs"] == 1 else f", an epoch's figures are scaled by {1 / counted['epochs']:.2f}")
     )
-    print("\nTable 1: MB moved, all trainers. The paper (ogbn-products) says an iteration; four whole copies of all")
-    print("its features are 3,800 MB, so its figures are likely an epoch's.")
+    print(
+        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper, for ogbn-products, says an iteration; but four"
+    )
+    print("whole copies of all its features are 3,800 MB, so its figures are likely an epoch's.")
     _show_traffic(result, "an epoch", counted["epochs"])
     _show_traffic(result, "an iteration (mean)", counted["iterations"])
     layer_1 = next(layer for layer in result["exchanges"] if layer["layer"] == 1)
-    print(
-        f"\nGSplit's exchange before layer 1 (features): {_mb(layer_1['forward_bytes'] / counted['epochs'])} an epoch"
-    )
+    features = _mb(layer_1["forward_bytes"] / counted["epochs"])
+    print(f"\nOf GSplit's exchange {features} MB an epoch are features, sent before layer 1.")
     missed = ", ".join(f"{cell['system']} at {cell['cache_percent']} %" for cell in result["bar"]["missed"])
     print(
         "GSplit's host bytes no more than any other's, and fewer where theirs are positive: "
-        + ("met in every cell" if result["bar"]["met"] else f"NOT met beside {missed}")
+        + ("met in every cell." if result["bar"]["met"] else f"NOT met beside {missed}.")
     )
     _show_work(result)
 

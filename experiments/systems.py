@@ -1,4 +1,4 @@
-"""The paper's systems as strategies of one engine: how each lays mini-batches over the trainers, and what it caches."""
+"""The paper's systems as strategies of one engine: how each lays mini-batches over the trainers, what it caches."""
 
 from __future__ import annotations
 
