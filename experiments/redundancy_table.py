@@ -131,10 +131,13 @@ def show(result: Mapping[str, Any]) -> None:
         f"{counted['iterations']} of {counted['iterations_per_epoch']} iterations counted"
         + ("" if counted["epochs"] == 1 else f", an epoch's figures are scaled by {1 / counted['epochs']:.2f}")
     )
+    reached = next(row["inputs"] for row in result["work"] if row["laying"] == "splits")
+    vertices = counted["iterations"] * result["dataset"]["vertices"]
+    print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices")
     print(
-        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper, for ogbn-products, says an iteration; but four"
+        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper says an iteration (ogbn-products); but four"
     )
-    print("whole copies of all its features are 3,800 MB, so its figures are likely an epoch's.")
+    print("whole copies of all features are 3,800 MB there, so its figures are likely an epoch's.")
     _show_traffic(result, "an epoch", counted["epochs"])
     _show_traffic(result, "an iteration (mean)", counted["iterations"])
     layer_1 = next(layer for layer in result["exchanges"] if layer["layer"] == 1)

@@ -15,8 +15,8 @@ Nothing is timed, so the figures are the same on any machine.
   and ``generator``: ``preset``, ``version`` and ``seed``, or null for a layout folder that was given.
 - ``settings``: ``fan_out`` (by hop, the first for the targets), ``batch_sizes``, ``iterations`` (at most), ``seed``,
   ``quick``.
-- ``partitions``: ``method`` (``metis``, ``random``, ``range``), ``weights`` (``uniform``, ``degree``) and ``rows``, one
-  for each batch size: ``batch_size``, ``iterations`` counted, their ``edges``, ``local_edges`` and
+- ``partitions``: ``method`` (``metis``, ``random``, ``range``), ``weights`` (``uniform``, ``degree``) and ``rows``,
+  one for each batch size: ``batch_size``, ``iterations`` counted, their ``edges``, ``local_edges`` and
   ``edges_per_split``, summed; ``local_share``, ``edge_skew``; ``paper_edge_skew`` and ``paper_local_share``, null
   where the paper has none.
 - ``paper``: its table 5: ``graph``, ``batch_size``, ``edge_skew``, ``local_share``.
