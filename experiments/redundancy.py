@@ -27,7 +27,9 @@ parallelism repeats more than in the paper.
   ``hit_rate`` (hits over needed rows), ``host_bytes``, ``peer_bytes``, ``exchange_forward_bytes``,
   ``exchange_backward_bytes``, ``total_bytes``; ``paper_host_mb``, ``paper_peer_mb``, null where it has none.
 - ``exchanges``: of GSplit, before each ``layer``: ``rows``, ``messages`` of one direction, ``forward_bytes``,
-  ``backward_bytes``.
+  ``backward_bytes``; and ``projected_forward_bytes``, ``projected_backward_bytes`` of layers that project rows before
+  they exchange them where that makes them narrower (``--model sage``). ``traffic`` has the former, which suit any
+  model.
 - ``bar``: GSplit's host bytes are no more than any other's with the same cache, and fewer where theirs are positive:
   whether that is ``met``, and where it is ``missed``: ``system``, ``cache_percent``.
 - ``work``, table 2: ``laying`` (``splits`` of a mini-batch, ``micro-batches``, ``fixed shares``), ``edges``,
@@ -125,7 +127,8 @@ def measure(layout: Layout, config: RedundancyConfig) -> dict[str, Any]:
     batches = range(layings.plan.num_batches)[: config.iterations]
     systems = systems_of(layout, layings, config.caches, len(config.fan_out))
     work = count(layings, systems, batches)
-    traffic, exchanges = traffic_rows(systems, work, width=width, row_bytes=row_bytes, hidden=config.hidden)
+    level_widths = [width, *[config.hidden] * (len(config.fan_out) - 1), layout.graph.num_classes]
+    traffic, exchanges = traffic_rows(systems, work, level_widths=level_widths, row_bytes=row_bytes)
     settings = ("fan_out", "batch_size", "hidden", "caches")
     return {
         "settings": {

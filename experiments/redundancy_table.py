@@ -36,18 +36,17 @@ MB = 1_000_000
 
 
 def traffic_rows(
-    systems: Sequence[System], work: Mapping[str, Work], *, width: int, row_bytes: int, hidden: int
+    systems: Sequence[System], work: Mapping[str, Work], *, level_widths: Sequence[int], row_bytes: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """``traffic`` and ``exchanges`` of ``--json``.
 
     Args:
         systems: with all their rows counted.
         work: by laying.
-        width: columns of the features, which are exchanged as float32.
+        level_widths: [L + 1] columns of the vectors of each level, which are exchanged as float32.
         row_bytes: of a feature row as stored, in which it is loaded and cached.
-        hidden: columns of every other level.
     """
-    exchanged = {name: _exchanges(done, width, hidden) for name, done in work.items()}
+    exchanged = {name: _exchanges(done, level_widths) for name, done in work.items()}
     rows = []
     for system in systems:
         loads = system.loads
@@ -77,10 +76,11 @@ def traffic_rows(
     return rows, exchanged["splits"]
 
 
-def _exchanges(work: Work, width: int, hidden: int) -> list[dict[str, int]]:
+def _exchanges(work: Work, level_widths: Sequence[int]) -> list[dict[str, int]]:
     made = []
     for layer, sent in sorted(work.exchanges.items()):
-        forward_bytes, backward_bytes = exchange_bytes(layer, sent.rows, width=width, hidden=hidden)
+        forward_bytes, backward_bytes = exchange_bytes(layer, sent.rows, level_widths)
+        projected = exchange_bytes(layer, sent.rows, level_widths, project_first=True)
         made.append(
             {
                 "layer": layer,
@@ -88,6 +88,8 @@ def _exchanges(work: Work, width: int, hidden: int) -> list[dict[str, int]]:
                 "messages": sent.messages,
                 "forward_bytes": forward_bytes,
                 "backward_bytes": backward_bytes,
+                "projected_forward_bytes": projected[0],
+                "projected_backward_bytes": projected[1],
             }
         )
     return made
@@ -135,14 +137,19 @@ def show(result: Mapping[str, Any]) -> None:
     vertices = counted["iterations"] * result["dataset"]["vertices"]
     print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices")
     print(
-        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper says an iteration (ogbn-products); but four"
+        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper, of ogbn-products, says an iteration; four whole"
     )
-    print("whole copies of all features are 3,800 MB there, so its figures are likely an epoch's.")
+    print("copies of all its features are 3,800 MB, so its figures are likely an epoch's.")
     _show_traffic(result, "an epoch", counted["epochs"])
     _show_traffic(result, "an iteration (mean)", counted["iterations"])
-    layer_1 = next(layer for layer in result["exchanges"] if layer["layer"] == 1)
-    features = _mb(layer_1["forward_bytes"] / counted["epochs"])
-    print(f"\nOf GSplit's exchange {features} MB an epoch are features, sent before layer 1.")
+    features = sum(layer["forward_bytes"] for layer in result["exchanges"] if layer["layer"] == 1)
+    ways = ("projected_forward_bytes", "projected_backward_bytes")
+    projected = sum(layer[way] for layer in result["exchanges"] for way in ways)
+    print(
+        f"\nOf GSplit's exchange {_mb(features / counted['epochs'])} MB an epoch are features, sent before layer 1. "
+        f"Layers that project\nfirst where that is narrower, as `--model sage` does, exchange "
+        f"{_mb(projected / counted['epochs'])} MB an epoch in all."
+    )
     missed = ", ".join(f"{cell['system']} at {cell['cache_percent']} %" for cell in result["bar"]["missed"])
     print(
         "GSplit's host bytes no more than any other's, and fewer where theirs are positive: "

@@ -118,18 +118,22 @@ def exchange_of(layer: int, segments: Sequence[Segment]) -> Exchange:
     return Exchange(rows=sum(map(sum, counts)), messages=sum(count > 0 for row in counts for count in row))
 
 
-def exchange_bytes(layer: int, rows: int, *, width: int, hidden: int) -> tuple[int, int]:
-    """(forward, backward) bytes of the rows sent before a layer; features, layer 1, need no gradient.
+def exchange_bytes(
+    layer: int, rows: int, level_widths: Sequence[int], *, project_first: bool = False
+) -> tuple[int, int]:
+    """(forward, backward) bytes of the rows sent before a layer.
 
     Args:
         layer: from 1 on.
         rows: sent.
-        width: columns of the features.
-        hidden: columns of every other level.
+        level_widths: [L + 1] columns of the vectors of each level, the features first.
+        project_first: a layer with fewer outputs than inputs sends its projections, as gsplit.nn.SAGEConv does. They
+            want a gradient before every layer; features as they are want none.
     """
-    if layer == 1:
-        return rows * width * FLOAT32_BYTES, 0
-    return (rows * hidden * FLOAT32_BYTES,) * 2
+    width_in, width_out = level_widths[layer - 1], level_widths[layer]
+    projected = project_first and width_out < width_in
+    num_bytes = rows * (width_out if projected else width_in) * FLOAT32_BYTES
+    return num_bytes, num_bytes if layer > 1 or projected else 0
 
 
 def edges_of(segments: Sequence[Segment]) -> list[int]:

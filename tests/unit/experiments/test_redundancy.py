@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 
 from experiments import redundancy
@@ -23,8 +24,14 @@ from gsplit.sampling import EpochPlan
 ROOT = Path(__file__).parent.parent.parent.parent
 TINY = ("--dataset", "synthetic:tiny", "--batch-size", "150", "--fan-out", "4,3", "--feature-width", "32")
 HIDDEN = 7
-OFFSETS = [[0, 300], [0, 100, 100, 300], [0, 20, 150, 151, 300]]
+OFFSETS = [[0, 301], [0, 100, 100, 301], [0, 20, 150, 151, 301]]
 """One part; three, one of them empty; four of very different sizes."""
+
+
+@pytest.fixture(scope="module")
+def layout_of_301(tmp_path_factory):
+    """In one part; no percent of it is a whole number of rows."""
+    return lay_out(random_graph(301, 10, seed=3), tmp_path_factory.mktemp("redundancy"), parts=1)
 
 
 def cut(items, pieces):
@@ -103,9 +110,9 @@ def slow_counts(layout, config):
 
 @pytest.mark.parametrize("offsets", OFFSETS, ids=lambda offsets: f"{len(offsets) - 1} parts")
 @pytest.mark.parametrize(("batch_size", "iterations"), [(64, None), (2, 3), (1000, None)])
-def test_counts_are_those_of_slow_ones(layouts, offsets, batch_size, iterations):
+def test_counts_are_those_of_slow_ones(layout_of_301, offsets, batch_size, iterations):
     """150 targets: an uneven last mini-batch; fewer targets than trainers; all in one."""
-    layout = replace(layouts(1), offsets=np.array(offsets))
+    layout = replace(layout_of_301, offsets=np.array(offsets))
     config = RedundancyConfig(
         batch_size=batch_size, iterations=iterations, fan_out=(4, 3), hidden=HIDDEN, caches=(0, 3, 10, 25), seed=5
     )
@@ -135,6 +142,11 @@ def test_bytes(layouts, dtype):
     assert (result["settings"]["feature_width"], result["settings"]["row_bytes"]) == (5, row_bytes)
     first, second, third = result["exchanges"]
     assert (first["forward_bytes"], first["backward_bytes"]) == (first["rows"] * 5 * 4, 0)
+    # Layers of 5 -> 7, 7 -> 7 and 7 -> 3 columns: projecting makes the rows of the third narrower.
+    for layer in (first, second):
+        assert layer["projected_forward_bytes"] == layer["forward_bytes"]
+        assert layer["projected_backward_bytes"] == layer["backward_bytes"]
+    assert third["projected_forward_bytes"] == third["projected_backward_bytes"] == third["rows"] * 3 * 4
     for layer in (second, third):
         assert layer["forward_bytes"] == layer["backward_bytes"] == layer["rows"] * HIDDEN * 4 > 0
     for row in result["traffic"]:
