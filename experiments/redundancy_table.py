@@ -137,9 +137,9 @@ def show(result: Mapping[str, Any]) -> None:
     vertices = counted["iterations"] * result["dataset"]["vertices"]
     print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices")
     print(
-        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper, of ogbn-products, says an iteration; four whole"
+        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper calls its figures those of an iteration, but all"
     )
-    print("copies of all its features are 3,800 MB, so its figures are likely an epoch's.")
+    print("features of its graph, ogbn-products, are 980 MB: they are likely an epoch's.")
     _show_traffic(result, "an epoch", counted["epochs"])
     _show_traffic(result, "an iteration (mean)", counted["iterations"])
     features = sum(layer["forward_bytes"] for layer in result["exchanges"] if layer["layer"] == 1)
