@@ -136,10 +136,8 @@ def show(result: Mapping[str, Any]) -> None:
     reached = next(row["inputs"] for row in result["work"] if row["laying"] == "splits")
     vertices = counted["iterations"] * result["dataset"]["vertices"]
     print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices")
-    print(
-        "\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper calls its figures those of an iteration, but all"
-    )
-    print("features of its graph, ogbn-products, are 980 MB: they are likely an epoch's.")
+    print("\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper calls its figures those of an iteration,")
+    print("but all features of its graph, ogbn-products, are 980 MB: they are likely an epoch's.")
     _show_traffic(result, "an epoch", counted["epochs"])
     _show_traffic(result, "an iteration (mean)", counted["iterations"])
     features = sum(layer["forward_bytes"] for layer in result["exchanges"] if layer["layer"] == 1)
