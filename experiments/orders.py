@@ -38,6 +38,13 @@ class Dataset:
 
 
 def open_dataset(dataset: str, *, seed: int, work: Path) -> Dataset:
+    """:func:`open_or_make`, with the store's order beside the layout's."""
+    layout, generator = open_or_make(dataset, seed=seed, work=work)
+    indptr, indices = store_order(layout)
+    return Dataset(layout=layout, indptr=indptr, indices=indices, generator=generator)
+
+
+def open_or_make(dataset: str, *, seed: int, work: Path) -> tuple[Layout, dict[str, Any] | None]:
     """Open the layout folder ``dataset``, or the layout of ``synthetic:PRESET``, made under ``work`` if need be.
 
     Args:
@@ -45,19 +52,18 @@ def open_dataset(dataset: str, *, seed: int, work: Path) -> Dataset:
         seed: of the generator.
         work: holds the layouts, one for each preset, version and seed.
 
+    Returns:
+        The layout, and its ``generator`` as in :class:`Dataset`.
+
     Raises:
         InputError: for a folder that is no layout, an unknown preset, or a work folder that cannot be written.
     """
-    generator = None
-    path = Path(dataset)
-    if dataset.startswith(PREFIX):
-        name = dataset.removeprefix(PREFIX)
-        path = work / f"{name}-v{VERSION}-seed{seed}-{PARTS}"
-        generator = {"preset": name, "version": VERSION, "seed": seed}
-        _make(path, name, seed)
-    layout = open_layout(path)
-    indptr, indices = store_order(layout)
-    return Dataset(layout=layout, indptr=indptr, indices=indices, generator=generator)
+    if not dataset.startswith(PREFIX):
+        return open_layout(dataset), None
+    name = dataset.removeprefix(PREFIX)
+    path = work / f"{name}-v{VERSION}-seed{seed}-{PARTS}"
+    _make(path, name, seed)
+    return open_layout(path), {"preset": name, "version": VERSION, "seed": seed}
 
 
 def _make(path: Path, name: str, seed: int) -> None:

@@ -41,12 +41,10 @@ than on large ones and everything fits better into caches, so the bars hold for 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -58,10 +56,10 @@ import numpy as np
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
 from experiments.orders import Dataset, open_dataset
+from experiments.results import about, check_writable, dataset_text, write_json
 from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
 from gsplit import cli
 from gsplit.errors import InputError
-from gsplit.files import replace_file
 
 PROG = "python -m experiments.sampling"
 
@@ -116,7 +114,7 @@ def command(arguments: list[str]) -> None:
     check_batch_sizes(config, dataset)
     theirs = open_dgl(dataset, config)
     result = {
-        "dataset": about(dataset),
+        "dataset": about(dataset.layout, dataset.generator),
         "settings": {key: getattr(config, key) for key in ("fan_out", "batch_sizes", "rounds", "seed", "quick")},
         "versions": versions(),
     }
@@ -155,7 +153,7 @@ def command(arguments: list[str]) -> None:
         result |= {
             "threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "slab_path": slabs, "paper": PAPER,
         }  # fmt: skip
-        replace_file(config.json, json.dumps(result, indent=2).encode() + b"\n")
+        write_json(config.json, result)
 
 
 def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any]]:
@@ -214,30 +212,6 @@ def check_batch_sizes(config: SamplingConfig, dataset: Dataset) -> None:
             raise InputError(f"--batch-sizes {batch_size} is less than a target for each of {parts} micro-batches")
 
 
-def check_writable(path: Path) -> None:
-    """Before minutes of work, whether a file can be written afterwards."""
-    if path.is_dir():
-        raise InputError(f"--json {path} is a folder")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise InputError(f"--json {path}: cannot write to {path.parent}: {error.strerror}") from None
-
-
-def about(dataset: Dataset) -> dict[str, Any]:
-    layout = dataset.layout
-    return {
-        "name": layout.name,
-        "vertices": layout.graph.num_vertices,
-        "edges": layout.graph.num_edges,
-        "parts": layout.parts,
-        "training_targets": len(layout.graph.train_idx),
-        "store_checksum": layout.store_checksum,
-        "generator": dataset.generator,
-    }
-
-
 def versions() -> dict[str, str | None]:
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("torch", "dgl")}
     return {"python": platform.python_version(), "numpy": np.__version__, **loaded}
@@ -251,14 +225,7 @@ def torch_threads() -> int | None:
 
 def show_head(result: dict[str, Any]) -> None:
     dataset, settings = result["dataset"], result["settings"]
-    generator = dataset["generator"]
-    made = "a layout folder" if generator is None else "generator: {preset}, version {version}, seed {seed}".format(
-        **generator
-    )  # fmt: skip
-    print(
-        f"{dataset['name']}: {dataset['vertices']:,} vertices, {dataset['edges']:,} edges, {dataset['parts']} parts, "
-        f"{dataset['training_targets']:,} training targets; {made}"
-    )
+    print(dataset_text(dataset))
     print(
         f"fan-out {','.join(map(str, settings['fan_out']))}, {settings['rounds']} rounds, all in turn; medians; "
         + ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)

@@ -1,0 +1,61 @@
+"""Who owns which vertex: a layout's own parts, or others drawn at random, with the same samples (law 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import Layout
+from gsplit.partition.methods import random
+from gsplit.partition.relabel import layout_order, places, reordered_indptr
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ownership:
+    """A graph relabelled by a partition; ids are its own."""
+
+    indptr: NDArray[np.int64]
+    """[N + 1]"""
+    indices: NDArray[Any]
+    """[E]"""
+    offsets: NDArray[np.int64]
+    """[P + 1]"""
+    permutation: NDArray[np.int64]
+    """[N] own id -> global id."""
+    train_idx: NDArray[np.int64]
+    """[T]"""
+
+
+def of_layout(layout: Layout) -> Ownership:
+    """The layout as it is."""
+    graph = layout.graph
+    return Ownership(
+        indptr=graph.indptr,
+        indices=graph.indices,
+        offsets=layout.offsets,
+        permutation=layout.permutation,
+        train_idx=graph.train_idx,
+    )
+
+
+def at_random(layout: Layout, seed: int) -> Ownership:
+    """As many parts of equal size, drawn at random; in memory. Neighbours keep their order, and so all draws."""
+    graph = layout.graph
+    assignment = random(graph, layout.parts, "uniform", seed)
+    order = layout_order(graph, assignment)
+    new_of_layout = np.empty_like(order)
+    new_of_layout[order] = np.arange(len(order))
+    indptr = reordered_indptr(graph.indptr, order)
+    indices = np.empty_like(graph.indices)
+    for first, last, place in places(graph.indptr, indptr, order):
+        indices[first:last] = new_of_layout[graph.indices[place]]
+    return Ownership(
+        indptr=indptr,
+        indices=indices,
+        offsets=np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=layout.parts))]),
+        permutation=layout.permutation[order],
+        train_idx=np.sort(new_of_layout[graph.train_idx]),
+    )

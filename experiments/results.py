@@ -1,0 +1,63 @@
+"""What experiments write and print alike: the graph, and ``--json``."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from gsplit.data import Layout
+from gsplit.errors import InputError
+from gsplit.files import replace_file
+
+
+def check_writable(path: Path) -> None:
+    """Before minutes of work, whether a file can be written afterwards."""
+    if path.is_dir():
+        raise InputError(f"--json {path} is a folder")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"--json {path}: cannot write to {path.parent}: {error.strerror}") from None
+
+
+def write_json(path: Path, result: dict[str, Any]) -> None:
+    replace_file(path, json.dumps(result, indent=2).encode() + b"\n")
+
+
+def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:
+    """The graph as ``--json`` names it; ``generator`` as in :class:`experiments.orders.Dataset`."""
+    return {
+        "name": layout.name,
+        "vertices": layout.graph.num_vertices,
+        "edges": layout.graph.num_edges,
+        "parts": layout.parts,
+        "training_targets": len(layout.graph.train_idx),
+        "store_checksum": layout.store_checksum,
+        "generator": generator,
+    }
+
+
+def dataset_text(dataset: dict[str, Any]) -> str:
+    """What :func:`about` says, in a line."""
+    generator = dataset["generator"]
+    made = (
+        "a layout folder"
+        if generator is None
+        else "generator: {preset}, version {version}, seed {seed}".format(**generator)
+    )
+    return (
+        f"{dataset['name']}: {dataset['vertices']:,} vertices, {dataset['edges']:,} edges, {dataset['parts']} parts, "
+        f"{dataset['training_targets']:,} training targets; {made}"
+    )
+
+
+PAPER_GRAPHS = ("products", "papers100M", "amazon")
+
+
+def paper_graph(name: str) -> str:
+    """Which of the paper's graphs (its table 3) to show beside the one of this name; products where it is none."""
+    plain = name.removeprefix("synthetic-").removeprefix("ogbn-")
+    return plain if plain in PAPER_GRAPHS else "products"

@@ -1,0 +1,30 @@
+"""What experiments.redundancy counts from samples is what trainers count while they train."""
+
+from __future__ import annotations
+
+import pytest
+from support import runs
+
+from experiments.redundancy import RedundancyConfig, measure
+
+
+@pytest.mark.parametrize("hidden", [8, 4])
+def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, hidden):
+    """5 features: with 4 hidden columns the first layer exchanges projections, with 8 the features themselves."""
+    layout = layouts(4)
+    config = runs.config_for(layout.path, tmp_path / "run", hidden=hidden, fan_out=(4, 3, 2), epochs=1)
+    traffic = pool.run(4, runs.train_in_worker, config)[0]["summary"]["traffic"]
+    counted = measure(
+        layout,
+        RedundancyConfig(batch_size=config.batch_size, hidden=hidden, fan_out=config.fan_out, caches=(0,)),
+    )
+    (ours,) = (row for row in counted["traffic"] if row["system"] == "GSplit")
+    (splits,) = (row for row in counted["work"] if row["laying"] == "splits")
+    assert splits["edges"] == traffic["computed_edges"] == traffic["sampled_edges"]
+    assert ours["host_rows"] == traffic["loaded_rows"]
+    assert ours["host_bytes"] == traffic["host_to_device_bytes"]
+    exchanges = counted["exchanges"]
+    for way in ("forward", "backward"):
+        assert sum(layer[f"projected_{way}_bytes"] for layer in exchanges) == traffic[f"exchange_{way}_bytes"]
+    messages = sum(layer["messages"] * (1 + (layer["projected_backward_bytes"] > 0)) for layer in exchanges)
+    assert messages == traffic["exchange_messages"]
