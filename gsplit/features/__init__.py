@@ -5,7 +5,7 @@ from gsplit.features.edges import EdgeData, EdgeLoader
 from gsplit.features.host import HostRows
 from gsplit.features.loader import FeatureLoader, LoadCounters, gather
 from gsplit.features.placement import CacheSize
-from gsplit.features.room import Memory, prefix_rows, replicated_ids
+from gsplit.features.room import Memory, prefix_rows, replicated_ids, replicated_rows
 
 __all__ = [
     "Cache",
@@ -24,4 +24,5 @@ __all__ = [
     "gather",
     "prefix_rows",
     "replicated_ids",
+    "replicated_rows",
 ]

@@ -106,13 +106,21 @@ def replicated_ids(
     Raises:
         InputError: where that is less than a row, or more than there is.
     """
-    if size.share is not None:
-        num_rows = -(-(len(indptr) - 1) * size.share.numerator // size.share.denominator)
-    else:
-        num_rows = _rows_within(size, row_bytes, memory)
+    num_rows = replicated_rows(size, len(indptr) - 1, row_bytes, memory)
     ids = hottest(indptr, indices, targets, hops, num_rows)
     _check_room(size, len(ids) * row_bytes, memory)
     return ids
+
+
+def replicated_rows(size: CacheSize, num_vertices: int, row_bytes: int, memory: Memory) -> int:
+    """How many rows one trainer may cache for itself, at most.
+
+    Raises:
+        InputError: where that is less than a row, or more than a device has.
+    """
+    if size.share is None:
+        return min(num_vertices, _rows_within(size, row_bytes, memory))
+    return -(-num_vertices * size.share.numerator // size.share.denominator)
 
 
 def _rows_within(size: CacheSize, row_bytes: int, memory: Memory) -> int:

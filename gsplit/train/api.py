@@ -17,11 +17,11 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import locked, replace_file
-from gsplit.host import SharedBuffer
 from gsplit.parallel import refuse_in_trainer, rendezvous, start
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
+from gsplit.train.loading import Shared
 from gsplit.train.loop import run
 from gsplit.train.profiling import QUIET
 from gsplit.train.strategy import decide, world_of
@@ -86,14 +86,14 @@ def train(
     assert config.out is not None
     run_folder = config.out
     resolved = replace(config, layout=layout_path, threads=threads)
-    levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
+    shared = Shared.create(world)
     try:
         with locked(run_folder), _swept_if_empty(run_folder), rendezvous(world) as port:
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
                 config=config, layout=layout_path, run=run_folder, strategy=strategy, device_type=device_type,
                 threads=threads, samplers=samplers, port=port, signature=signature,
-                pickled_model=pickled_model, levels=levels, resume=config.resume is not None,
+                pickled_model=pickled_model, shared=shared, resume=config.resume is not None,
             )  # fmt: skip
             if config.profile:
                 os.environ.update(QUIET)
@@ -105,8 +105,7 @@ def train(
                     raise KeyboardInterrupt
                 return summary
     finally:
-        for level in levels:
-            level.close()
+        shared.close()
 
 
 def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module:

@@ -31,7 +31,9 @@ def run(rank: int, job: Job, end: TrainerEnd) -> dict[str, Any] | None:
     """The life of one trainer process. Returns the summary on trainer 0; none where the run was asked to stop."""
     with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
         trainer = Trainer(worker, job, end)
-        return trainer.finish() if train(trainer) else None
+        summary = trainer.finish() if train(trainer) else None
+        trainer.close()
+        return summary
 
 
 def train(trainer: Trainer) -> bool:

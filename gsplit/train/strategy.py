@@ -11,8 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from gsplit.data import Layout
 from gsplit.errors import InputError
+from gsplit.features import Memory, prefix_rows, replicated_rows
+from gsplit.host import check_memory
 from gsplit.sampling import SplitGroups
 from gsplit.train.config import CacheKind, TrainConfig
 from gsplit.units import CacheSize
@@ -26,13 +30,16 @@ class Strategy:
     cache: CacheKind
     cache_size: CacheSize | None
     """Of each trainer; None without a cache."""
-    shared_features: bool
-    """Feature rows are copied to memory that all trainers share, once."""
 
     @property
     def peers(self) -> bool:
         """Trainers read each other's caches, as in Quiver."""
         return self.cache == "partitioned" and self.groups.size == 1
+
+    @property
+    def cache_holders(self) -> int:
+        """Trainers that hold the rows of a partitioned cache between them."""
+        return self.groups.trainers if self.peers else self.groups.size
 
     @property
     def redundant(self) -> bool:
@@ -60,8 +67,30 @@ def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
         )
     if config.loader == "zero-copy" and device_type == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
-    copied = config.feature_dtype != "stored" or (device_type == "cuda" and config.loader != "gather")
-    return Strategy(groups=groups, cache=cache, cache_size=size, shared_features=copied)
+    strategy = Strategy(groups=groups, cache=cache, cache_size=size)
+    if device_type == "cpu":
+        _check_memory(config, strategy, layout)
+    return strategy
+
+
+def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> None:
+    """Refuse what cannot fit before anything is begun. On GPUs only trainers know what is free, and check it."""
+    features = layout.graph.features
+    assert features is not None
+    stored = config.feature_dtype == "stored"
+    item_bytes = features.itemsize if stored else getattr(torch, config.feature_dtype).itemsize
+    row_bytes = features.shape[1] * item_bytes
+    try:
+        if not stored:
+            check_memory(len(features) * row_bytes)
+    except MemoryError as error:
+        raise InputError(f"--feature-dtype {config.feature_dtype} takes a copy of all rows: {error}") from None
+    if strategy.cache == "partitioned" and strategy.cache_size is not None:
+        memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
+        prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes, memory)
+    if strategy.cache == "replicated" and strategy.cache_size is not None:
+        memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
+        replicated_rows(strategy.cache_size, layout.graph.num_vertices, row_bytes, memory)
 
 
 def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:

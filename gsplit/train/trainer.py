@@ -16,8 +16,7 @@ from torch import nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
-from gsplit.features import EdgeLoader, FeatureLoader, HostRows
-from gsplit.host import SharedBuffer
+from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.parallel import Worker, split_group
 from gsplit.parallel.supply import TrainerEnd
 from gsplit.sampling import MicroBatches
@@ -29,6 +28,7 @@ from gsplit.train.account import close_account
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import Evaluator
 from gsplit.train.feed import Feed, FromSlots, SampledHere, Source
+from gsplit.train.loading import Loading, Shared
 from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.train.profiling import Profiler
 from gsplit.train.progress import Progress
@@ -56,7 +56,7 @@ class Job:
     pickled_model: bytes | None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""
-    levels: tuple[SharedBuffer, SharedBuffer]
+    shared: Shared
     resume: bool
 
     @property
@@ -79,7 +79,6 @@ class Trainer:
         self.worker, self.job, self.config = worker, job, config
         self.layout = open_layout(job.layout, trusted=True)
         graph = self.layout.graph
-        assert graph.features is not None
         dtype = getattr(torch, config.dtype)
         self.task = task_of(graph.multi_label)
         self.model = self._build_model().to(worker.device, dtype)
@@ -88,13 +87,9 @@ class Trainer:
         self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
         self.num_batches = -(-len(graph.train_idx) // config.batch_size)
         """Of an epoch."""
-        loader, evaluation_loader = (
-            FeatureLoader(HostRows(graph.features), device=worker.device, dtype=dtype,
-                          normalize=config.normalize_features, threads=job.threads)
-            for _ in range(2)
-        )  # fmt: skip
+        self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads)
         self.evaluator = Evaluator(
-            self.layout, worker, evaluation_loader, self.edges, self.task, job.levels,
+            self.layout, worker, self.loading.loader(dtype), self.edges, self.task, job.shared.levels,
             num_layers=config.layers, dtype=dtype, threads=job.threads,
         )  # fmt: skip
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -107,7 +102,7 @@ class Trainer:
         """Score, epoch and weights of the best validation."""
         if job.resume:
             self._load_checkpoint()
-        self.feed = self._feed(loader, end)
+        self.feed = self._feed(self.loading.loader(dtype), end)
 
     def _feed(self, loader: FeatureLoader, end: TrainerEnd | None) -> Feed:
         config, worker = self.config, self.worker
@@ -202,6 +197,7 @@ class Trainer:
             "strategy": self.config.strategy,
             "split_group": self.job.strategy.groups.size,
             "cache": self.job.strategy.cache,
+            "cache_rows": self.loading.cache_rows,
             "samplers": self.job.samplers,
             "stages": totals(records, "stages"),
             "traffic": totals(records, "traffic"),
@@ -209,6 +205,10 @@ class Trainer:
         }
         write_summary(self.job.run, summary)
         return summary
+
+    def close(self) -> None:
+        """The last thing a trainer does."""
+        self.loading.close()
 
     def stop(self) -> None:
         """The run was asked to end here."""

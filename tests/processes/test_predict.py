@@ -140,7 +140,7 @@ def rows_loaded(worker, layout, model, own_by_rank):
     loader = FeatureLoader(HostRows(features), device=worker.device, dtype=torch.float64, normalize=False, threads=1)
     edges = EdgeLoader(layout.graph, device=worker.device, dtype=torch.float64, weights=False, degrees=False)
     evaluator = Evaluator(
-        layout, worker, loader, edges, task_of(False), pool_module.LEVELS,
+        layout, worker, loader, edges, task_of(False), pool_module.SHARED.levels,
         num_layers=3, dtype=torch.float64, threads=1,
     )  # fmt: skip
     for _ in evaluator.vectors(model, own_by_rank[worker.rank], 3):

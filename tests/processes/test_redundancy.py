@@ -21,10 +21,10 @@ def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, hidden):
     (ours,) = (row for row in counted["traffic"] if row["system"] == "GSplit")
     (splits,) = (row for row in counted["work"] if row["laying"] == "splits")
     assert splits["edges"] == traffic["computed_edges"] == traffic["sampled_edges"]
-    assert ours["host_rows"] == traffic["loaded_rows"]
+    assert ours["host_rows"] == traffic["host_rows"]
     assert ours["host_bytes"] == traffic["host_to_device_bytes"]
     exchanges = counted["exchanges"]
     for way in ("forward", "backward"):
         assert sum(layer[f"projected_{way}_bytes"] for layer in exchanges) == traffic[f"exchange_{way}_bytes"]
     messages = sum(layer["messages"] * (1 + (layer["projected_backward_bytes"] > 0)) for layer in exchanges)
-    assert messages == traffic["exchange_messages"]
+    assert messages == traffic["exchange_forward_messages"] + traffic["exchange_backward_messages"]

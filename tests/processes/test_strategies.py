@@ -7,16 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from support import traffic
 from support.graphs import lay_out, random_graph
-from support.reference import sample_and_split
 from support.runs import all_equal, config_for, records, train_in_worker
 from support.steps import CPU, Step
 
 import gsplit
 from gsplit.data import open_layout
 from gsplit.parallel import Worker
-from gsplit.sampling import EpochPlan, SplitGroups
+from gsplit.sampling import SplitGroups
 from gsplit.train import checkpoint
+from gsplit.train.strategy import decide
 
 FAN_OUTS = [4, 3]
 GROUPS = [(2, 1), (3, 1), (4, 1), (4, 2)]
@@ -95,77 +96,58 @@ def test_batch_normalisation_goes_over_all_micro_batches(pool, tmp_path, trainer
             torch.testing.assert_close(gradient, wanted[key], rtol=1e-8, atol=1e-10)
 
 
-def brute_force(layout, groups, config):
-    """(epoch, batch, trainer) -> traffic, counted from the slow sampler; without caches."""
-    graph = layout.graph
-    offsets = groups.offsets(layout).tolist()
-    plan = EpochPlan(
-        graph.train_idx, layout.permutation, config.batch_size, config.seed,
-        micro_batches=groups.number, fixed_shares=groups.fixed_shares,
-    )  # fmt: skip
-    # SAGE exchanges rows as wide as inputs or outputs of a layer, whichever is less.
-    widths = {1: min(graph.num_features, config.hidden), 2: min(config.hidden, graph.num_classes)}
-    counted = {}
-    for epoch in range(config.epochs):
-        for batch in range(plan.num_batches):
-            for group, targets in enumerate(plan.micro_batches(epoch, batch)):
-                splits = sample_and_split(
-                    graph, offsets, targets.tolist(), config.fan_out, seed=config.seed, epoch=epoch, batch=batch,
-                    micro=group, global_ids=layout.permutation,
-                )  # fmt: skip
-                for k, split in enumerate(splits):
-                    edges = sum(len(row) for rows in split.edges.values() for row in rows)
-                    sent = {layer: [len(other.received[layer][k]) for other in splits] for layer in split.received}
-                    got = {layer: [len(rows) for rows in split.received[layer]] for layer in split.received}
-                    counted[epoch + 1, batch, groups.ranks_of(group)[k]] = {
-                        "sampled_edges": edges,
-                        "computed_edges": edges,
-                        "computed_vertices": sum(split.level_sizes[1:]),
-                        "cache_hits": 0,
-                        "peer_rows": 0,
-                        "host_rows": len(split.vertices),
-                        "host_to_device_bytes": len(split.vertices) * graph.num_features * 4,
-                        "device_to_device_bytes": 0,
-                        "exchange_forward_bytes": sum(4 * widths[at] * sum(rows) for at, rows in sent.items()),
-                        "exchange_backward_bytes": 4 * widths[2] * sum(got[2]),  # features want no gradient
-                        "exchange_forward_messages": sum(n > 0 for rows in sent.values() for n in rows),
-                        "exchange_backward_messages": sum(n > 0 for n in got[2]),
-                        **{f"level_{level}_vertices": size for level, size in enumerate(split.level_sizes)},
-                    }
-    return counted
+DATA = {"strategy": "data"}
 
 
 @pytest.mark.parametrize(
-    ("trainers", "changes"),
+    ("parts", "trainers", "changes"),
     [
-        (2, {}),
-        (4, {}),
-        (2, {"strategy": "data"}),
-        (3, {"strategy": "data"}),
-        (4, {"strategy": "data"}),
-        (4, {"split_group": 2}),
+        (2, 2, {}),
+        (4, 4, {}),
+        (1, 2, DATA),
+        (1, 3, DATA),
+        (4, 4, DATA),
+        (4, 4, {"split_group": 2}),
+        (3, 3, {"cache_size": "10%"}),
+        (4, 4, {"cache_size": "12%"}),
+        (4, 4, {"cache_size": "25%"}),
+        (4, 2, {"cache_size": "10%", "feature_dtype": "bfloat16"}),
+        (4, 4, {"cache_size": "20%", "split_group": 2}),
+        (2, 2, {**DATA, "cache": "partitioned", "cache_size": "10%"}),
+        (4, 4, {**DATA, "cache": "partitioned", "cache_size": "10%", "feature_dtype": "float16"}),
+        (4, 4, {**DATA, "cache": "partitioned", "cache_size": "25%"}),
+        (4, 2, {**DATA, "cache": "partitioned", "cache_size": "10%"}),
+        (4, 4, {**DATA, "cache": "replicated", "cache_size": "10%"}),
+        (1, 3, {**DATA, "cache": "replicated", "cache_size": "25%"}),
     ],
+    ids=lambda value: " ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value),
 )
-def test_counters_are_those_of_brute_force(pool, layouts, tmp_path, trainers, changes):
-    layout = layouts(1 if trainers == 3 else trainers)
+def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, parts, trainers, changes):
+    layout = layouts(parts)
     config = config_for(layout.path, tmp_path / "run", gpus=trainers, batch_size=47, fan_out=(4, 3), **changes)
     results = pool.run(trainers, train_in_worker, config)
     assert all(all_equal(result["after"], results[0]["after"]) for result in results)
-    size = changes.get("split_group", 1 if changes else trainers)
-    wanted = brute_force(layout, SplitGroups(trainers=trainers, size=size), config)
+    groups = decide(config, layout, "cpu").groups
+    assert groups.size == changes.get("split_group", 1 if "strategy" in changes else trainers)
+    row_bytes = layout.graph.num_features * (2 if "feature_dtype" in changes else 4)
+    wanted = traffic.count(layout, groups, config, row_bytes)
     lines = records(config.out, "mini-batch")
     assert sorted((r["epoch"], r["batch"], r["trainer"]) for r in lines) == sorted(wanted)
     gradients = sum(p.numel() for p in results[0]["after"].values()) + 1  # and the loss
     for record in lines:
-        traffic = record["traffic"]
-        assert traffic.pop("segment_bytes") > 0
-        assert traffic.pop("all_reduce_bytes") == 4 * gradients
-        assert traffic == wanted[record["epoch"], record["batch"], record["trainer"]]
+        counts = record["traffic"]
+        assert counts.pop("segment_bytes") > 0
+        assert counts.pop("all_reduce_bytes") == 4 * gradients
+        assert counts == wanted[record["epoch"], record["batch"], record["trainer"]]
         assert set(record["stages"]) == {"sample", "load", "wait", "forward", "backward", "reduce", "step"}
         assert min(record["stages"].values()) >= 0
     summary = results[0]["summary"]["traffic"]
     for name in wanted[1, 0, 0]:
         assert summary[name] == sum(counts[name] for counts in wanted.values())
+    own, _ = traffic.cached_sets(layout, groups, config)
+    assert results[0]["summary"]["cache_rows"] == [len(cached) for cached in own]
+    if changes.get("cache_size") == "25%" and changes.get("cache") != "replicated":
+        assert summary["host_rows"] == 0  # every part fits
     for epoch in records(config.out):
         own = [r for r in lines if r["epoch"] == epoch["epoch"]]
         assert epoch["loss"] == pytest.approx(
@@ -195,3 +177,33 @@ def test_evaluation_does_not_depend_on_the_strategy(pool, layouts, tmp_path, tra
     got = pool.run(trainers, train_in_worker, many)[0]
     np.testing.assert_allclose(got["logits"], wanted["logits"], rtol=0, atol=1e-10)
     assert got["summary"]["test_accuracy"] == wanted["summary"]["test_accuracy"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"cache_size": "10%"},
+        {**DATA, "cache": "partitioned", "cache_size": "10%"},
+        {"split_group": 2, "cache_size": "300B"},
+        {"feature_dtype": "float32"},
+    ],
+    ids=str,
+)
+def test_where_rows_lie_changes_no_result(pool, layouts, tmp_path, changes):
+    """Bit for bit: cached, read from a peer or copied beforehand, a row is a row."""
+    path = layouts(4).path
+    plain = {key: value for key, value in changes.items() if key in ("strategy", "split_group")}
+    runs = [
+        pool.run(4, train_in_worker, config_for(path, tmp_path / f"{i}", gpus=4, dropout=0.3, **options))[0]
+        for i, options in enumerate((plain, changes))
+    ]
+    assert all_equal(runs[0]["after"], runs[1]["after"])
+    assert (runs[0]["logits"] == runs[1]["logits"]).all()
+
+
+def test_rows_in_bfloat16_train_nearly_the_same(pool, layouts, tmp_path):
+    path = layouts(2).path
+    configs = [config_for(path, tmp_path / dtype, feature_dtype=dtype) for dtype in ("stored", "bfloat16")]
+    exact, rounded = (pool.run(2, train_in_worker, config)[0]["logits"] for config in configs)
+    assert not np.array_equal(exact, rounded)
+    np.testing.assert_allclose(rounded, exact, rtol=0, atol=0.05 * np.abs(exact).max())

@@ -15,23 +15,23 @@ from dataclasses import replace
 
 import torch.distributed as dist
 
-from gsplit.host import SharedBuffer
 from gsplit.parallel import rendezvous, start
 from gsplit.parallel.group import joined
+from gsplit.train.loading import Shared
 
 SIZE = 4
 PATIENCE_S = 120.0
-LEVELS: tuple[SharedBuffer, ...] = ()
-"""In a worker: the buffers that a Job wants; they can only be passed when a process is spawned."""
+SHARED: Shared | None = None
+"""In a worker: the memory that a Job wants; it can only be passed when a process is spawned."""
 
 
 class Pool:
     def __init__(self) -> None:
         self._rendezvous = rendezvous(SIZE)
         self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
-        self._levels = SharedBuffer("test-even"), SharedBuffer("test-odd")
+        self._shared = Shared.create(SIZE)
         port = self._rendezvous.__enter__()
-        self._children = start(_serve, SIZE, [theirs for _, theirs in self._pipes], port, self._levels)
+        self._children = start(_serve, SIZE, [theirs for _, theirs in self._pipes], port, self._shared)
 
     def run(self, world: int, function, *arguments) -> list:
         waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
@@ -63,14 +63,13 @@ class Pool:
             for end in pair:
                 end.close()
         self._pipes = []
-        for level in self._levels:
-            level.close()
+        self._shared.close()
         self._rendezvous.__exit__(None, None, None)
 
 
-def _serve(rank, pipes, port, levels) -> None:
-    global LEVELS
-    LEVELS = levels
+def _serve(rank, pipes, port, shared) -> None:
+    global SHARED
+    SHARED = shared
     pipe = pipes[rank]
     with joined(rank, SIZE, port, "cpu", threads=1) as worker:
         groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}

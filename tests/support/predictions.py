@@ -15,7 +15,7 @@ from support import pool as pool_module
 
 
 def predict_in_worker(worker, fields):
-    predict(worker, Job(**fields, world=worker.world, levels=pool_module.LEVELS))
+    predict(worker, Job(**fields, world=worker.world, levels=pool_module.SHARED.levels))
 
 
 def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, **changes):

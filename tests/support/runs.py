@@ -23,7 +23,7 @@ def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
         config=config, layout=config.layout, run=config.out,
         strategy=decide(replace(config, gpus=world), layout, "cpu"), device_type="cpu", threads=1,
         samplers=0, port=0, signature=models.signature(config, layout.graph, model),
-        pickled_model=None if model is None else custom.pickled(model), levels=pool_module.LEVELS,
+        pickled_model=None if model is None else custom.pickled(model), shared=pool_module.SHARED,
         resume=resume,
     )  # fmt: skip
 

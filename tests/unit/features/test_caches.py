@@ -140,7 +140,7 @@ def shared_by_processes(worker, dtype):
     """Each process converts its half of the rows and reads the other's cache."""
     random = np.random.default_rng(0)
     features = random.standard_normal((50, 7)).astype(np.float32)
-    rank, buffers = worker.rank, pool_module.LEVELS
+    rank, buffers = worker.rank, pool_module.SHARED.levels
     offsets = np.array([0, 20, 50])
     begin, end = (int(bound) for bound in offsets[rank : rank + 2])
     held = Prefixes(offsets, np.array([6, 9]), 2)
