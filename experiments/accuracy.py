@@ -1,6 +1,8 @@
 """Test accuracy of GraphSAGE on the real graphs, with 4 trainers and with 1, over several seeds.
 
     python -m experiments.accuracy --datasets cora coauthor_cs amazon_computers --json accuracy.json
+    python -m experiments.accuracy --datasets amazon_computers --trainers 4 \
+        --strategies split groups dgl pagraph quiver
 
 Each dataset goes the whole way, from its .npz through store and layout to a run for every seed.
 """
@@ -39,6 +41,15 @@ CONFIGS = {
     ),
 }  # fmt: skip
 
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "split": {},
+    "groups": {"split_group": 2},
+    "dgl": {"strategy": "data"},
+    "pagraph": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
+    "quiver": {"strategy": "data", "cache": "partitioned", "cache_size": "10%"},
+}
+"""By the systems they stand for; groups are of 2 trainers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyConfig:
@@ -50,6 +61,8 @@ class AccuracyConfig:
     """Which of them: cora, coauthor_cs, amazon_computers."""
     trainers: cli.IntList = (4, 1)
     """Numbers of trainers to compare."""
+    strategies: tuple[str, ...] = ("split",)
+    """Ways to lay mini-batches over them: split, groups, dgl, pagraph, quiver."""
     seeds: cli.IntList = (0, 1, 2)
     """One run for each."""
     json: Path | None = None
@@ -57,7 +70,7 @@ class AccuracyConfig:
 
 
 def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
-    """A row for each number of trainers."""
+    """A row for each number of trainers and each strategy."""
     store = folder / "store"
     graph = load_npz(config.data / f"{dataset}.npz").with_feature_dtype("float16")
     write_store(store, graph, name=dataset, source=dataset)
@@ -65,29 +78,37 @@ def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str
     for trainers in config.trainers:
         layout = folder / f"layout-{trainers}"
         partition(PartitionConfig(store=store, out=layout, parts=trainers))
-        scores = []
-        for seed in config.seeds:
-            run = replace(CONFIGS[dataset], out=folder / f"run-{trainers}-{seed}", seed=seed, checkpoint_every=0)
-            scores.append(train(layout, run)["test_accuracy"])
-        spread = stdev(scores) if len(scores) > 1 else 0.0
-        row = {"dataset": dataset, "trainers": trainers, "mean": mean(scores), "stdev": spread, "scores": scores}
-        rows.append(row)
-        print(row, flush=True)
+        for strategy in config.strategies:
+            scores = []
+            for seed in config.seeds:
+                run = folder / f"run-{trainers}-{strategy}-{seed}"
+                changes = {"out": run, "seed": seed, "checkpoint_every": 0, **STRATEGIES[strategy]}
+                scores.append(train(layout, replace(CONFIGS[dataset], **changes))["test_accuracy"])
+            row = {
+                "dataset": dataset, "trainers": trainers, "strategy": strategy, "mean": mean(scores),
+                "stdev": stdev(scores) if len(scores) > 1 else 0.0, "scores": scores,
+            }  # fmt: skip
+            rows.append(row)
+            print(row, flush=True)
     return rows
 
 
 def command(arguments: list[str]) -> None:
     config = cli.parse(AccuracyConfig, arguments, prog=PROG)
     rows = []
+    for strategy in config.strategies:
+        if strategy not in STRATEGIES:
+            raise InputError(f"unknown strategy {strategy!r}; choose from {', '.join(STRATEGIES)}")
     for dataset in config.datasets:
         if dataset not in CONFIGS:
             raise InputError(f"unknown dataset {dataset!r}; choose from {', '.join(CONFIGS)}")
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(dataset, config, Path(folder))
-    print("\n| dataset | trainers | test accuracy, mean | standard deviation | seeds |\n|---|---|---|---|---|")
+    print("\n| dataset | trainers | strategy | test accuracy, mean | standard deviation | seeds |")
+    print("|---|---|---|---|---|---|")
     for row in rows:
         scores = f"{row['mean']:.4f} | {row['stdev']:.4f} | {len(row['scores'])}"
-        print(f"| {row['dataset']} | {row['trainers']} | {scores} |")
+        print(f"| {row['dataset']} | {row['trainers']} | {row['strategy']} | {scores} |")
     if config.json:
         config.json.write_text(json.dumps(rows, indent=2) + "\n")
 

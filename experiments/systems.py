@@ -66,14 +66,14 @@ def systems_of(layout: Layout, layings: Layings, caches: Sequence[int], hops: in
         hops: of a sample.
     """
     graph, n = layout.graph, layout.graph.num_vertices
-    most = n * max(caches) // 100
+    most = -(-n * max(caches) // 100)
     places = [
         places_of(hottest(graph.indptr, graph.indices, share, hops, most) if most else share[:0], n)
         for share in layings.shares
     ]
     systems = [System(name="DGL", cache_percent=0, laying="micro-batches", cache=NoCache())]
     for percent in caches:
-        replicated = ReplicatedCache(places, n * percent // 100)
+        replicated = ReplicatedCache(places, -(-n * percent // 100))
         cache_rows = prefixes(layout.offsets, layout.parts, share=Fraction(percent, 100))
         partitioned = PartitionedCache(layout.offsets, cache_rows)
         systems += [

@@ -222,11 +222,19 @@ def _resume(config: TrainConfig, layout: Layout, world: int, threads: int, signa
                 "resuming with %s %s instead of %s: sums change their order, and results their last digits",
                 now, what, before_it,
             )  # fmt: skip
-    for name in ("seed", "batch_size"):
-        # The checkpoint counts mini-batches of an epoch whose order and size these decide.
-        old = getattr(before, name)
+    fixed = ["seed", "batch_size"]
+    # The checkpoint counts mini-batches of an epoch whose order and size these decide; with shares of the training
+    # vertices that stay the same, so do those.
+    if "replicated" in (before.cache, config.cache):
+        fixed += ["cache"]
+        if saved["trainers"] != world:
+            fixed += ["gpus"]
+    for name in fixed:
+        old = saved["trainers"] if name == "gpus" else getattr(before, name)
         if saved["batch"] and old != getattr(config, name):
-            raise InputError(f"the checkpoint in {folder} is in the middle of an epoch, so {name} must stay {old}")
+            raise InputError(
+                f"the checkpoint in {folder} is in the middle of an epoch, so {name} must stay {old or 'unset'}"
+            )
     for name in RESULTS_DEPEND_ON:
         if getattr(before, name) != getattr(config, name):
             logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))

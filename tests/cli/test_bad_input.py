@@ -99,6 +99,8 @@ FLAGS = [
     ((*TRAIN, "--cache-size", "0"), "--cache-size: a cache of 0 bytes holds nothing; use --cache none"),
     ((*TRAIN, "--cache-size", "0%"), "--cache-size: a share must be above 0 %"),
     ((*TRAIN, "--cache-size", "lots"), "--cache-size: 'lots' is no size such as 4GiB, no share such as 10%"),
+    ((*TRAIN, "--cache-size", "500TiB"), "--cache-size 500.0 TiB: cpu has .* in all for a trainer; use a smaller"),
+    ((*TRAIN, "--cache-size", "3B"), "--cache-size 3 B: that is less than a row of .* for each part"),
     ((*TRAIN, "--cache", "none", "--cache-size", "1MiB"), "--cache none and --cache-size 1MiB contradict"),
     ((*TRAIN, "--cache", "most"), "'most' for argument '--cache'"),
     ((*TRAIN, "--cache", "replicated"), "--cache replicated belongs to --strategy data"),

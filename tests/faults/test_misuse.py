@@ -73,11 +73,13 @@ def test_lines_behind_the_checkpoint_are_cut_off(pool, run):
     assert len(set(batches)) == len(batches)
 
 
-@pytest.mark.parametrize("change", [{"batch_size": 41}, {"seed": 5}])
+@pytest.mark.parametrize(
+    "change", [{"batch_size": 41}, {"seed": 5}, {"cache": "replicated", "cache_size": "10%", "strategy": "data"}]
+)
 def test_the_order_of_an_epoch_cannot_change_in_its_middle(run, change):
     described = checkpoint.describe_state(run.out, "checkpoint")
     (run.out / "checkpoint.json").write_text(json.dumps({**described, "batch": 1}))
-    (name,) = change
+    name = next(iter(change))
     with pytest.raises(InputError, match=f"in the middle of an epoch, so {name} must stay"):
         train(config=TrainConfig.resuming(run.out, **change))
 

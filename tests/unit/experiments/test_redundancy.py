@@ -15,7 +15,6 @@ from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 
 from experiments import redundancy
-from experiments.layings import FixedShares
 from experiments.redundancy import RedundancyConfig, measure
 from experiments.redundancy_table import bar_of
 from gsplit.errors import InputError
@@ -102,7 +101,7 @@ def slow_counts(layout, config):
                 everybody = set().union(*cached)
                 add("Quiver", percent, rank, micros[rank].vertices, cached[rank], everybody)
                 add("GSplit", percent, rank, splits[rank].vertices, cached[rank], everybody)
-                own = share_cache(graph, shares[rank], hops, n * percent // 100)
+                own = share_cache(graph, shares[rank], hops, ceil(n * percent / 100))
                 add("PaGraph", percent, rank, fixed[rank].vertices, own, ())
                 assert all(owner[v] == rank for v in splits[rank].vertices)
     return loads, exchanges, work
@@ -161,20 +160,6 @@ def test_bytes(layouts, dtype):
         assert row["total_bytes"] == row["host_bytes"] + row["peer_bytes"] + sum(ways)
         assert row["needed_rows"] == row["hit_rows"] + row["peer_rows"] + row["host_rows"]
         assert row["hit_rate"] == row["hit_rows"] / row["needed_rows"]
-
-
-def test_fixed_shares_cover_an_epoch_once():
-    random = np.random.default_rng(0)
-    order = random.permutation(1000)[:101]
-    shares = np.array_split(np.sort(order), 4)
-    fixed = FixedShares(order, shares, batch_size=30)
-    batches = [fixed.micro_batches(batch) for batch in range(4)]
-    for rank, share in enumerate(shares):
-        own = np.concatenate([batch[rank] for batch in batches])
-        assert own.tolist() == [v for v in order if v in share]
-    sizes = [sum(map(len, batch)) for batch in batches]
-    assert sum(sizes) == 101
-    assert all(abs(size - wanted) < 4 for size, wanted in zip(sizes, (30, 30, 30, 11), strict=True))
 
 
 def traffic(*cells):
