@@ -89,7 +89,8 @@ class HostRows:
             if not torch.isfinite(converted).all():
                 row = first + int((~torch.isfinite(converted)).any(dim=1).nonzero()[0])
                 raise InputError(
-                    f"the features of vertex {row} (layout id) are too large for {name_of(dtype)}; use a wider type"
+                    f"the features of vertex {row} (layout id) are too large for {name_of(dtype)}; "
+                    "use a wider --feature-dtype"
                 )
         barrier()
         return rows

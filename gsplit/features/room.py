@@ -49,6 +49,18 @@ class Memory:
             device=str(device), total_bytes=total // sharers, free_bytes=free // sharers, auto_bytes=spare // sharers
         )
 
+    @classmethod
+    def of_empty_gpus(cls, sharers: int) -> Memory:
+        """What a trainer has where nothing is taken yet, without taking anything: asking what is free would."""
+        total = min(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
+        spare = max(0, total - max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE)))
+        return cls(
+            device="cuda",
+            total_bytes=total // sharers,
+            free_bytes=total // sharers,
+            auto_bytes=spare // sharers,
+        )
+
     @staticmethod
     def least(memories: Sequence[Memory]) -> Memory:
         """What each of some trainers has at least, under the name of the device with the least free."""

@@ -82,13 +82,17 @@ def train(
     pickled_model = None if model is None else custom.pickled(model)
     threads = config.threads or max(1, len(os.sched_getaffinity(0)) // world)
     samplers = samplers_of(config, world)
-    config = _resume(config, opened, world, threads, signature) if config.resume else _new_run(config)
+    replaced = None
+    if config.resume:
+        config = _resume(config, opened, world, threads, signature)
+    else:
+        replaced = _new_run(config)
     assert config.out is not None
     run_folder = config.out
     resolved = replace(config, layout=layout_path, threads=threads)
     shared = Shared.create(world)
     try:
-        with locked(run_folder), _swept_if_empty(run_folder), rendezvous(world) as port:
+        with locked(run_folder), _swept_if_empty(run_folder, replaced), rendezvous(world) as port:
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
             job = Job(
                 config=config, layout=layout_path, run=run_folder, strategy=strategy, device_type=device_type,
@@ -163,7 +167,9 @@ def choose_device(device: Device, world: int) -> str:
     return "cuda"
 
 
-def _new_run(config: TrainConfig) -> TrainConfig:
+def _new_run(config: TrainConfig) -> Path | None:
+    """Make the folder; where a run was in its place, that is moved aside, and the result says where it is now."""
+    replaced = None
     if config.out is None:
         raise InputError("no --out given: name the folder for the run")
     if os.path.lexists(config.out):
@@ -175,23 +181,32 @@ def _new_run(config: TrainConfig) -> TrainConfig:
         if not ours:
             raise InputError(f"{config.out} is no run, so --overwrite does not remove it")
         with locked(config.out):
-            shutil.rmtree(config.out)
+            replaced = config.out.with_name(f".{config.out.name}-replaced-{os.getpid()}")
+            config.out.rename(replaced)
     try:
         config.out.mkdir(parents=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {config.out}: {error.strerror}") from None
-    return config
+    return replaced
 
 
 @contextmanager
-def _swept_if_empty(folder: Path) -> Iterator[None]:
-    """Remove the folder of a run that fails before it has saved anything. Only under its lock: it is ours then."""
+def _swept_if_empty(folder: Path, replaced: Path | None) -> Iterator[None]:
+    """Remove the folder of a run that fails before it has saved anything, and put back the run that was there before.
+
+    Only under its lock: it is ours then.
+    """
     try:
         yield
     except BaseException:
         if not _holds_results(folder):
             shutil.rmtree(folder, ignore_errors=True)
+            if replaced is not None:
+                replaced.rename(folder)
         raise
+    finally:
+        if replaced is not None and replaced.exists():
+            shutil.rmtree(replaced)
 
 
 def _holds_results(folder: Path) -> bool:

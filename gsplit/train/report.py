@@ -28,8 +28,9 @@ def summary_text(summary: dict[str, Any]) -> str:
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
             f"before {ahead} an epoch ({_samplers(summary['samplers'])})",
+            *_cache(summary),
             f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "
-            f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_cached(traffic)}"
+            f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_from_peers(traffic)}"
             f"{binary(exchanged)} exchanged in {messages:,} messages, "
             f"{binary(traffic['all_reduce_bytes'])} of gradients reduced",
             f"edges  {traffic['computed_edges']:,} sampled and computed, "
@@ -39,15 +40,21 @@ def summary_text(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cached(traffic: dict[str, Any]) -> str:
-    """What caches spared; nothing where there are none."""
-    needed, peers = traffic["level_0_vertices"], traffic["device_to_device_bytes"]
-    words = []
-    if traffic["cache_hits"]:
-        words.append(f"{100 * traffic['cache_hits'] / needed:.0f} % of {needed:,} rows found in caches")
-    if peers:
-        words.append(f"{binary(peers)} read from peers")
-    return "".join(f"{word}, " for word in words)
+def _cache(summary: dict[str, Any]) -> list[str]:
+    """A line on what caches spared, where there are any."""
+    if summary["cache"] == "none":
+        return []
+    rows, traffic = summary["cache_rows"], summary["traffic"]
+    hits, needed = traffic["cache_hits"], traffic["level_0_vertices"]
+    return [
+        f"cache  {summary['cache']}, {sum(rows):,} rows on {len(rows)} trainers: {hits:,} of the {needed:,} rows "
+        f"needed ({100 * hits / max(1, needed):.0f} %)"
+    ]
+
+
+def _from_peers(traffic: dict[str, Any]) -> str:
+    num_bytes = traffic["device_to_device_bytes"]
+    return f"{binary(num_bytes)} read from other trainers' caches, " if num_bytes else ""
 
 
 def _micro(summary: dict[str, Any]) -> str:

@@ -68,13 +68,12 @@ def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
     if config.loader == "zero-copy" and device_type == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
     strategy = Strategy(groups=groups, cache=cache, cache_size=size)
-    if device_type == "cpu":
-        _check_memory(config, strategy, layout)
+    _check_memory(config, strategy, layout, device_type)
     return strategy
 
 
-def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> None:
-    """Refuse what cannot fit before anything is begun. On GPUs only trainers know what is free, and check it."""
+def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, device_type: str) -> None:
+    """Refuse what cannot fit before anything is begun. What GPUs have free only trainers know, who check it again."""
     features = layout.graph.features
     assert features is not None
     stored = config.feature_dtype == "stored"
@@ -85,11 +84,16 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> No
             check_memory(len(features) * row_bytes)
     except MemoryError as error:
         raise InputError(f"--feature-dtype {config.feature_dtype} takes a copy of all rows: {error}") from None
-    if strategy.cache == "partitioned" and strategy.cache_size is not None:
+    if strategy.cache_size is None:
+        return
+    if device_type == "cpu":
         memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
+    else:
+        sharers = -(-strategy.groups.trainers // torch.cuda.device_count())
+        memory = Memory.of_empty_gpus(sharers)
+    if strategy.cache == "partitioned":
         prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes, memory)
-    if strategy.cache == "replicated" and strategy.cache_size is not None:
-        memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
+    else:
         replicated_rows(strategy.cache_size, layout.graph.num_vertices, row_bytes, memory)
 
 

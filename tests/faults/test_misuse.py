@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -175,3 +176,18 @@ def test_all_weights_repeat_with_dropout(pool, layout, tmp_path):
         pool.run(2, train_in_worker, config_for(layout.path, tmp_path / f"{i}", dropout=0.5))[0] for i in range(2)
     ]
     assert all_equal(results[0]["after"], results[1]["after"])
+
+
+def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_replace(tmp_path):
+    graph = random_graph(100, 5, seed=1)
+    layout = lay_out(replace(graph, features=graph.features * 1e6), tmp_path, parts=2)  # more than float16 holds
+    out = tmp_path / "runs" / "mine"
+    config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1)
+    train(config=config)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    with pytest.raises(InputError, match=r"vertex \d+ .* too large for float16; use a wider --feature-dtype"):
+        train(config=replace(config, overwrite=True, feature_dtype="float16"))
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert os.listdir(out.parent) == ["mine"]
+    assert train(config=replace(config, overwrite=True, epochs=2))["epochs"] == 2
+    assert os.listdir(out.parent) == ["mine"]
