@@ -130,6 +130,8 @@ def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, 
             continue  # the profiler's own rows have words for process ids
         if event["ph"] == "M" and event["name"].startswith("process_"):
             continue
+        if pid < 0:
+            continue  # what the profiler itself took
         process = f"trainer {rank}" if pid == host else f"trainer {rank}, GPU {pid}"
         events.append({**event, "pid": process, **({"ts": event["ts"] + shift} if "ts" in event else {})})
     names = sorted({event["pid"] for event in events})

@@ -59,6 +59,7 @@ def recorded():
         {"ph": "X", "name": "gsplit clock 5000000", "pid": 77, "tid": 77, "ts": 100.0, "dur": 1},
         {"ph": "X", "name": "forward", "pid": 77, "tid": 77, "ts": 103.0, "dur": 9},
         {"ph": "X", "name": "kernel", "pid": 1, "tid": 7, "ts": 104.0, "dur": 2},
+        {"ph": "X", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 104.5, "dur": 1, "cat": "overhead"},
         {"ph": "M", "name": "process_name", "pid": 77, "tid": 0, "ts": 99.0, "args": {"name": "python"}},
         {"ph": "i", "s": "g", "name": "Iteration Start", "pid": "Traces", "tid": "Trace", "ts": 99.0},
     ]
