@@ -61,9 +61,9 @@ class LoadingConfig:
     """On the host; those of ogbn-products by default."""
     width: int = 100
     """Features of a row."""
-    batch_size: int = 1024
-    """Targets of the mini-batch whose inputs are loaded."""
-    fan_out: cli.IntList = (20, 20, 20)
+    batch_size: int = 2048
+    """Targets of the mini-batch whose inputs are loaded; by default they are some quarter of all rows."""
+    fan_out: cli.IntList = (20, 20)
     """Its neighbours drawn per hop."""
     rounds: int = 9
     """In which every way loads each list once."""
@@ -87,7 +87,7 @@ class LoadingConfig:
                 raise InputError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(self, name)}")
 
 
-QUICK = LoadingConfig(rows=200_000, batch_size=256, fan_out=(20, 20), rounds=15, quick=True)
+QUICK = LoadingConfig(rows=200_000, batch_size=256, rounds=15, quick=True)
 
 
 def command(arguments: list[str]) -> None:
