@@ -6,7 +6,8 @@
 Two views of each trainer. *Threads*: the ``load`` spans of the feed's thread against the ``forward``, ``backward``,
 ``reduce`` and ``step`` spans of the main thread; on CUDA these say when the host was busy with a stage. *Streams*,
 where there is a GPU: what the GPU did of loading (copies and kernels) against what it did of computing. A stream
-loads if anything was launched on it inside a ``load`` span: a launch and what it launched share a correlation number.
+loads if anything was launched on it inside a ``load`` span: a launch and what it launched share a correlation number,
+and the profiler repeats the span on the stream.
 
 ``--json`` writes ``trainers``, a list with ``trainer``, ``threads`` and ``streams`` (null without a GPU); each has
 ``loading_us`` (at least one loading thing under way), ``computing_us`` (likewise), ``hidden_us`` (both at once) and
@@ -145,35 +146,37 @@ def of_streams(events: Iterable[Event], rank: int, only: str = "") -> Overlap | 
         only: of loading, what has this in its name, such as ``HtoD``.
     """
     events = list(events)
-    own = [event for event in events if event["pid"] == f"trainer {rank}"]
-    rows = [
-        event
-        for event in events
-        if str(event["pid"]).startswith(f"trainer {rank}, GPU ") and event.get("cat") in ON_GPU
-    ]
+    on_gpu = [event for event in events if str(event["pid"]).startswith(f"trainer {rank}, GPU ")]
+    rows = [event for event in on_gpu if event.get("cat") in ON_GPU]
     if not rows:
         return None
-    loads: dict[Any, list[Span]] = {}
-    for event in own:
-        if event["name"] == LOAD and event.get("cat", "user_annotation") == "user_annotation":
-            loads.setdefault(event["tid"], []).append(_span(event))
-    launched = {
-        event["args"].get("correlation")
-        for event in own
-        if event.get("cat") in LAUNCHES
-        and "args" in event
-        and any(begin <= event["ts"] <= end for begin, end in loads.get(event["tid"], ()))
-    }
+    launched = _launched_by_loads([event for event in events if event["pid"] == f"trainer {rank}"])
     loading = {_stream(event) for event in rows if event["args"].get("correlation", -1) in launched}
+    loading |= {_stream(event) for event in on_gpu if event["name"] == LOAD}
     return Overlap.of(
         (_span(event) for event in rows if _stream(event) in loading and only in event["name"]),
         (_span(event) for event in rows if _stream(event) not in loading),
     )
 
 
+def _launched_by_loads(own: list[Event]) -> set[int]:
+    """Correlation numbers of what a trainer launched inside a ``load`` span, in the thread of the span."""
+    loads: dict[Any, list[Span]] = {}
+    for event in own:
+        if event["name"] == LOAD:
+            loads.setdefault(event["tid"], []).append(_span(event))
+    return {
+        event["args"]["correlation"]
+        for event in own
+        if event.get("cat") in LAUNCHES
+        and "correlation" in event.get("args", ())
+        and any(begin <= event["ts"] <= end for begin, end in loads.get(event["tid"], ()))
+    }
+
+
 def _stream(event: Event) -> tuple[str, int]:
     """GPU and stream; the stream is the row as well."""
-    return event["pid"], event["args"].get("stream", event["tid"])
+    return event["pid"], event.get("args", {}).get("stream", event["tid"])
 
 
 def _spans(events: Iterable[Event], names: Collection[str]) -> list[Span]:

@@ -86,6 +86,15 @@ def test_threads_and_streams_of_one_trainer(trace):
     assert numbers(of_threads(events, 10)) == (5, 0, 0)
 
 
+@pytest.mark.parametrize("lost", ["correlation", "gpu_user_annotation"])
+def test_either_sign_shows_which_stream_loads(trace, lost):
+    """Whatever a version of the profiler leaves out."""
+    events = [e for e in trace if e["ph"] == "X" and e["cat"] != lost]
+    if lost == "correlation":
+        events = [{**e, "args": {key: value for key, value in e["args"].items() if key != lost}} for e in events]
+    assert numbers(of_streams(events, 0)) == (13, 16, 9)
+
+
 def test_what_is_not_loaded_is_not_hidden(trace):
     events = [e for e in trace if e["ph"] == "X" and e["name"] != "load"]
     assert numbers(of_streams(events, 0)) == (0, 20, 0)
