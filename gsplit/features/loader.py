@@ -91,7 +91,7 @@ class FeatureLoader:
         self._normalize = normalize
         self._threads = threads
         self._cache = NoCache() if cache is None else cache
-        self._read_rows = _zero_copy(host, device) if zero_copy else None
+        self._read_rows = _zero_copy(host, device, dtype) if zero_copy else None
         self.counters = LoadCounters()
 
     def take_counters(self) -> LoadCounters:
@@ -183,7 +183,7 @@ def _check_ids(ids: NDArray[np.int64], num_rows: int) -> None:
         raise ValueError(f"row {bad} is outside 0 .. {num_rows - 1}")
 
 
-def _zero_copy(host: HostRows, device: torch.device) -> ReadRows | None:
+def _zero_copy(host: HostRows, device: torch.device, dtype: torch.dtype) -> ReadRows | None:
     """The kernel, or None, with a warning that says why not."""
     if device.type != "cuda":
         reason = "there is no GPU to read them"
@@ -191,9 +191,13 @@ def _zero_copy(host: HostRows, device: torch.device) -> ReadRows | None:
         reason = "they are not in memory that CUDA can register"
     else:
         try:
-            from gsplit.features.zero_copy import read_rows
+            from gsplit.features.zero_copy import prepare, read_rows
+
+            prepare(host.tensor(), device, dtype)
         except ImportError as error:
             reason = f"Triton is missing ({error})"
+        except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
+            reason = f"the kernel that reads them cannot be made here ({type(error).__name__}: {error})"
         else:
             return read_rows
     logger.warning("feature rows are copied by the CPU, not read where they lie: %s", reason)

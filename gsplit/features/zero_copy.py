@@ -1,6 +1,7 @@
 """A kernel that reads feature rows where they lie on the host, over the bus, without a copy in between.
 
-Imported only where rows are read that way: Triton comes with PyTorch for CUDA, not with PyTorch for the CPU.
+Imported only where rows are read that way: Triton comes with PyTorch for CUDA, not with PyTorch for the CPU. It
+compiles the kernel when it is first used, and wants a C compiler for the call; :func:`prepare` finds out.
 
 The bus carries requests of at most 128 bytes (``SPAN_BYTES``), aligned to their size; a warp that reads half of one
 and half of the next pays for two. So each program takes one row, and begins not at the row's first value but at the
@@ -47,6 +48,22 @@ def _read_rows(  # type: ignore[no-untyped-def]
         inside = (column >= 0) & (column < D)
         values = tl.load(host_rows + boundary + in_block, mask=inside)
         tl.store(out + to + column, values.to(out.dtype.element_ty), mask=inside)
+
+
+def prepare(host_rows: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+    """Compile the kernel for these rows and read one with it, so that nothing is left to fail, or to wait for, later.
+
+    Args:
+        host_rows: [N, D], N > 0; registered with CUDA.
+        device: that will read them.
+        dtype: in which they shall arrive.
+
+    Raises:
+        Exception: of whatever kind Triton gives.
+    """
+    out = torch.empty((1, host_rows.shape[1]), dtype=dtype, device=device)
+    read_rows(host_rows, torch.zeros(1, dtype=torch.int64, device=device), None, out)
+    torch.cuda.synchronize(device)
 
 
 def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Tensor) -> None:

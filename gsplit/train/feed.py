@@ -138,8 +138,8 @@ class Feed:
         self._loader, self._edges, self._prefetch = loader, edges, prefetch
         self._stream = torch.cuda.Stream(worker.device) if worker.device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(
-            1, "gsplit-feed", initializer=torch.set_num_threads, initargs=(threads,)
-        )  # PyTorch's limit is one of each thread
+            1, "gsplit-feed", initializer=begin_thread, initargs=(worker.device, threads)
+        )
         self._ahead: deque[Future[MiniBatch | None]] = deque()
         self._over = False
 
@@ -184,6 +184,14 @@ class Feed:
         self._source.let_go(handle)
         mini_batch.seconds["load"] = time.perf_counter() - start_s
         return mini_batch
+
+
+def begin_thread(device: torch.device, threads: int) -> None:
+    """What PyTorch and CUDA keep for each thread, and a new one has not."""
+    torch.set_num_threads(threads)
+    if device.type == "cuda":
+        # A thread begins on GPU 0; whenever it left its stream it would go back there, and take memory of that GPU.
+        torch.cuda.set_device(device)
 
 
 def labels_of(layout: Layout, segment: Segment, device: torch.device) -> Tensor:

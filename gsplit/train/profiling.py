@@ -27,6 +27,8 @@ MINI_BATCHES = 20
 SKIPPED = 1
 """Mini-batches before: the first one makes memory and kernels ready."""
 CLOCK = "gsplit clock"
+MARKS = 9
+"""Times that the host's clock is read: whoever is interrupted between reading and writing it down is late once."""
 KEPT_PHASES = "XfsMiC"
 
 QUIET = {"KINETO_LOG_LEVEL": "99"}
@@ -86,8 +88,9 @@ class Profiler:
         )
         self._profile.start()
         self._clock_ns = time.time_ns()
-        with record_function(f"{CLOCK} {self._clock_ns}"):
-            pass
+        for _ in range(MARKS):
+            with record_function(f"{CLOCK} {time.time_ns()}"):
+                pass
 
     def _own(self, rank: int) -> Path:
         return self._run / f".trace-{rank}.json"
@@ -120,16 +123,19 @@ def sampler_events(handle: Handle) -> list[dict[str, Any]]:
 
 def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, Any]]:
     """What PyTorch's profiler recorded in one trainer, with times of the host's clock and processes named."""
-    mark = next(event for event in recorded if event.get("name", "").startswith(CLOCK))
-    shift = int(mark["name"].removeprefix(CLOCK)) / 1e3 - mark["ts"]
-    host = mark["pid"]
+    marks = [event for event in recorded if event.get("name", "").startswith(CLOCK)]
+    # Each was written down after the clock was read; the one that was least late is right.
+    shift = max(int(mark["name"].removeprefix(CLOCK)) / 1e3 - mark["ts"] for mark in marks)
+    host = marks[0]["pid"]
     events = []
     for event in recorded:
         pid = event.get("pid")
-        if event is mark or event["ph"] not in KEPT_PHASES or not isinstance(pid, int):
+        if event.get("name", "").startswith(CLOCK) or event["ph"] not in KEPT_PHASES or not isinstance(pid, int):
             continue  # the profiler's own rows have words for process ids
         if event["ph"] == "M" and event["name"].startswith("process_"):
             continue
+        if pid < 0:
+            continue  # what the profiler itself took
         process = f"trainer {rank}" if pid == host else f"trainer {rank}, GPU {pid}"
         events.append({**event, "pid": process, **({"ts": event["ts"] + shift} if "ts" in event else {})})
     names = sorted({event["pid"] for event in events})

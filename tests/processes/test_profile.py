@@ -8,6 +8,7 @@ import pytest
 from support.runs import config_for
 
 import gsplit
+from experiments.overlap import of_streams, of_threads, read_trace, trainers_of
 from gsplit.train.profiling import MINI_BATCHES, sampler_events, trainer_events
 
 STAGES = {"load", "wait", "forward", "backward", "reduce", "step"}
@@ -43,6 +44,13 @@ def test_a_run_writes_a_trace_of_all_processes(layouts, tmp_path, capfd):
         assert own[0] < theirs[1]
         assert theirs[0] < own[1]
     assert spans(events, sampler, "sample")
+    # What experiments.overlap reads out of it: it is loaded ahead, in a thread of its own.
+    complete = read_trace(config.out / "trace.json")
+    assert trainers_of(complete) == [0, 1]
+    for rank in range(2):
+        overlap = of_threads(complete, rank)
+        assert 0 < overlap.hidden_us <= min(overlap.loading_us, overlap.computing_us)
+        assert of_streams(complete, rank) is None
     assert min(e["ts"] for e in events if "ts" in e) == 0
 
 
@@ -56,9 +64,11 @@ def test_nothing_to_record_is_said(pool, layouts, tmp_path, capfd):
 @pytest.fixture
 def recorded():
     return [
+        {"ph": "X", "name": "gsplit clock 4990000", "pid": 77, "tid": 77, "ts": 95.0, "dur": 1},
         {"ph": "X", "name": "gsplit clock 5000000", "pid": 77, "tid": 77, "ts": 100.0, "dur": 1},
         {"ph": "X", "name": "forward", "pid": 77, "tid": 77, "ts": 103.0, "dur": 9},
         {"ph": "X", "name": "kernel", "pid": 1, "tid": 7, "ts": 104.0, "dur": 2},
+        {"ph": "X", "name": "Buffer Flush", "pid": -1, "tid": 0, "ts": 104.5, "dur": 1, "cat": "overhead"},
         {"ph": "M", "name": "process_name", "pid": 77, "tid": 0, "ts": 99.0, "args": {"name": "python"}},
         {"ph": "i", "s": "g", "name": "Iteration Start", "pid": "Traces", "tid": "Trace", "ts": 99.0},
     ]

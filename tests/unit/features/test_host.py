@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ from support.caches import CPU, STORAGE, host_rows, together
 
 from gsplit.errors import InputError
 from gsplit.features import FeatureLoader, HostRows
+from gsplit.features.loader import _zero_copy
 from gsplit.host import SharedBuffer
 
 
@@ -61,6 +65,33 @@ def test_files_are_not_pinned(tmp_path):
     rows = HostRows(np.load(tmp_path / "features.npy", mmap_mode="r"))
     assert rows.dtype == torch.float32
     assert not rows.pin()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (None, None),
+        (RuntimeError("no C compiler"), "cannot be made here (RuntimeError: no C compiler)"),
+        (ImportError("no triton"), "Triton is missing (no triton)"),
+    ],
+)
+def test_a_kernel_that_cannot_be_made_is_no_end(monkeypatch, caplog, error, reason):
+    """Where there is Triton, but not all that it needs; made before the first mini-batch, so known in time."""
+    rows, _ = host_rows(9, 3, torch.float16)
+    made = []
+
+    def prepare(host_rows, device, dtype):
+        made.append((tuple(host_rows.shape), host_rows.dtype, device.type, dtype))
+        if error is not None:
+            raise error
+
+    kernel = SimpleNamespace(prepare=prepare, read_rows=object())
+    monkeypatch.setitem(sys.modules, "gsplit.features.zero_copy", kernel)
+    monkeypatch.setattr(rows, "pin", lambda: True)
+    found = _zero_copy(rows, torch.device("cuda"), torch.float32)
+    assert made == [((9, 3), torch.float16, "cuda", torch.float32)]
+    assert found is (kernel.read_rows if error is None else None)
+    assert (reason in caplog.text) if reason else not caplog.records
 
 
 def test_zero_copy_without_a_gpu_warns_once_and_copies(caplog):

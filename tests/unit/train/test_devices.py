@@ -10,6 +10,7 @@ import torch
 from gsplit.errors import InputError
 from gsplit.train.api import choose_device
 from gsplit.train.config import TrainConfig
+from gsplit.train.feed import begin_thread
 from gsplit.units import parse_bytes
 
 
@@ -84,3 +85,12 @@ def test_paths_may_be_strings(tmp_path):
     (tmp_path / "config.json").write_text(config.to_json())
     assert TrainConfig.from_json(tmp_path / "config.json") == config
     assert config.out == tmp_path
+
+
+def test_the_feed_s_thread_is_on_the_gpu_of_its_trainer(monkeypatch):
+    """A thread begins on GPU 0, and the stream of another GPU would be left for that one."""
+    taken = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    for device in ("cpu", "cuda:2"):
+        begin_thread(torch.device(device), torch.get_num_threads())
+    assert taken == [torch.device("cuda:2")]

@@ -1,0 +1,118 @@
+"""Ways to load rows, tiny and on the CPU: that they are compared and recorded as documented; no times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.caches import CPU, STORAGE, host_rows
+
+from experiments import loading
+from experiments.loading import LoadingConfig, sampled_list
+from experiments.loading_ways import Way, ways_of
+from gsplit.errors import InputError
+
+ROOT = Path(__file__).parent.parent.parent.parent
+TINY = (
+    "--device",
+    "cpu",
+    "--rows",
+    "500",
+    "--width",
+    "3",
+    "--batch-size",
+    "20",
+    "--fan-out",
+    "4,3",
+    "--threads",
+    "2",
+)
+
+
+def test_the_keys_are_those_documented(tmp_path, capsys):
+    loading.command([*TINY, "--rounds", "2", "--json", str(tmp_path / "out.json")])
+    result = json.loads((tmp_path / "out.json").read_text())
+    documented = (ROOT / "docs" / "formats.md").read_text().partition("### Loading")[2].partition("\n### ")[0]
+    assert list(result) == ["device", "versions", "settings", "loads"]
+    first = result["loads"][0]
+    keys = {*result, *result["versions"], *result["settings"], *first, *first["ways"][0]}
+    assert all(set(load) == set(first) for load in result["loads"])
+    assert [key for key in keys if f"`{key}`" not in documented] == []
+    assert [key for key in keys if f"``{key}``" not in loading.__doc__] == []
+    assert result["device"] == "cpu"
+    assert result["settings"]["fan_out"] == [4, 3]
+    assert [(load["dtype"], load["list"]) for load in result["loads"]] == [
+        (dtype, name) for dtype in ("float32", "float16", "bfloat16") for name in ("sampled", "random")
+    ]
+    for load in result["loads"]:
+        assert load["bytes"] == load["listed"] * 3 * (4 if load["dtype"] == "float32" else 2)
+        assert [(way["way"], way["threads"]) for way in load["ways"]] == [
+            (name, threads) for threads in (1, 2) for name in ("copy", "gather", "index_select")
+        ]
+        for way in load["ways"]:
+            assert way["seconds_min"] <= way["seconds"] <= way["seconds_max"]
+            assert way["ratio_min"] <= way["ratio"] <= way["ratio_max"]
+            assert way["way"] != "copy" or way["ratio_min"] == way["ratio_max"] == way["ratio_of_least"] == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("cpu, 500 rows of 3 features, 2 rounds, 2 threads\n")
+    assert printed.count("\n| bfloat16 | random |") == 6
+
+
+def test_a_sampled_list_is_hot_and_without_duplicates():
+    config = LoadingConfig(rows=5000, batch_size=50, fan_out=(5, 5))
+    ids = sampled_list(config)
+    assert len(np.unique(ids)) == len(ids) > 500
+    assert ids.min() >= 0
+    assert ids.max() < 5000
+    assert np.median(ids[50:]) < 2000  # of all vertices it would be 2500
+    assert np.array_equal(ids, sampled_list(config))
+    assert not np.array_equal(ids, np.sort(ids))
+
+
+@pytest.mark.parametrize("dtype", STORAGE)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_way_gives_the_same_rows(dtype, threads):
+    host, values = host_rows(90, 5, dtype)
+    ids = np.random.default_rng(0).permutation(90)[:40]
+    before = torch.get_num_threads()
+    ways = ways_of(host, ids, CPU, threads)
+    assert torch.get_num_threads() == before
+    assert [way.threads for way in ways] == [1] * 3 + [3] * (3 if threads == 3 else 0)
+    for way in ways:
+        assert torch.equal(way.run(), values[ids])
+        way.round(CPU)
+        assert len(way.seconds) == 1
+
+
+def test_other_rows_end_the_experiment(monkeypatch):
+    host, values = host_rows(9, 2, torch.float32)
+    monkeypatch.setattr(
+        "experiments.loading_ways._on_cpu", lambda *_: [Way(name="wrong", threads=1, run=lambda: values[:3])]
+    )
+    with pytest.raises(AssertionError, match="wrong gives other rows"):
+        ways_of(host, np.array([0, 1, 3]), CPU, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--rows", "0"), "--rows must be at least 1, not 0"),
+        (("--batch-size", "0"), "--batch-size must be at least 1, not 0"),
+        (("--threads", "-1"), "--threads must be at least 0, not -1"),
+        (("--fan-out", "0"), "--fan-out takes numbers from 1 on"),
+        (("--json", "."), "--json . is a folder"),
+    ],
+)
+def test_mistakes(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        loading.command([*TINY, *words])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_no_gpu_is_said():
+    with pytest.raises(InputError, match="--device cuda, but PyTorch finds no GPU"):
+        loading.command(["--device", "cuda"])
