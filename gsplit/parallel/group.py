@@ -37,8 +37,11 @@ class Worker:
 
 
 def split_group(worker: Worker, groups: SplitGroups) -> dist.ProcessGroup | None:
-    """The process group of the trainers that this one splits micro-batches with; all of them make the call."""
-    if groups.size == worker.world:
+    """The process group of the trainers that this one splits micro-batches with; all of them make the call.
+
+    Not to be used where groups have a single trainer, which has nobody to send rows to: the result is that of all.
+    """
+    if groups.size in (1, worker.world):
         return worker.group
     ranks = tuple(groups.ranks_of(groups.group_of(worker.rank)))
     if ranks not in worker.subgroups:

@@ -36,6 +36,9 @@ from gsplit.sampling import MicroBatches, Segment
 from gsplit.sampling.order import Order
 from gsplit.sampling.slabs import Handle, Ring
 
+MOST_BEGUN = 2
+"""Mini-batches that a trainer may be ahead of its GPU; enough to keep it busy."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -141,6 +144,8 @@ class Feed:
             1, "gsplit-feed", initializer=begin_thread, initargs=(worker.device, threads)
         )
         self._ahead: deque[Future[MiniBatch | None]] = deque()
+        self._begun: deque[torch.cuda.Event] = deque()
+        """On CUDA, when the device begins with each of the mini-batches handed out last."""
         self._over = False
 
     def __iter__(self) -> Iterator[MiniBatch]:
@@ -153,7 +158,14 @@ class Feed:
         if self._stream:
             for tensor in tensors_of(mini_batch):
                 tensor.record_stream(torch.cuda.current_stream())  # or the feed's stream would use its memory again
+            self._hold_back()
         return mini_batch
+
+    def _hold_back(self) -> None:
+        """Wait for the device, which may be far behind: each mini-batch that it has not computed takes its memory."""
+        self._begun.append(torch.cuda.current_stream().record_event())
+        if len(self._begun) > MOST_BEGUN:
+            self._begun.popleft().synchronize()
 
     def _next_ahead(self) -> MiniBatch | None:
         while len(self._ahead) <= self._prefetch:
