@@ -111,7 +111,7 @@ def total(spans: Iterable[Span]) -> float:
 
 
 def read_trace(path: Path) -> list[Event]:
-    """The events of a trace that have a length.
+    """The events of a trace that have a length, with the names of processes for their numbers.
 
     Raises:
         InputError: where there is no trace.
@@ -122,7 +122,8 @@ def read_trace(path: Path) -> list[Event]:
         raise InputError(f"cannot read {path}: {error.strerror}; --profile writes one into the run") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no trace") from None
-    return [event for event in events if event["ph"] == "X"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+    return [{**event, "pid": names.get(event["pid"], "")} for event in events if event["ph"] == "X"]
 
 
 def trainers_of(events: Iterable[Event]) -> list[int]:

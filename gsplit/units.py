@@ -50,7 +50,7 @@ class CacheSize:
         Raises:
             ValueError: for anything else, for a share above 100 % and for 0.
         """
-        text = text.strip().lower()
+        given, text = text, text.strip().lower()
         if text == "auto":
             return cls()
         if match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", text):
@@ -58,12 +58,11 @@ class CacheSize:
             if not 0 < share <= 1:
                 raise ValueError(f"a share must be above 0 % and at most 100 %, not {text}")
             return cls(share=share)
-        try:
-            num_bytes = parse_bytes(text)
-        except ValueError:
-            raise ValueError(f"{text!r} is no size such as 4GiB, no share such as 10%, and not auto") from None
+        if re.fullmatch(r"[\d.]+\s*[a-z]*", text) is None:
+            raise ValueError(f"{given!r} is no size such as 4GiB, no share such as 10%, and not auto")
+        num_bytes = parse_bytes(given)
         if num_bytes == 0:
-            raise ValueError("a cache of 0 bytes holds nothing; use --cache none")
+            raise ValueError("a cache of 0 bytes holds nothing; use --cache none, or a share such as 10%")
         return cls(num_bytes=num_bytes)
 
     def __str__(self) -> str:

@@ -60,6 +60,7 @@ class HostRows:
         end: int,
         create: bool,
         barrier: Callable[[], None],
+        global_ids: NDArray[np.int64] | None = None,
     ) -> HostRows:
         """A copy in memory that all trainers of the host share; each makes the call and converts its own range.
 
@@ -70,6 +71,7 @@ class HostRows:
             begin, end: the vertices that this trainer converts; between them the trainers have all.
             create: this trainer, and no other, makes room.
             barrier: waits for all trainers.
+            global_ids: int64 [N], by which messages name vertices; None where rows are in that order.
 
         Raises:
             InputError: for a value that ``dtype`` cannot hold.
@@ -88,9 +90,9 @@ class HostRows:
             converted = out_ND[first:last].copy_(values)
             if not torch.isfinite(converted).all():
                 row = first + int((~torch.isfinite(converted)).any(dim=1).nonzero()[0])
+                vertex = row if global_ids is None else global_ids[row]
                 raise InputError(
-                    f"the features of vertex {row} (layout id) are too large for {name_of(dtype)}; "
-                    "use a wider --feature-dtype"
+                    f"the features of vertex {vertex} do not fit into {name_of(dtype)}; use a wider --feature-dtype"
                 )
         barrier()
         return rows

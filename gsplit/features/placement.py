@@ -1,4 +1,4 @@
-"""Which feature rows are cached on which trainer. NumPy only: experiments count with the same rules.
+"""Which feature rows are cached on which trainer; the rules by which trainers cache and experiments count.
 
 Legend: N vertices, P parts of the layout, ``holders`` trainers that hold the parts between them.
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gsplit.units import CacheSize
 
-__all__ = ["CacheSize", "hottest", "is_cached", "prefixes"]
+__all__ = ["CacheSize", "hottest", "prefixes"]
 
 PIECE_EDGES = 1 << 24
 
@@ -47,12 +47,6 @@ def prefixes(
     own = sizes_P.reshape(holders, -1)
     total = np.maximum(1, own.sum(axis=1, keepdims=True))
     return np.minimum(own, own * min(rows, int(offsets[-1])) // total).reshape(-1)
-
-
-def is_cached(ids: NDArray[np.int64], offsets: NDArray[np.int64], cache_rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """[n] whether each layout id lies in the prefix of its part."""
-    part = np.searchsorted(offsets, ids, side="right") - 1
-    return ids - offsets[part] < cache_rows[part]
 
 
 def hottest(

@@ -37,7 +37,7 @@ class Lane:
         group: the trainers that exchange rows, those of a split group.
         counters: of what is sent.
         device: of the rows.
-        everyone: all trainers that compute the mini-batch; by default ``group``.
+        everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Lane:
         everyone: dist.ProcessGroup | None = None,
     ) -> None:
         self.group = group
-        self.everyone = everyone or group
+        self.everyone = group if everyone is None else everyone
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.world = dist.get_world_size(self.everyone) if dist.is_initialized() else 1

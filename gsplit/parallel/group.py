@@ -27,7 +27,7 @@ class Worker:
     world: int
     device: torch.device
     group: dist.ProcessGroup | None = None
-    """None is the default group."""
+    """Of all trainers; None only for a trainer that is alone, outside of any group."""
     subgroups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
     """Those made so far, by their ranks."""
 
@@ -92,5 +92,5 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT,
         device_id=device if device.type == "cuda" else None,
     )  # fmt: skip
-    yield Worker(rank=rank, world=world, device=device)
+    yield Worker(rank=rank, world=world, device=device, group=dist.group.WORLD)
     dist.destroy_process_group()

@@ -14,7 +14,6 @@ from torch import nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.host import SharedBuffer
 from gsplit.parallel import refuse_in_trainer, rendezvous, start
 from gsplit.predict import worker
 from gsplit.predict.config import PredictConfig
@@ -23,6 +22,8 @@ from gsplit.predict.vertices import asked_vertices
 from gsplit.train import checkpoint, custom
 from gsplit.train.api import choose_device, load
 from gsplit.train.config import CONFIG, TrainConfig
+from gsplit.train.loading import Shared
+from gsplit.train.strategy import copied_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -73,15 +74,16 @@ def predict(
     multi_label = _check_graph(config.run, described.get("graph"), opened)
     asked = asked_vertices(vertices, opened)
     world = opened.parts
-    levels = SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")
+    shared = Shared.create(0)
     try:
         with temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
             job = worker.Job(
                 layout=opened.path, folder=folder, world=world, device_type=choose_device(config.device, world),
                 threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world), port=port,
-                pickled_model=custom.pickled(loaded), levels=levels, classes=config.what == "classes",
+                pickled_model=custom.pickled(loaded), shared=shared, classes=config.what == "classes",
                 multi_label=multi_label, level=level, num_layers=trained.layers, dtype=trained.dtype,
-                normalize_features=trained.normalize_features, fan_out=config.fan_out,
+                normalize_features=trained.normalize_features,
+                copied_dtype=copied_dtype(trained, opened), fan_out=config.fan_out,
                 batch_size=config.batch_size, seed=config.seed,
             )  # fmt: skip
             start(worker.run, world, job).join()
@@ -90,8 +92,7 @@ def predict(
                 publish(config.out, folder, asked, values, config.what)
             return values
     finally:
-        for buffer in levels:
-            buffer.close()
+        shared.close()
 
 
 def _check_offers(model: nn.Module, level: int, num_layers: int) -> None:

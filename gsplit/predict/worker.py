@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader, HostRows
-from gsplit.host import SharedBuffer
+from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, max_over_trainers
 from gsplit.parallel.group import joined
@@ -30,6 +29,7 @@ from gsplit.predict.vertices import Request
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train import custom, models
 from gsplit.train.evaluate import Evaluator, forward_to
+from gsplit.train.loading import Shared, host_rows
 from gsplit.train.task import task_of
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
@@ -48,7 +48,7 @@ class Job:
     threads: int
     port: int
     pickled_model: bytes
-    levels: tuple[SharedBuffer, SharedBuffer]
+    shared: Shared
     classes: bool
     """Make classes of the vectors, which are logits then."""
     multi_label: bool
@@ -56,6 +56,8 @@ class Job:
     num_layers: int
     dtype: str
     normalize_features: bool
+    copied_dtype: torch.dtype | None
+    """In which the run kept its feature rows, where that is not as they are stored."""
     fan_out: tuple[int, ...]
     """One for each layer; empty for all neighbours, exactly."""
     batch_size: int
@@ -71,12 +73,12 @@ def run(rank: int, job: Job) -> None:
 def predict(worker: Worker, job: Job) -> None:
     """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
     layout = open_layout(job.layout, trusted=True)
-    features, dtype = layout.graph.features, getattr(torch, job.dtype)
-    assert features is not None
+    dtype = getattr(torch, job.dtype)
     request = Request(np.load(job.folder / VERTICES), layout.permutation)
     loader = FeatureLoader(
-        HostRows(features), device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads
-    )
+        host_rows(layout, worker, job.copied_dtype, job.shared.features),
+        device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads,
+    )  # fmt: skip
     model = custom.prepare(pickle.loads(job.pickled_model)).to(worker.device, dtype).eval()
     edges = EdgeLoader(layout.graph, device=worker.device, dtype=dtype, **models.needs(model))
     task = task_of(job.multi_label)
@@ -84,7 +86,7 @@ def predict(worker: Worker, job: Job) -> None:
         chunks = _sampled(model, layout, worker, loader, edges, request, job)
     else:
         evaluator = Evaluator(
-            layout, worker, loader, edges, task, job.levels,
+            layout, worker, loader, edges, task, job.shared.levels,
             num_layers=job.num_layers, dtype=dtype, threads=job.threads,
         )  # fmt: skip
         own = request.of_part(*layout.offsets[worker.rank : worker.rank + 2])

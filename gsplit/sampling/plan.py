@@ -68,8 +68,11 @@ class EpochPlan:
             self._epoch = epoch, self._by_share(self.targets(epoch))
         total = len(self._layout_ids)
         begin, end = (min(number * self._batch_size, total) for number in (batch, batch + 1))
-        pieces = [share[len(share) * begin // total : len(share) * end // total] for share in self._epoch[1]]
-        return np.array_split(pieces[0], self._micro_batches) if self.shares is None else pieces
+        if self.shares is None:
+            return np.array_split(self._epoch[1][0][begin:end], self._micro_batches)
+        # Targets are taken from the shares in turn: number i of the epoch is number i // G of share i % G.
+        number = self._micro_batches
+        return [share[-((g - begin) // number) : -((g - end) // number)] for g, share in enumerate(self._epoch[1])]
 
     def batch(self, epoch: int, batch: int) -> NDArray[np.int64]:
         """The targets of one mini-batch, [T] layout ids."""

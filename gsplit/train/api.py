@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import nn
@@ -18,12 +19,13 @@ from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import locked, replace_file
 from gsplit.parallel import refuse_in_trainer, rendezvous, start
+from gsplit.sampling import SplitGroups
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loading import Shared
 from gsplit.train.loop import run
-from gsplit.train.profiling import QUIET
+from gsplit.train.profiling import QUIET, sweep
 from gsplit.train.strategy import decide, world_of
 from gsplit.train.supply import samplers_of, supplied
 from gsplit.train.trainer import Job
@@ -62,6 +64,7 @@ def train(
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))
+    config = _follow_layout(config)
     if config.layout is None:
         raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
     layout_path = config.layout.resolve()
@@ -84,7 +87,7 @@ def train(
     samplers = samplers_of(config, world)
     replaced = None
     if config.resume:
-        config = _resume(config, opened, world, threads, signature)
+        config = _resume(config, opened, strategy.groups, threads, signature)
     else:
         replaced = _new_run(config)
     assert config.out is not None
@@ -94,15 +97,15 @@ def train(
     try:
         with locked(run_folder), _swept_if_empty(run_folder, replaced), rendezvous(world) as port:
             replace_file(run_folder / CONFIG, resolved.to_json().encode())
+            sweep(run_folder)
             job = Job(
                 config=config, layout=layout_path, run=run_folder, strategy=strategy, device_type=device_type,
                 threads=threads, samplers=samplers, port=port, signature=signature,
                 pickled_model=pickled_model, shared=shared, resume=config.resume is not None,
             )  # fmt: skip
-            if config.profile:
-                os.environ.update(QUIET)
             with supplied(config, opened, strategy.groups, samplers, candidate) as supply:
-                children = start(run, world, job, own=supply.ends)
+                with mock.patch.dict(os.environ, QUIET if config.profile else {}):
+                    children = start(run, world, job, own=supply.ends)
                 supply.close_ends()
                 summary = children.join(supply)[0]
                 if summary is None:  # the run was asked to stop, and did
@@ -214,8 +217,37 @@ def _holds_results(folder: Path) -> bool:
     return any((folder / name).exists() for name in (*states, "metrics.jsonl", "summary.json"))
 
 
-def _resume(config: TrainConfig, layout: Layout, world: int, threads: int, signature: dict[str, Any]) -> TrainConfig:
-    folder = config.resume
+def _follow_layout(config: TrainConfig) -> TrainConfig:
+    """Where a run goes on with another layout, its number of trainers follows, unless a new one is given."""
+    if config.resume is None or config.layout is None:
+        return config
+    before = TrainConfig.from_json(config.resume / CONFIG)
+    moved = before.layout is None or config.layout.resolve() != before.layout.resolve()
+    return replace(config, gpus=None) if moved and config.gpus == before.gpus else config
+
+
+def _check_same_epoch(
+    folder: Path, saved: dict[str, Any], before: TrainConfig, config: TrainConfig, layout: Layout, world: int
+) -> None:
+    """A checkpoint in mid-epoch counts mini-batches; refuse what would put other targets into the rest of them."""
+    stay: dict[str, tuple[Any, Any]] = {
+        "--seed": (before.seed, config.seed),
+        "--batch-size": (before.batch_size, config.batch_size),
+    }
+    if "replicated" in (before.cache, config.cache):  # then each trainer has a share of its own, by layout
+        stay["--cache"] = (before.cache, config.cache)
+        stay["--gpus"] = (saved["trainers"], world)
+        if saved["layout_checksum"] != layout.checksum:
+            stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
+    for flag, (old, new) in stay.items():
+        if old != new:
+            raise InputError(f"the checkpoint in {folder} is in the middle of an epoch, so {flag} must stay {old}")
+
+
+def _resume(
+    config: TrainConfig, layout: Layout, groups: SplitGroups, threads: int, signature: dict[str, Any]
+) -> TrainConfig:
+    folder, world = config.resume, groups.trainers
     assert folder is not None
     if config.out is not None and config.out.resolve() != folder.resolve():
         raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
@@ -231,25 +263,17 @@ def _resume(config: TrainConfig, layout: Layout, world: int, threads: int, signa
     if saved["store_checksum"] != layout.store_checksum:
         raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
     checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+    effect = "sums change their order, and results their last digits"
+    if groups.number > 1 and saved["trainers"] != world:
+        effect = "mini-batches are cut into other micro-batches, with other samples"
     for what, before_it, now in (("trainers", saved["trainers"], world), ("threads", saved.get("threads"), threads)):
         if before_it != now:
-            logger.warning(
-                "resuming with %s %s instead of %s: sums change their order, and results their last digits",
-                now, what, before_it,
-            )  # fmt: skip
-    fixed = ["seed", "batch_size"]
-    # The checkpoint counts mini-batches of an epoch whose order and size these decide; with shares of the training
-    # vertices that stay the same, so do those.
-    if "replicated" in (before.cache, config.cache):
-        fixed += ["cache"]
-        if saved["trainers"] != world:
-            fixed += ["gpus"]
-    for name in fixed:
-        old = saved["trainers"] if name == "gpus" else getattr(before, name)
-        if saved["batch"] and old != getattr(config, name):
-            raise InputError(
-                f"the checkpoint in {folder} is in the middle of an epoch, so {name} must stay {old or 'unset'}"
-            )
+            logger.warning("resuming with %s %s instead of %s: %s", now, what, before_it, effect)
+    if before.cache != config.cache and "replicated" in (before.cache, config.cache):
+        logger.warning("resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",
+                       config.cache, before.cache)  # fmt: skip
+    if saved["batch"]:
+        _check_same_epoch(folder, saved, before, config, layout, world)
     for name in RESULTS_DEPEND_ON:
         if getattr(before, name) != getattr(config, name):
             logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))

@@ -18,13 +18,14 @@ import torch
 from gsplit.errors import InputError
 from gsplit.files import replace_file
 
-VERSION = 1
 CHECKPOINT = "checkpoint"
 MODEL = "model"
+VERSION = {CHECKPOINT: 2, MODEL: 1}
 REQUIRED = {
     CHECKPOINT: {
         "signature": dict,
         "store_checksum": str,
+        "layout_checksum": str,
         "trainers": int,
         "epoch": int,
         "batch": int,
@@ -43,7 +44,7 @@ def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any
     digest = hashlib.sha256(content).hexdigest()
     file = f"{name}-{digest[:16]}.pt"
     replace_file(run / file, content)
-    description = {"version": VERSION, "file": file, "sha256": digest, **about}
+    description = {"version": VERSION[name], "file": file, "sha256": digest, **about}
     replace_file(run / f"{name}.json", (json.dumps(description, indent=2) + "\n").encode())
     # The state before, and what a process that was killed left half-written.
     for old in [*run.glob(f"{name}-*.pt"), *run.glob(f".{name}*")]:
@@ -60,8 +61,10 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
     path = run / f"{name}.json"
     try:
         description = json.loads(path.read_text())
-        if description["version"] != VERSION:
-            raise InputError(f"{path} is of version {description['version']}; this release reads version {VERSION}")
+        if description["version"] != VERSION[name]:
+            raise InputError(
+                f"{path} is of version {description['version']}; this release reads version {VERSION[name]}"
+            )
         if Path(description["file"]).name != description["file"] or not isinstance(description["sha256"], str):
             raise TypeError("the file it names")
         for key, kind in REQUIRED[name].items():

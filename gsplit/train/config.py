@@ -27,7 +27,7 @@ Dtype = Literal["float32", "float64"]
 Predictions = Literal["no", "classes", "logits"]
 Order = Literal["sequence", "ready"]
 StrategyName = Literal["split", "data"]
-CacheKind = Literal["none", "partitioned", "replicated"]
+CacheName = Literal["auto", "none", "partitioned", "replicated"]
 LoaderName = Literal["auto", "gather", "zero-copy"]
 FeatureDtype = Literal["stored", "float32", "float16", "bfloat16"]
 CHOICES = {
@@ -38,7 +38,7 @@ CHOICES = {
     "save_predictions": get_args(Predictions),
     "order": get_args(Order),
     "strategy": get_args(StrategyName),
-    "cache": (None, *get_args(CacheKind)),
+    "cache": get_args(CacheName),
     "loader": get_args(LoaderName),
     "feature_dtype": get_args(FeatureDtype),
 }
@@ -119,10 +119,10 @@ class TrainConfig:
     split_group: int | None = None
     """Trainers that split a mini-batch between them; with several such groups each has a micro-batch of its own. By
     default all trainers are one group."""
-    cache: CacheKind | None = None
+    cache: CacheName = "auto"
     """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
     in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in
-    PaGraph). By default partitioned with split on GPUs or where --cache-size is given, else none."""
+    PaGraph). auto is partitioned with split on GPUs or where --cache-size is given, else none."""
     cache_size: str | None = None
     """Of each trainer: bytes such as 4GiB, a share of all feature rows such as 10%, or auto, what its GPU has free
     less a reserve. By default auto."""
@@ -175,8 +175,7 @@ class TrainConfig:
         object.__setattr__(self, "fan_out", tuple(self.fan_out))
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                named = ", ".join(choice for choice in choices if choice)
-                raise InputError(f"{_flag(name)} must be one of {named}, not {getattr(self, name)!r}")
+                raise InputError(f"{_flag(name)} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
         at_least = {
             "gpus": 1, "num_layers": 1, "hidden": 1, "heads": 1, "out_heads": 1,
             "batch_size": 1, "epochs": 0, "threads": 0, "seed": 0,
@@ -190,7 +189,7 @@ class TrainConfig:
                 continue
             if isinstance(least, float) and not isinstance(value, (int, float)):
                 raise InputError(f"{_flag(name)} must be a number, not {value!r}")
-            if isinstance(least, int) and not isinstance(value, int):
+            if isinstance(least, int) and (not isinstance(value, int) or isinstance(value, bool)):
                 raise InputError(f"{_flag(name)} must be a whole number, not {value!r}")
             if not value >= least:
                 raise InputError(f"{_flag(name)} must be at least {least}, not {value}")
@@ -270,13 +269,14 @@ class TrainConfig:
     def resuming(cls, run: Path | str, **changes: Any) -> TrainConfig:
         """The configuration of a run, to go on with it: ``train(config=TrainConfig.resuming("run", epochs=60))``.
 
-        Without --gpus the number of trainers follows the layout, which may be another one now.
+        On another layout the number of trainers follows it, unless ``gpus`` says otherwise.
 
         Raises:
             InputError: where ``run`` is no run.
         """
         before = cls.from_json(Path(run) / CONFIG)
-        return replace(before, **{"out": None, "overwrite": False, "resume": Path(run), **changes})
+        fresh = {"out": None, "overwrite": False, "profile": False, "resume": Path(run)}
+        return replace(before, **{**fresh, **changes})
 
 
 def _flag(name: str) -> str:

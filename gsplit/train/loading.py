@@ -29,7 +29,7 @@ from gsplit.parallel import Worker
 from gsplit.sampling import EpochPlan
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import own_range
-from gsplit.train.strategy import Strategy
+from gsplit.train.strategy import Strategy, copied_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,29 @@ class Shared:
             buffer.close()
 
 
+def host_rows(layout: Layout, worker: Worker, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
+    """The feature rows of a layout, as they are stored, or a copy that all trainers share; all make the call.
+
+    Args:
+        layout: with features.
+        worker: of this trainer.
+        copied: the type of the copy, which can be registered with CUDA; None for no copy.
+        buffer: for the copy, the same for all.
+
+    Raises:
+        InputError: for a value that the type cannot hold.
+        MemoryError: where the host has no room.
+    """
+    assert layout.graph.features is not None
+    if copied is None:
+        return HostRows(layout.graph.features)
+    begin, end = own_range(layout, worker)
+    return HostRows.shared(
+        layout.graph.features, copied, buffer, begin=begin, end=end, create=worker.rank == 0,
+        barrier=worker.barrier, global_ids=layout.permutation,
+    )  # fmt: skip
+
+
 class Loading:
     """The rows of the host and the cache of one trainer; makes loaders. All trainers make one, together.
 
@@ -81,13 +104,12 @@ class Loading:
         assert layout.graph.features is not None
         self._everything_cached = False
         try:
-            self._host = HostRows(layout.graph.features)
-            if config.feature_dtype != "stored":
-                self._host = self._copied(getattr(torch, config.feature_dtype))
+            copied = copied_dtype(config, layout)
+            self._host = host_rows(layout, worker, copied, shared.features)
             self._cache = self._make_cache()
             zero_copy = worker.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
-            if zero_copy and config.feature_dtype == "stored" and self._room_for_a_copy():
-                self._host = self._copied(self._host.dtype)
+            if zero_copy and copied is None and self._room_for_a_copy():
+                self._host = host_rows(layout, worker, self._host.dtype, shared.features)
         except MemoryError as error:
             raise InputError(f"no memory for feature rows: {error}") from None
         self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
@@ -141,15 +163,6 @@ class Loading:
             barrier=worker.barrier,
             threads=threads,
         )
-
-    def _copied(self, dtype: torch.dtype) -> HostRows:
-        """In memory that all trainers share, which can be registered with CUDA."""
-        assert self._layout.graph.features is not None
-        begin, end = own_range(self._layout, self._worker)
-        return HostRows.shared(
-            self._layout.graph.features, dtype, self._shared.features,
-            begin=begin, end=end, create=self._worker.rank == 0, barrier=self._worker.barrier,
-        )  # fmt: skip
 
     def _room_for_a_copy(self) -> bool:
         """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""

@@ -24,6 +24,8 @@ from gsplit.train.metrics import say
 from gsplit.train.task import Task
 from gsplit.train.trainer import Job, Trainer
 
+MOST_FRESH = 1000
+"""Mini-batches whose counts are kept before they are written down, in the middle of an epoch if need be."""
 DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling and shuffling
 
 
@@ -73,6 +75,8 @@ def train(trainer: Trainer) -> bool:
 
             progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
             trainer.profiler.step(mini_batch.handle)
+            if len(progress.fresh) == MOST_FRESH:
+                trainer.account()
             _show(bar, trainer, segment.num_targets)
             if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
                 progress.seconds += time.perf_counter() - start_s

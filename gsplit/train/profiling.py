@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from torch._C._profiler import _ExperimentalConfig  # the one way to have other threads recorded
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from gsplit.files import replace_file
@@ -35,6 +34,12 @@ QUIET = {"KINETO_LOG_LEVEL": "99"}
 """For the environment of trainers: the profiler reads it when PyTorch is loaded, and has much to say otherwise."""
 
 logger = logging.getLogger(__name__)
+
+
+def sweep(run: Path) -> None:
+    """Remove what trainers left that were killed while they wrote their traces."""
+    for left in run.glob(".trace-*"):
+        left.unlink()
 
 
 class Profiler:
@@ -83,9 +88,7 @@ class Profiler:
         activities = [ProfilerActivity.CPU]
         if self._worker.device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
-        self._profile = profile(
-            activities=activities, experimental_config=_ExperimentalConfig(profile_all_threads=True)
-        )
+        self._profile = profile(activities=activities, experimental_config=_all_threads())
         self._profile.start()
         self._clock_ns = time.time_ns()
         for _ in range(MARKS):
@@ -97,7 +100,7 @@ class Profiler:
 
     def _merge(self) -> None:
         sampled = (h for h in self._handles if h.slot is not None and h.begun_ns + h.seconds * 1e9 > self._clock_ns)
-        events = [event for handle in sampled for event in sampler_events(handle)]
+        events = [sampler_event(handle) for handle in sampled]
         for rank in range(self._worker.world):
             own = self._own(rank)
             events += trainer_events(json.loads(own.read_text())["traceEvents"], rank)
@@ -106,19 +109,30 @@ class Profiler:
         for event in events:
             if "ts" in event:
                 event["ts"] = round(event["ts"] - begin, 3)
-        replace_file(self._run / TRACE, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())
+        replace_file(
+            self._run / TRACE, json.dumps({"traceEvents": numbered(events), "displayTimeUnit": "ms"}).encode()
+        )
         say(f"trace  {self._run / TRACE} for chrome://tracing or https://ui.perfetto.dev")
 
 
-def sampler_events(handle: Handle) -> list[dict[str, Any]]:
+def _all_threads() -> Any:
+    """What has the profiler record the feed's thread too; None, with a warning, where PyTorch is too old for it."""
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        logger.warning("this PyTorch records the main thread alone: the trace lacks what is done ahead")
+        return None
+
+
+def sampler_event(handle: Handle) -> dict[str, Any]:
     """One mini-batch in a sampler, with times in microseconds of the host's clock."""
-    process = f"sampler {handle.pid}"
     what = {"epoch": handle.ticket.epoch + 1, "batch": handle.ticket.batch}
-    return [
-        {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": process}},
-        {"ph": "X", "name": "sample", "pid": process, "tid": 0, "ts": handle.begun_ns / 1e3,
-         "dur": handle.seconds * 1e6, "args": what},
-    ]  # fmt: skip
+    return {
+        "ph": "X", "name": "sample", "pid": f"sampler {handle.pid}", "tid": 0, "ts": handle.begun_ns / 1e3,
+        "dur": handle.seconds * 1e6, "args": what,
+    }  # fmt: skip
 
 
 def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, Any]]:
@@ -138,8 +152,15 @@ def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, 
             continue  # what the profiler itself took
         process = f"trainer {rank}" if pid == host else f"trainer {rank}, GPU {pid}"
         events.append({**event, "pid": process, **({"ts": event["ts"] + shift} if "ts" in event else {})})
-    names = sorted({event["pid"] for event in events})
-    return [
-        *({"ph": "M", "name": "process_name", "pid": name, "tid": 0, "args": {"name": name}} for name in names),
-        *events,
+    return events
+
+
+def numbered(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same events with numbers for processes, as the format wants, and with their names beside them."""
+    number = {name: i for i, name in enumerate(sorted({event["pid"] for event in events}), start=1)}
+    named = [
+        {"ph": "M", "name": what, "pid": pid, "tid": 0, "args": {key: value}}
+        for name, pid in number.items()
+        for what, key, value in (("process_name", "name", name), ("process_sort_index", "sort_index", pid))
     ]
+    return [*named, *({**event, "pid": number[event["pid"]]} for event in events)]

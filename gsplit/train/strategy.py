@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +19,11 @@ from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.host import check_memory
 from gsplit.sampling import SplitGroups
-from gsplit.train.config import CacheKind, TrainConfig
+from gsplit.train.config import CacheName, TrainConfig
 from gsplit.units import CacheSize
+
+MANY = 64
+"""Trainers that a host of any size is let start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,29 +31,42 @@ class Strategy:
     """What was decided."""
 
     groups: SplitGroups
-    cache: CacheKind
+    cache: CacheName
+    """Not auto any more."""
     cache_size: CacheSize | None
     """Of each trainer; None without a cache."""
 
     @property
     def peers(self) -> bool:
         """Trainers read each other's caches, as in Quiver."""
-        return self.cache == "partitioned" and self.groups.size == 1
+        return self.cache == "partitioned" and self.groups.size == 1 < self.groups.trainers
 
     @property
     def cache_holders(self) -> int:
         """Trainers that hold the rows of a partitioned cache between them."""
         return self.groups.trainers if self.peers else self.groups.size
 
-    @property
-    def redundant(self) -> bool:
-        """Several trainers may load the same row and compute the same vertex."""
-        return self.groups.number > 1
-
 
 def world_of(config: TrainConfig, layout: Layout) -> int:
-    """How many trainers there will be."""
+    """How many trainers there will be.
+
+    Raises:
+        InputError: for so many that starting them would bring the host down.
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = max(MANY, 4 * cores)
+    if config.gpus is not None and config.gpus > most:
+        raise InputError(f"--gpus is {config.gpus}, but there are {cores} cores; use at most {most}")
     return config.gpus or layout.parts
+
+
+def copied_dtype(config: TrainConfig, layout: Layout) -> torch.dtype | None:
+    """The type in which rows are copied to memory of their own; None where they stay as they are stored."""
+    assert layout.graph.features is not None
+    if config.feature_dtype in ("stored", layout.graph.features.dtype.name):
+        return None
+    dtype: torch.dtype = getattr(torch, config.feature_dtype)
+    return dtype
 
 
 def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
@@ -60,7 +77,7 @@ def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
     """
     groups = _groups(config, layout)
     cache, size = _cache(config, groups, device_type)
-    if cache == "partitioned" and groups.size == 1 and layout.parts % groups.trainers:
+    if cache == "partitioned" and _data_parallel(config, groups) and layout.parts % groups.trainers:
         raise InputError(
             f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
             f"{layout.parts} parts for {groups.trainers} trainers; make a layout with --parts {groups.trainers}"
@@ -74,13 +91,11 @@ def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
 
 def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, device_type: str) -> None:
     """Refuse what cannot fit before anything is begun. What GPUs have free only trainers know, who check it again."""
-    features = layout.graph.features
+    features, copied = layout.graph.features, copied_dtype(config, layout)
     assert features is not None
-    stored = config.feature_dtype == "stored"
-    item_bytes = features.itemsize if stored else getattr(torch, config.feature_dtype).itemsize
-    row_bytes = features.shape[1] * item_bytes
+    row_bytes = features.shape[1] * (features.itemsize if copied is None else copied.itemsize)
     try:
-        if not stored:
+        if copied is not None:
             check_memory(len(features) * row_bytes)
     except MemoryError as error:
         raise InputError(f"--feature-dtype {config.feature_dtype} takes a copy of all rows: {error}") from None
@@ -99,7 +114,8 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, devic
 
 def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
     world = world_of(config, layout)
-    if config.strategy == "data" and config.split_group not in (None, 1):
+    # A run that goes on may have been split before: what was saved of that gives way.
+    if config.strategy == "data" and config.split_group not in (None, 1) and config.resume is None:
         raise InputError(f"--strategy data has groups of one trainer, so drop --split-group {config.split_group}")
     size = 1 if config.strategy == "data" else config.split_group or world
     if world % size:
@@ -113,21 +129,27 @@ def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
     return SplitGroups(trainers=world, size=size, fixed_shares=config.cache == "replicated")
 
 
-def _cache(config: TrainConfig, groups: SplitGroups, device_type: str) -> tuple[CacheKind, CacheSize | None]:
-    cache = config.cache
-    if cache is None:
-        if groups.size == 1 and config.cache_size is not None:
+def _data_parallel(config: TrainConfig, groups: SplitGroups) -> bool:
+    """Groups are of one trainer, and that is what was asked for, not all there is."""
+    return groups.size == 1 and (groups.number > 1 or config.strategy == "data")
+
+
+def _cache(config: TrainConfig, groups: SplitGroups, device_type: str) -> tuple[CacheName, CacheSize | None]:
+    cache: CacheName = config.cache
+    data_parallel = _data_parallel(config, groups)
+    if cache == "auto":
+        if data_parallel and config.cache_size is not None:
             raise InputError(
                 f"--cache-size {config.cache_size} of which cache? With --strategy data there are two: add "
                 "--cache partitioned (Quiver's) or --cache replicated (PaGraph's)"
             )
-        wanted = config.cache_size is not None or (groups.size > 1 and device_type == "cuda")
+        wanted = config.cache_size is not None or (not data_parallel and device_type == "cuda")
         cache = "partitioned" if wanted else "none"
     if cache == "none":
-        if config.cache_size is not None:
+        if config.cache_size is not None and config.resume is None:
             raise InputError(f"--cache none and --cache-size {config.cache_size} contradict each other; drop one")
         return "none", None
-    if cache == "replicated" and groups.size > 1:
+    if cache == "replicated" and not data_parallel:
         raise InputError(
             "--cache replicated belongs to --strategy data: under split parallelism only its owner loads a row; "
             "use --cache partitioned"

@@ -149,7 +149,7 @@ class Trainer:
         if score is not None and (self.best is None or score > self.best["score"]):
             self.best = {"score": score, "epoch": progress.epoch + 1, "model": _copy(self.model.state_dict())}
             self._save_model(self.best)
-        self._account()
+        self.account()
         record = {
             "kind": "epoch",
             "epoch": progress.epoch + 1,
@@ -221,7 +221,7 @@ class Trainer:
     def save_checkpoint(self) -> None:
         """Trainer 0 writes: all hold the same weights and the same optimizer state."""
         self.progress.batches_since_checkpoint = 0
-        self._account()
+        self.account()
         if self.worker.rank != 0:
             return
         state = {
@@ -238,6 +238,7 @@ class Trainer:
             "trainers": self.worker.world,
             "threads": self.job.threads,
             "store_checksum": self.layout.store_checksum,
+            "layout_checksum": self.layout.checksum,
             "signature": self.job.signature,
         }
         checkpoint.save_state(self.job.run, checkpoint.CHECKPOINT, state, about)
@@ -270,7 +271,7 @@ class Trainer:
         np.save(temporary, values, allow_pickle=False)
         temporary.replace(self.job.run / "predictions.npy")
 
-    def _account(self) -> None:
+    def account(self) -> None:
         """Sum up and write down what was computed since the last time."""
         records = close_account(self.progress, self.worker, self.config.layers)
         if self.worker.rank == 0:

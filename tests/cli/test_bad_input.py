@@ -204,7 +204,7 @@ def edit(**changes):
         ("run/config.json", edit(colour="red"), RESUME, "unknown keys: colour"),
         ("run/checkpoint.json", lambda f: f.unlink(), RESUME, "run has no checkpoint.json"),
         ("run/checkpoint.json", cut, RESUME, "checkpoint.json is damaged"),
-        ("run/checkpoint.json", edit(version=2), RESUME, "version 2; this release reads version 1"),
+        ("run/checkpoint.json", edit(version=3), RESUME, "version 3; this release reads version 2"),
         ("run/checkpoint.json", edit(signature=None), RESUME, "checkpoint.json is damaged"),
         ("run/checkpoint-*.pt", flip, RESUME, "checkpoint-.*is damaged: its SHA-256"),
         ("run/checkpoint-*.pt", cut, RESUME, "checkpoint-.*is damaged: its SHA-256"),

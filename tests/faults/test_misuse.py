@@ -80,8 +80,8 @@ def test_lines_behind_the_checkpoint_are_cut_off(pool, run):
 def test_the_order_of_an_epoch_cannot_change_in_its_middle(run, change):
     described = checkpoint.describe_state(run.out, "checkpoint")
     (run.out / "checkpoint.json").write_text(json.dumps({**described, "batch": 1}))
-    name = next(iter(change))
-    with pytest.raises(InputError, match=f"in the middle of an epoch, so {name} must stay"):
+    flag = "--" + next(iter(change)).replace("_", "-")
+    with pytest.raises(InputError, match=f"in the middle of an epoch, so {flag} must stay"):
         train(config=TrainConfig.resuming(run.out, **change))
 
 
@@ -185,9 +185,67 @@ def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_repl
     config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1)
     train(config=config)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    with pytest.raises(InputError, match=r"vertex \d+ .* too large for float16; use a wider --feature-dtype"):
+    with pytest.raises(InputError, match=r"vertex \d+ do not fit into float16; use a wider --feature-dtype"):
         train(config=replace(config, overwrite=True, feature_dtype="float16"))
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
     assert os.listdir(out.parent) == ["mine"]
     assert train(config=replace(config, overwrite=True, epochs=2))["epochs"] == 2
     assert os.listdir(out.parent) == ["mine"]
+
+
+@pytest.fixture
+def in_shares(pool, layout, tmp_path):
+    """A run in the middle of an epoch in which each trainer has a share of its own."""
+    config = config_for(layout.path, tmp_path / "shares", strategy="data", cache="replicated", cache_size="10%",
+                        epochs=1, checkpoint_every_batches=1, gpus=2)  # fmt: skip
+    (tmp_path / "shares").mkdir()
+    (tmp_path / "shares" / "config.json").write_text(config.to_json())
+    pool.run(2, train_in_worker, config)
+    path = config.out / "checkpoint.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "batch": 1}))
+    return config.out
+
+
+def another(layout, **how):
+    """Another layout of the same store."""
+    return lay_out(random_graph(200, 8, seed=6), layout.path.parent, **how)
+
+
+def test_shares_of_another_layout_are_refused_in_mid_epoch(in_shares, layout):
+    other = another(layout, parts=2, method="random")
+    with pytest.raises(InputError, match=r"in the middle of an epoch, so LAYOUT must stay .*metis-2-0, as it was"):
+        train(config=TrainConfig.resuming(in_shares, layout=other.path, epochs=2))
+    with pytest.raises(InputError, match="in the middle of an epoch, so --gpus must stay 2"):
+        train(config=TrainConfig.resuming(in_shares, gpus=3, epochs=2))
+    with pytest.raises(InputError, match="in the middle of an epoch, so --cache must stay replicated"):
+        train(config=TrainConfig.resuming(in_shares, cache="none", cache_size=None, epochs=2))
+
+
+def test_trainers_follow_another_layout(run, layout):
+    before = (run.out / "config.json").read_text()
+    (run.out / "config.json").write_text(json.dumps({**json.loads(before), "gpus": 2}))
+    summary = train(config=TrainConfig.resuming(run.out, layout=another(layout, parts=3).path, epochs=2))
+    assert summary["trainers"] == 3
+
+
+def test_a_checkpoint_of_an_earlier_release_is_refused(run):
+    path = run.out / "checkpoint.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 1}))
+    with pytest.raises(InputError, match="is of version 1; this release reads version 2"):
+        train(config=TrainConfig.resuming(run.out))
+
+
+def test_traces_that_were_not_finished_are_swept(run):
+    for name in (".trace-0.json", ".trace-1.json.tmp"):
+        (run.out / name).write_text("{")
+    train(config=TrainConfig.resuming(run.out, epochs=2))
+    assert not list(run.out.glob(".trace*"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("split_group", True), ("gpus", 1000), ("cache_size", 0.1)])
+def test_values_of_a_wrong_kind_are_refused(layout, tmp_path, name, value):
+    complaint = {"split_group": "must be a whole number, not True", "gpus": "--gpus is 1000, but there are",
+                 "cache_size": "--cache-size: a cache of 0 bytes holds nothing.* such as 10%"}  # fmt: skip
+    with pytest.raises(InputError, match=complaint[name]):
+        train(config=TrainConfig(layout=layout.path, out=tmp_path / "new", strategy="data", **{name: value}))
+    assert not (tmp_path / "new").exists()

@@ -9,7 +9,7 @@ from support.runs import config_for
 
 import gsplit
 from experiments.overlap import of_streams, of_threads, read_trace, trainers_of
-from gsplit.train.profiling import MINI_BATCHES, sampler_events, trainer_events
+from gsplit.train.profiling import MINI_BATCHES, numbered, sampler_event, trainer_events
 
 STAGES = {"load", "wait", "forward", "backward", "reduce", "step"}
 
@@ -28,9 +28,11 @@ def test_a_run_writes_a_trace_of_all_processes(layouts, tmp_path, capfd):
     assert "USDT" not in err
     assert not list(config.out.glob(".trace*"))
     events = json.loads((config.out / "trace.json").read_text())["traceEvents"]
-    named = {e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-    sampler = next(name for name in named if name.startswith("sampler"))
-    assert named == {"trainer 0", "trainer 1", sampler}
+    assert all(isinstance(e["pid"], int) and isinstance(e["tid"], int) for e in events)
+    names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
+    sampler = next(name for name in names.values() if name.startswith("sampler"))
+    assert sorted(names.values()) == [sampler, "trainer 0", "trainer 1"]
+    events = [{**e, "pid": names[e["pid"]]} for e in events]
     for rank in range(2):
         for stage in STAGES - {"load"}:
             assert len(spans(events, f"trainer {rank}", stage)) == MINI_BATCHES
@@ -76,7 +78,9 @@ def recorded():
 
 def test_trainers_are_named_and_moved_to_the_clock_of_the_host(recorded):
     events = trainer_events(recorded, 3)
-    assert [e["args"]["name"] for e in events if e["ph"] == "M"] == ["trainer 3", "trainer 3, GPU 1"]
+    assert [e["args"]["name"] for e in numbered(events) if e["name"] == "process_name"] == [
+        "trainer 3", "trainer 3, GPU 1"
+    ]  # fmt: skip
     assert [(e["name"], e["pid"], e["ts"]) for e in events if e["ph"] == "X"] == [
         ("forward", "trainer 3", 5003.0), ("kernel", "trainer 3, GPU 1", 5004.0)
     ]  # fmt: skip
@@ -87,7 +91,7 @@ def test_a_sampler_s_span_is_where_it_worked():
     from gsplit.sampling.tickets import Ticket
 
     handle = Handle(ticket=Ticket(number=4, epoch=1, batch=2), slot=0, pid=12, begun_ns=7_000_000, seconds=0.001)
-    span = sampler_events(handle)[1]
+    span = sampler_event(handle)
     assert (span["pid"], span["ts"], span["dur"], span["args"]) == (
         "sampler 12", 7000.0, pytest.approx(1000.0), {"epoch": 2, "batch": 2}
     )  # fmt: skip

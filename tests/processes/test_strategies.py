@@ -207,3 +207,30 @@ def test_rows_in_bfloat16_train_nearly_the_same(pool, layouts, tmp_path):
     exact, rounded = (pool.run(2, train_in_worker, config)[0]["logits"] for config in configs)
     assert not np.array_equal(exact, rounded)
     np.testing.assert_allclose(rounded, exact, rtol=0, atol=0.05 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("changes", [DATA, {"split_group": 2}], ids=["data", "groups"])
+def test_a_run_of_the_command_normalises_over_all_trainers(pool, layouts, tmp_path, changes):
+    """As trainers in the pool do, whose process groups are made by the tests."""
+    options = {"gpus": 4, "model": "gcn", "norm": "batch", "epochs": 1, "validate_every": 0, **changes}
+    path = layouts(2).path
+    gsplit.train(config=config_for(path, tmp_path / "command", **options))
+    pool.run(4, train_in_worker, config_for(path, tmp_path / "pool", **options))
+    ours, theirs = (checkpoint.load_state(tmp_path / run, checkpoint.MODEL) for run in ("command", "pool"))
+    assert any("running_mean" in name for name in ours)
+    assert all_equal(ours, theirs)
+
+
+def test_one_trainer_may_cache(pool, layouts, tmp_path):
+    config = config_for(layouts(1).path, tmp_path / "run", epochs=1, cache_size="100%")
+    traffic = pool.run(1, train_in_worker, config)[0]["summary"]["traffic"]
+    assert (traffic["host_rows"], traffic["peer_rows"]) == (0, 0)
+    assert traffic["cache_hits"] == traffic["level_0_vertices"] > 0
+
+
+def test_predictions_are_made_from_rows_as_they_were_trained_on(layouts, tmp_path):
+    path = layouts(2).path
+    config = config_for(path, tmp_path / "run", epochs=1, feature_dtype="bfloat16", save_predictions="logits")
+    gsplit.train(config=config)
+    saved = np.load(config.out / "predictions.npy")
+    np.testing.assert_array_equal(gsplit.predict(config.out, path, what="logits"), saved)

@@ -15,7 +15,7 @@ from support import pool as pool_module
 
 
 def predict_in_worker(worker, fields):
-    predict(worker, Job(**fields, world=worker.world, levels=pool_module.SHARED.levels))
+    predict(worker, Job(**fields, world=worker.world, shared=pool_module.SHARED))
 
 
 def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, **changes):
@@ -25,7 +25,7 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
     defaults = {
         "device_type": "cpu", "threads": 1, "port": 0, "classes": False, "dtype": "float64",
         "multi_label": layout.graph.multi_label, "normalize_features": False, "fan_out": (), "batch_size": 40,
-        "seed": 1,
+        "copied_dtype": None, "seed": 1,
     }  # fmt: skip
     fields = {
         **defaults, "layout": layout.path, "folder": folder, "pickled_model": custom.pickled(model),

@@ -10,6 +10,7 @@ import pytest
 from experiments import overlap
 from experiments.overlap import common, of_streams, of_threads, trainers_of, union
 from gsplit.errors import InputError
+from gsplit.train.profiling import numbered
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -102,7 +103,7 @@ def test_what_is_not_loaded_is_not_hidden(trace):
 
 
 def test_the_command_prints_and_writes(trace, tmp_path, capsys):
-    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": trace}))
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": numbered(trace)}))
     overlap.command([str(tmp_path / "trace.json"), "--json", str(tmp_path / "out.json")])
     printed = capsys.readouterr().out
     assert "trainer 0\n  threads  loading 0.0 ms" in printed

@@ -60,6 +60,7 @@ def slow_counts(layout, config):
     order = EpochPlan(graph.train_idx, layout.permutation, config.batch_size, config.seed).targets(0).tolist()
     shares = [set(share) for share in cut(train, parts)]
     orders = [[v for v in order if v in share] for share in shares]
+    dealt = [(g, orders[g][i // parts]) for i in range(len(order)) for g in [i % parts]]  # from the shares in turn
     loads, exchanges, work = {}, Counter(), {}
 
     def sampled(targets, batch, micro=0, offsets=(0, n)):
@@ -82,10 +83,7 @@ def slow_counts(layout, config):
         begin, end = (min(b * config.batch_size, len(order)) for b in (batch, batch + 1))
         splits = sampled(order[begin:end], batch, offsets=offsets)
         micros = [sampled(t, batch, g)[0] for g, t in enumerate(cut(order[begin:end], parts))]
-        fixed = [
-            sampled(own[len(own) * begin // len(order) : len(own) * end // len(order)], batch, g)[0]
-            for g, own in enumerate(orders)
-        ]
+        fixed = [sampled([v for share, v in dealt[begin:end] if share == g], batch, micro=g)[0] for g in range(parts)]
         for laying, made in (("splits", splits), ("micro-batches", micros), ("fixed shares", fixed)):
             add_work(laying, made)
         for split in splits:

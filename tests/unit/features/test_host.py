@@ -47,7 +47,7 @@ def test_a_shared_copy_is_converted_by_all_trainers_together(monkeypatch, dtype,
 def test_values_that_do_not_fit_are_refused():
     features = np.ones((50, 3), np.float32)
     features[31, 2] = 1e6
-    with pytest.raises(InputError, match=r"vertex 31 \(layout id\) are too large for float16; use a wider"):
+    with pytest.raises(InputError, match=r"vertex 31 do not fit into float16; use a wider"):
         shared(features, torch.float16, [0, 50])
     assert shared(features, torch.bfloat16, [0, 50])[0].tensor()[31, 2].item() == pytest.approx(1e6, rel=1e-2)
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gsplit.features.placement import CacheSize, hottest, is_cached, prefixes
+from gsplit.features.placement import CacheSize, hottest, prefixes
 
 
 def test_sizes_are_bytes_a_share_or_auto():
@@ -33,9 +33,6 @@ def test_prefixes_of_unequal_parts():
     # Two trainers hold two parts each: 7 rows are shared out 10 : 4, and 0 : 16.
     assert prefixes(offsets, 2, rows=7).tolist() == [5, 2, 0, 7]
     assert prefixes(offsets, 1, share=Fraction(1, 2)).tolist() == [5, 2, 0, 8]
-    ids = np.arange(30)
-    cached = is_cached(ids, offsets, np.array([4, 2, 0, 7]))
-    assert ids[cached].tolist() == [0, 1, 2, 3, 10, 11, 14, 15, 16, 17, 18, 19, 20]
 
 
 def test_the_hottest_of_a_neighbourhood():

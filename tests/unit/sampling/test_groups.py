@@ -45,7 +45,8 @@ def test_micro_batches_bring_every_target_once_an_epoch(batch_size, fixed_shares
         for batch, micro in enumerate(batches):
             sizes = [len(targets) for targets in micro]
             assert len(micro) == 3
-            assert max(sizes) - min(sizes) <= 1 + fixed_shares
+            assert max(sizes) - min(sizes) <= 1
+            assert sum(sizes) == min(batch_size, len(train) - batch * batch_size)
             assert plan.batch(epoch, batch).tolist() == np.concatenate(micro).tolist()
         assert sorted(v for micro in batches for targets in micro for v in targets) == train.tolist()
 

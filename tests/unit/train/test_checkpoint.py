@@ -11,7 +11,15 @@ import torch
 from gsplit.errors import InputError
 from gsplit.train import checkpoint
 
-ABOUT = {"epoch": 3, "batch": 0, "ahead": [], "trainers": 2, "store_checksum": "", "signature": {}}
+ABOUT = {
+    "epoch": 3,
+    "batch": 0,
+    "ahead": [],
+    "trainers": 2,
+    "store_checksum": "",
+    "layout_checksum": "",
+    "signature": {},
+}
 
 
 @pytest.fixture
