@@ -15,8 +15,7 @@ Legend: N vertices, D features, R rows of one cache, P parts, n vertices that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,39 +26,8 @@ from torch.multiprocessing.reductions import reduce_tensor
 
 import gsplit._core as _core
 from gsplit.features.host import HostRows, pieces
+from gsplit.features.places import NOTHING, Found, Places, Prefixes
 from gsplit.host import SharedBuffer
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """Some of the vertices that were asked for, all in the same place."""
-
-    rows: NDArray[np.int64]
-    """[m] where they lie there: row of a cache, or layout id on the host."""
-    positions: NDArray[np.int64] | None
-    """[m], different and ascending: where they stood in the list; None where they are all of it, in order."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-NOTHING = Found(rows=np.empty(0, np.int64), positions=np.empty(0, np.int64))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Places:
-    """Where each of n vertices is read from: in exactly one of these."""
-
-    own: Found
-    host: Found
-    peers: Mapping[int, Found] = field(default_factory=dict)
-    """By trainer; those that nothing is read from may be missing."""
-
-    def validate(self, n: int) -> None:
-        """Every position in one place. For tests."""
-        parts = [found.positions for found in (self.own, self.host, *self.peers.values())]
-        listed = np.concatenate([np.arange(n) if part is None else part for part in parts])
-        assert np.array_equal(np.sort(listed), np.arange(n))
 
 
 class Cache(Protocol):
@@ -83,52 +51,6 @@ class NoCache:
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         return Places(own=NOTHING, host=Found(rows=vertices, positions=None))
-
-
-class Prefixes:
-    """Which trainer holds which prefixes, and at which row of its cache each one begins.
-
-    Args:
-        offsets: int64 [P + 1] of the layout.
-        cache_rows: int64 [P] of :func:`gsplit.features.placement.prefixes`.
-        holders: trainers; each has P / ``holders`` parts, one after the other.
-    """
-
-    def __init__(self, offsets: NDArray[np.int64], cache_rows: NDArray[np.int64], holders: int) -> None:
-        self.holders = holders
-        rows = cache_rows.reshape(holders, -1)
-        firsts = np.cumsum(rows, axis=1) - rows
-        begins = offsets[:-1].reshape(holders, -1)
-        self._ranges = [
-            [(int(b), int(b + r), int(f)) for b, r, f in zip(*of_holder, strict=True) if r]
-            for of_holder in zip(begins, rows, firsts, strict=True)
-        ]
-        """Of each holder: first vertex, vertex after the last, row of the first."""
-        self.num_rows = [int(total) for total in rows.sum(axis=1)]
-        """Of each holder."""
-
-    def ids(self, holder: int, row_bytes: int) -> Iterator[NDArray[np.int64]]:
-        """The vertices that a holder caches, row by row, in pieces."""
-        for begin, end, _ in self._ranges[holder]:
-            for first, last in pieces(begin, end, row_bytes):
-                yield np.arange(first, last)
-
-    def find(self, vertices: NDArray[np.int64], holders: Iterable[int]) -> tuple[dict[int, Found], Found]:
-        """What some holders have, and the others, by id."""
-        # Two comparisons for each part take a third of the time of a search, with up to 8 parts.
-        missed = np.ones(len(vertices), bool)
-        found = {}
-        for holder in holders:
-            rows, positions = [], []
-            for begin, end, first in self._ranges[holder]:
-                inside = (vertices >= begin) & (vertices < end)
-                missed[inside] = False
-                positions.append(np.flatnonzero(inside))
-                rows.append(vertices[positions[-1]] - (begin - first))
-            if rows:
-                found[holder] = Found(rows=np.concatenate(rows), positions=np.concatenate(positions))
-        left = np.flatnonzero(missed)
-        return found, Found(rows=vertices[left], positions=left)
 
 
 class PartitionedCache:

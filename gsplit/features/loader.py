@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import gsplit._core as _core
-from gsplit.features.cache import Cache, Found, NoCache, Places, bytes_of
+from gsplit.features.cache import Cache, NoCache, bytes_of
 from gsplit.features.host import HostRows
+from gsplit.features.places import Found, Places
 
 logger = logging.getLogger(__name__)
 

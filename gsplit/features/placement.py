@@ -18,10 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.units import CacheSize
-
-__all__ = ["CacheSize", "hottest", "prefixes"]
-
 PIECE_EDGES = 1 << 24
 
 

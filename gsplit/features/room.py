@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
-from gsplit.features.placement import CacheSize, hottest, prefixes
-from gsplit.units import binary
+from gsplit.features.placement import hottest, prefixes
+from gsplit.units import CacheSize, binary
 
 MIN_RESERVE_BYTES = 2 << 30
 RESERVE_SHARE = Fraction(1, 4)

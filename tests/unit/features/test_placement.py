@@ -5,7 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gsplit.features.placement import CacheSize, hottest, prefixes
+from gsplit.features.placement import hottest, prefixes
+from gsplit.units import CacheSize
 
 
 def test_sizes_are_bytes_a_share_or_auto():

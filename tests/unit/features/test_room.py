@@ -10,8 +10,9 @@ from support.caches import CPU
 from support.graphs import random_graph
 
 from gsplit.errors import InputError
-from gsplit.features import CacheSize, Memory, prefix_rows, replicated_ids
+from gsplit.features import Memory, prefix_rows, replicated_ids
 from gsplit.features.placement import hottest
+from gsplit.units import CacheSize
 
 OFFSETS = np.array([0, 600, 1000])
 ROW_BYTES = 1024
