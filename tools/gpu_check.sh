@@ -6,7 +6,8 @@
 #
 #   tools/gpu_check.sh [OUT]      OUT: a folder for logs and summaries, by default gpu-check
 #
-# PYTHON names the interpreter. DEVICE=cpu PRESET=tiny SMALL_PRESET=tiny tries the commands without a GPU.
+# PYTHON names the interpreter. DEVICE=cpu PRESET=tiny SMALL_PRESET=tiny tries the commands without a GPU. What fails is
+# named at the end; the rest runs all the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath -m "${1:-gpu-check}")
@@ -16,16 +17,18 @@ device=${DEVICE:-cuda}
 preset=${PRESET:-large}
 small_preset=${SMALL_PRESET:-medium}
 
+failed=()
+
 if [ "$device" = cuda ]; then
     "$python" -m pip install --quiet --no-build-isolation --no-deps --editable .
     nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv | tee "$out/gpu.txt"
     "$python" -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda)' | tee -a "$out/gpu.txt"
-    "$python" -m pytest -m gpu tests/gpu -v 2>&1 | tee "$out/pytest.txt"
-    "$python" -m experiments.loading --device cuda --json "$out/loading.json" 2>&1 | tee "$out/loading.txt"
-else
-    "$python" -m experiments.loading --device "$device" --quick --json "$out/loading.json" 2>&1 |
-        tee "$out/loading.txt"
+    timeout 240 "$python" -m pytest -m gpu tests/gpu -v 2>&1 | tee "$out/pytest.txt" || failed+=(tests)
 fi
+quick=()
+if [ "$device" != cuda ]; then quick=(--quick); fi
+"$python" -m experiments.loading --device "$device" ${quick[@]+"${quick[@]}"} --json "$out/loading.json" 2>&1 |
+    tee "$out/loading.txt" || failed+=(loading)
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -34,9 +37,10 @@ trap 'rm -rf "$work"' EXIT
 train() {
     local name=$1 layout=$2
     shift 2
-    GSPLIT_SHARE_GPU=1 "$python" -m gsplit.train "$work/$layout" --device "$device" --fan-out 10,10,10 \
-        --batch-size 4096 --hidden 64 --lr 0.01 --out "$work/run-$name" "$@" 2>&1 | tee "$out/train-$name.txt"
-    cp "$work/run-$name/summary.json" "$out/summary-$name.json"
+    GSPLIT_SHARE_GPU=1 timeout 120 "$python" -m gsplit.train "$work/$layout" --device "$device" --fan-out 10,10,10 \
+        --batch-size 4096 --hidden 64 --lr 0.01 --out "$work/run-$name" "$@" 2>&1 | tee "$out/train-$name.txt" ||
+        failed+=("train $name")
+    cp "$work/run-$name/summary.json" "$out/summary-$name.json" || true
 }
 
 "$python" -m gsplit.data import "synthetic:$preset" --out "$work/graph"
@@ -54,8 +58,8 @@ if [ "$device" = cuda ]; then loaders+=(zero-copy); fi
 for loader in "${loaders[@]}"; do
     train "traced-$loader" layout-1 --epochs 2 --cache none --loader "$loader" --profile --validate-every 0
     "$python" -m experiments.overlap "$work/run-traced-$loader/trace.json" --json "$out/overlap-$loader.json" |
-        tee "$out/overlap-$loader.txt"
-    gzip -c "$work/run-traced-$loader/trace.json" >"$out/trace-$loader.json.gz"
+        tee "$out/overlap-$loader.txt" || failed+=("overlap $loader")
+    gzip -c "$work/run-traced-$loader/trace.json" >"$out/trace-$loader.json.gz" || true
 done
 
 # The strategies, an epoch each of a smaller graph: starting four trainers takes as long as training.
@@ -70,3 +74,8 @@ strategy data-replicated --strategy data --cache replicated --cache-size 10%
 strategy split-groups --split-group 2
 strategy split-cached --cache partitioned --cache-size 10%
 strategy bfloat16 --cache none --feature-dtype bfloat16
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'failed: %s\n' "${failed[@]}"
+    exit 1
+fi

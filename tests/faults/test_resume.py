@@ -28,6 +28,24 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, trai
     assert_same_run(run, undisturbed)
 
 
+def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train):
+    """What is more to remember: targets by share, normalisation over all trainers, counts by place."""
+    flags = [*FLAGS, "--strategy", "data", "--cache", "replicated", "--cache-size", "10%", "--model", "gcn", "--norm",
+             "batch"]  # fmt: skip
+    whole, run = tmp_path / "whole", tmp_path / "killed"
+    code, _, err = train(layout.path, "--out", whole, *flags).ends()
+    assert code == 0, err
+    command = train(layout.path, "--out", run, *flags, "--profile")
+    command.wait_for_checkpoint(run, 1, 4)
+    processes = command.children
+    command.kill()
+    command.assert_nothing_left(processes)
+    code, _, err = train("--resume", run, "--samplers", "1").ends()
+    assert code == 0, err
+    assert_same_run(run, whole)
+    assert not list(run.glob(".trace*"))
+
+
 def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_path, train, undisturbed):
     run = tmp_path / "stopped"
     # No periodic checkpoints: the one that is there was written for the interruption.
