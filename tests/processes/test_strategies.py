@@ -158,14 +158,14 @@ def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, pa
 @pytest.mark.parametrize("changes", [{"strategy": "data"}, {"split_group": 2}], ids=["data", "groups"])
 def test_a_run_does_not_depend_on_its_samplers(layouts, tmp_path, changes):
     runs = []
-    for samplers in (0, 1, 2):
+    for samplers in (0, 2):
         config = config_for(
             layouts(2).path, tmp_path / f"{samplers}", gpus=4, epochs=1, samplers=samplers, dropout=0.3, **changes
         )
         summary = gsplit.train(config=config)
         digest = checkpoint.describe_state(config.out, checkpoint.MODEL)["sha256"]
         runs.append((summary["traffic"], summary["loss"], summary["test_accuracy"], digest))
-    assert runs[0] == runs[1] == runs[2]
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize(("trainers", "changes"), [(3, {"strategy": "data"}), (4, {"split_group": 2})])
@@ -209,13 +209,12 @@ def test_rows_in_bfloat16_train_nearly_the_same(pool, layouts, tmp_path):
     np.testing.assert_allclose(rounded, exact, rtol=0, atol=0.05 * np.abs(exact).max())
 
 
-@pytest.mark.parametrize("changes", [DATA, {"split_group": 2}], ids=["data", "groups"])
-def test_a_run_of_the_command_normalises_over_all_trainers(pool, layouts, tmp_path, changes):
+def test_a_run_of_the_command_normalises_over_all_trainers(pool, layouts, tmp_path):
     """As trainers in the pool do, whose process groups are made by the tests."""
-    options = {"gpus": 4, "model": "gcn", "norm": "batch", "epochs": 1, "validate_every": 0, **changes}
+    options = {"strategy": "data", "model": "gcn", "norm": "batch", "epochs": 1, "validate_every": 0}
     path = layouts(2).path
     gsplit.train(config=config_for(path, tmp_path / "command", **options))
-    pool.run(4, train_in_worker, config_for(path, tmp_path / "pool", **options))
+    pool.run(2, train_in_worker, config_for(path, tmp_path / "pool", **options))
     ours, theirs = (checkpoint.load_state(tmp_path / run, checkpoint.MODEL) for run in ("command", "pool"))
     assert any("running_mean" in name for name in ours)
     assert all_equal(ours, theirs)
