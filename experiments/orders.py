@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
 import tempfile
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ PREFIX = "synthetic:"
 QUICK = Preset(
     num_vertices=300_000, edges_per_vertex=17.4, num_features=1, num_classes=16, train_share=0.1, valid_share=0.05
 )  # 10.2 million directed edges
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +76,7 @@ def _make(path: Path, name: str, seed: int) -> None:
         raise InputError(f"unknown preset {name!r}; choose one of {', '.join(presets)}")
     if path.exists():
         return
+    logger.info("generating and partitioning %s once, into %s; products takes minutes and 13 GB", name, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")

@@ -211,6 +211,9 @@ def command(arguments: list[str]) -> None:
         records.append(
             {"trainer": rank, "threads": threads.record(), "streams": None if streams is None else streams.record()}
         )
+    print(
+        "Of the mini-batches in the trace. On a CPU what runs at once shares its cores; on a GPU, its memory and bus."
+    )
     if config.json:
         write_json(config.json, {"trainers": records})
 

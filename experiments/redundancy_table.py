@@ -135,11 +135,12 @@ def show(result: Mapping[str, Any]) -> None:
     )
     reached = next(row["inputs"] for row in result["work"] if row["laying"] == "splits")
     vertices = counted["iterations"] * result["dataset"]["vertices"]
-    print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices")
+    print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices; the more, the more is redundant")
+    print("The paper's figures are of other graphs: what compares is what caches and splitting do to a column.")
     print("\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper calls its figures those of an iteration,")
     print("but all features of its graph, ogbn-products, are 980 MB: they are likely an epoch's.")
-    _show_traffic(result, "an epoch", counted["epochs"])
-    _show_traffic(result, "an iteration (mean)", counted["iterations"])
+    _show_traffic(result, "an epoch", counted["epochs"], beside_paper=True)
+    _show_traffic(result, "an iteration (mean)", counted["iterations"], beside_paper=False)
     features = sum(layer["forward_bytes"] for layer in result["exchanges"] if layer["layer"] == 1)
     ways = ("projected_forward_bytes", "projected_backward_bytes")
     projected = sum(layer[way] for layer in result["exchanges"] for way in ways)
@@ -156,9 +157,12 @@ def show(result: Mapping[str, Any]) -> None:
     _show_work(result)
 
 
-def _show_traffic(result: Mapping[str, Any], of: str, divisor: float) -> None:
-    print(f"\n| MB {of} | cache | host | peer | exchange | total | hit rate | paper: CPU-GPU | paper: GPU-GPU |")
-    print("|---|---|---|---|---|---|---|---|---|")
+def _show_traffic(result: Mapping[str, Any], of: str, divisor: float, *, beside_paper: bool) -> None:
+    paper = ("paper_host_mb", "paper_peer_mb") if beside_paper else ()
+    columns = [f"MB {of}", "cache", "host", "peer", "exchange", "total", "hit rate"]
+    columns += ["paper: CPU-GPU", "paper: GPU-GPU"][: len(paper)]
+    print(f"\n| {' | '.join(columns)} |")
+    print("|---" * len(columns) + "|")
     for row in result["traffic"]:
         exchange_bytes = row["exchange_forward_bytes"] + row["exchange_backward_bytes"]
         moved = (row["host_bytes"], row["peer_bytes"], exchange_bytes, row["total_bytes"])
@@ -167,13 +171,17 @@ def _show_traffic(result: Mapping[str, Any], of: str, divisor: float) -> None:
             "none" if row["system"] == "DGL" else f"{row['cache_percent']} %",
             *(_mb(num_bytes / divisor) for num_bytes in moved),
             f"{row['hit_rate']:.3f}",
-            *("-" if row[key] is None else f"{row[key]:,}" for key in ("paper_host_mb", "paper_peer_mb")),
+            *("-" if row[key] is None else f"{row[key]:,}" for key in paper),
         ]
         print(f"| {' | '.join(cells)} |")
 
 
 def _mb(num_bytes: float) -> str:
     return f"{num_bytes / MB:,.1f}" if num_bytes else "0"
+
+
+def _count(number: float) -> str:
+    return f"{number / 1e6:,.1f}M" if number >= 1e7 else f"{number:,.0f}"
 
 
 def _show_work(result: Mapping[str, Any]) -> None:
@@ -188,7 +196,7 @@ def _show_work(result: Mapping[str, Any]) -> None:
     shown = {
         "splits": f"1 mini-batch of {batch_size:,}",
         "micro-batches": f"{trainers} micro-batches",
-        "fixed shares": f"{trainers} micro-batches of fixed shares",
+        "fixed shares": f"{trainers} micro-batches of PaGraph's shares",
     }
     epochs = result["counted"]["epochs"]
     print("\nTable 2: computed an epoch")
@@ -198,5 +206,5 @@ def _show_work(result: Mapping[str, Any]) -> None:
         once = row["laying"] == "splits"
         cells = [shown[row["laying"]]]
         for what, percent in (("edges", "edge_redundancy_percent"), ("inputs", "input_redundancy_percent")):
-            cells += [f"{row[what] / epochs / 1e6:,.1f}M", "" if once else f"{row[percent]:.1f} %"]
+            cells += [_count(row[what] / epochs), "" if once else f"{row[percent]:.1f} %"]
         print(f"| {' | '.join(cells + paper[row['laying']])} |")

@@ -159,11 +159,14 @@ def show(result: Mapping[str, Any]) -> None:
     print(dataset_text(result["dataset"]))
     print(f"fan-out {','.join(map(str, result['settings']['fan_out']))}; counts, the mean of the iterations counted")
     graph = paper_graph(result["dataset"]["name"])
-    print(f"\nTable 5: {result['dataset']['parts']} splits; the paper has 4\n")
+    print(f"\nTable 5: {result['dataset']['parts']} splits; the paper has 4, of other graphs")
+    print("Edge skew is (most - least) / mean of the edges of the splits.\n")
     print(f"| partition | batch size | iterations | edge skew | local edges | paper, {graph}: skew | local edges |")
     print("|---|---|---|---|---|---|---|")
     for partition in result["partitions"]:
-        name = f"{partition['weights']} {partition['method']}"
+        name = partition["method"]
+        if name != "random":
+            name = f"{name}, {partition['weights']} weights"
         for row in partition["rows"]:
             paper = (row["paper_edge_skew"], row["paper_local_share"])
             print(

@@ -61,6 +61,11 @@ def train(
         gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
     """
     refuse_in_trainer("gsplit.train")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ:
+        raise InputError(
+            "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run python -m "
+            "gsplit.train LAYOUT"
+        )
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))

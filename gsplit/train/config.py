@@ -117,15 +117,15 @@ class TrainConfig:
     """split: all trainers compute one mini-batch together, and nothing twice; data: each computes a micro-batch of
     its own, overlaps and all, as DGL and PyG do."""
     split_group: int | None = None
-    """Trainers that split a mini-batch between them; with several such groups each has a micro-batch of its own. By
-    default all trainers are one group."""
+    """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
+    micro-batch of its own. By default all trainers are one group."""
     cache: CacheName = "auto"
     """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
     in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in
     PaGraph). auto is partitioned with split on GPUs or where --cache-size is given, else none."""
     cache_size: str | None = None
-    """Of each trainer: bytes such as 4GiB, a share of all feature rows such as 10%, or auto, what its GPU has free
-    less a reserve. By default auto."""
+    """Of each trainer: bytes such as 4GiB (4GB is 4,000,000,000), a share of all feature rows such as 10%, or auto,
+    what its GPU has free less a reserve; on the CPU half of what is free, shared out. By default auto."""
     loader: LoaderName = "auto"
     """How rows come from the host to a GPU: gather (into pinned buffers, by the CPU) or zero-copy (the GPU reads host
     memory). auto is zero-copy where that can be had."""
@@ -162,7 +162,7 @@ class TrainConfig:
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
     profile: bool = False
     """Write trace.json, in which chrome://tracing and Perfetto show what all processes did in the first 20
-    mini-batches after the first one."""
+    mini-batches after the first one. Slows those down; --resume does not take it over."""
     save_predictions: Predictions = "no"
     """Write predictions.npy of all vertices, in global ids, at the end."""
     overwrite: bool = False

@@ -24,7 +24,7 @@ def summary_text(summary: dict[str, Any]) -> str:
         ahead = ", ".join(f"{name} {stages[name] / max(1, summary['epochs']):.2f} s" for name in AHEAD_STAGES)
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
         messages = traffic["exchange_forward_messages"] + traffic["exchange_backward_messages"]
-        redundant = summary["trainers"] > summary["split_group"]
+        redundant = summary["trainers"] > summary["split_group"] or summary["changed"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
             f"before {ahead} an epoch ({_samplers(summary['samplers'])})",
@@ -47,8 +47,8 @@ def _cache(summary: dict[str, Any]) -> list[str]:
     rows, traffic = summary["cache_rows"], summary["traffic"]
     hits, needed = traffic["cache_hits"], traffic["level_0_vertices"]
     return [
-        f"cache  {summary['cache']}, {sum(rows):,} rows on {len(rows)} trainers: {hits:,} of the {needed:,} rows "
-        f"needed ({100 * hits / max(1, needed):.0f} %)"
+        f"cache  {hits:,} of the {needed:,} rows needed ({100 * hits / max(1, needed):.0f} %); {summary['cache']}, "
+        f"{sum(rows):,} rows on {len(rows)} trainers{' at last' if summary['changed'] else ''}"
     ]
 
 
@@ -58,6 +58,8 @@ def _from_peers(traffic: dict[str, Any]) -> str:
 
 
 def _micro(summary: dict[str, Any]) -> str:
+    if summary["changed"]:
+        return "in different ways since the run was resumed (metrics.jsonl has each epoch)"
     return f"in micro-batches of {summary['split_group']} trainer{'s' * (summary['split_group'] != 1)} each"
 
 

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from gsplit.host import check_memory
 from gsplit.sampling import SplitGroups
 from gsplit.train.config import CacheName, TrainConfig
 from gsplit.units import CacheSize
+
+logger = logging.getLogger(__name__)
 
 MANY = 64
 """Trainers that a host of any size is let start."""
@@ -117,6 +120,8 @@ def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
     # A run that goes on may have been split before: what was saved of that gives way.
     if config.strategy == "data" and config.split_group not in (None, 1) and config.resume is None:
         raise InputError(f"--strategy data has groups of one trainer, so drop --split-group {config.split_group}")
+    if config.strategy == "data" and config.split_group not in (None, 1):
+        logger.warning("--split-group %d is ignored with --strategy data", config.split_group)
     size = 1 if config.strategy == "data" else config.split_group or world
     if world % size:
         divisors = ", ".join(str(k) for k in range(1, world + 1) if world % k == 0)
@@ -148,6 +153,8 @@ def _cache(config: TrainConfig, groups: SplitGroups, device_type: str) -> tuple[
     if cache == "none":
         if config.cache_size is not None and config.resume is None:
             raise InputError(f"--cache none and --cache-size {config.cache_size} contradict each other; drop one")
+        if config.cache == "none" and config.cache_size is not None:
+            logger.warning("--cache-size %s is ignored with --cache none", config.cache_size)
         return "none", None
     if cache == "replicated" and not data_parallel:
         raise InputError(

@@ -153,6 +153,7 @@ class Trainer:
         record = {
             "kind": "epoch",
             "epoch": progress.epoch + 1,
+            **self._settings(),
             "loss": finite(progress.mean_loss()),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),
@@ -194,10 +195,9 @@ class Trainer:
             "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
             "test_seconds": round(test_s, 4),
             "trainers": self.worker.world,
-            "strategy": self.config.strategy,
-            "split_group": self.job.strategy.groups.size,
-            "cache": self.job.strategy.cache,
+            **self._settings(),
             "cache_rows": self.loading.cache_rows,
+            "changed": any(record[key] != now for record in records for key, now in self._settings().items()),
             "samplers": self.job.samplers,
             "stages": totals(records, "stages"),
             "traffic": totals(records, "traffic"),
@@ -205,6 +205,16 @@ class Trainer:
         }
         write_summary(self.job.run, summary)
         return summary
+
+    def _settings(self) -> dict[str, Any]:
+        """What decides how much is loaded and computed; a run that was resumed may have changed it."""
+        strategy = self.job.strategy
+        return {
+            "strategy": "split" if strategy.groups.number == 1 else self.config.strategy,
+            "split_group": strategy.groups.size,
+            "cache": strategy.cache,
+            "rows_cached": sum(self.loading.cache_rows),
+        }
 
     def close(self) -> None:
         """The last thing a trainer does."""

@@ -18,6 +18,7 @@ from gsplit.files import LOCK, locked
 from gsplit.train import checkpoint, loop
 from gsplit.train.api import train
 from gsplit.train.config import TrainConfig
+from gsplit.train.report import summary_text
 from gsplit.train.trainer import Trainer
 
 
@@ -248,4 +249,22 @@ def test_values_of_a_wrong_kind_are_refused(layout, tmp_path, name, value):
                  "cache_size": "--cache-size: a cache of 0 bytes holds nothing.* such as 10%"}  # fmt: skip
     with pytest.raises(InputError, match=complaint[name]):
         train(config=TrainConfig(layout=layout.path, out=tmp_path / "new", strategy="data", **{name: value}))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_that_goes_on_in_another_way_says_so(run, layout):
+    summary = train(config=TrainConfig.resuming(run.out, strategy="data", epochs=2))
+    assert (summary["strategy"], summary["split_group"], summary["changed"]) == ("data", 1, True)
+    assert [(r["strategy"], r["split_group"]) for r in records(run.out)] == [("split", 2), ("data", 1)]
+    text = summary_text(summary)
+    assert "in different ways since the run was resumed" in text
+    assert "none twice" not in text
+    assert "each by one trainer" not in text
+
+
+def test_torchrun_is_not_needed(layout, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    with pytest.raises(InputError, match="torchrun is not needed"):
+        train(config=TrainConfig(layout=layout.path, out=tmp_path / "new"))
     assert not (tmp_path / "new").exists()

@@ -104,7 +104,7 @@ def test_the_keys_are_those_documented(tmp_path, capsys):
     # The samples are the same, whoever owns the vertices.
     assert [row["edges"] for row in metis["rows"]] == [row["edges"] for row in random["rows"]]
     assert all(m["local_share"] > r["local_share"] for m, r in zip(metis["rows"], random["rows"], strict=True))
-    assert "| uniform metis | 100 | 2 |" in capsys.readouterr().out
+    assert "| metis, uniform weights | 100 | 2 |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
