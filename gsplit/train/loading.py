@@ -113,7 +113,7 @@ class Loading:
         except MemoryError as error:
             raise InputError(f"no memory for feature rows: {error}") from None
         self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
-        self.cache_rows: list[int] = [rows for (rows,) in self._gathered((len(self._cache.rows),))]
+        self.cache_rows: list[int] = self._gathered(len(self._cache.rows))
         """Of every trainer."""
 
     def loader(self, dtype: torch.dtype) -> FeatureLoader:
