@@ -39,6 +39,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from experiments.flags import check_fan_out
 from experiments.loading_ways import COPY, Way, ways_of
 from experiments.results import check_writable, write_json
 from gsplit import cli
@@ -79,8 +80,7 @@ class LoadingConfig:
     """Where to write the results."""
 
     def __post_init__(self) -> None:
-        if not self.fan_out or any(fan_out < 1 and fan_out != -1 for fan_out in self.fan_out):
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(self.fan_out)}")
+        check_fan_out(self.fan_out)
         at_least = {"rows": 1, "width": 1, "batch_size": 1, "rounds": 1, "threads": 0, "seed": 0}
         for name, least in at_least.items():
             if getattr(self, name) < least:

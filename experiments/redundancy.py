@@ -47,6 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.flags import check_fan_out, check_positive, check_seed
 from experiments.layings import Layings
 from experiments.orders import open_or_make
 from experiments.redundancy_table import PAPER, bar_of, show, traffic_rows, work_rows
@@ -92,16 +93,11 @@ class RedundancyConfig:
     """Keeps the layouts of synthetic graphs."""
 
     def __post_init__(self) -> None:
-        if not self.fan_out or any(fan_out < 1 and fan_out != -1 for fan_out in self.fan_out):
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(self.fan_out)}")
+        check_fan_out(self.fan_out)
         if not self.caches or not all(0 <= percent <= 100 for percent in self.caches):
             raise InputError(f"--caches takes percents from 0 to 100, not {list(self.caches)}")
-        for flag in ("batch_size", "hidden", "feature_width", "iterations"):
-            value = getattr(self, flag)
-            if value is not None and value < 1:
-                raise InputError(f"--{flag.replace('_', '-')} must be at least 1, not {value}")
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, not {self.seed}")
+        check_positive(self, "batch_size", "hidden", "feature_width", "iterations")
+        check_seed(self.seed)
 
 
 QUICK = RedundancyConfig(dataset="synthetic:quick", quick=True)

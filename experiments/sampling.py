@@ -55,6 +55,7 @@ import numpy as np
 
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
+from experiments.flags import check_fan_out, check_positive, check_seed
 from experiments.orders import Dataset, open_dataset
 from experiments.results import about, check_writable, dataset_text, write_json
 from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
@@ -90,16 +91,11 @@ class SamplingConfig:
     """Keeps the layouts of synthetic graphs."""
 
     def __post_init__(self) -> None:
-        if not self.batch_sizes or min(self.batch_sizes) < 1:
-            raise InputError(f"--batch-sizes takes numbers from 1 on, not {list(self.batch_sizes)}")
-        if not self.fan_out or any(fan_out < 1 and fan_out != -1 for fan_out in self.fan_out):
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(self.fan_out)}")
+        check_positive(self, "batch_sizes", "rounds")
+        check_fan_out(self.fan_out)
         if any(number < 1 for number in self.samplers):
             raise InputError(f"--samplers takes numbers from 1 on, not {list(self.samplers)}")
-        if self.rounds < 1:
-            raise InputError(f"--rounds must be at least 1, not {self.rounds}")
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, not {self.seed}")
+        check_seed(self.seed)
 
 
 QUICK = SamplingConfig(dataset="synthetic:quick", quick=True, batch_sizes=(1024, 4096), rounds=3)

@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.flags import check_fan_out, check_positive, check_seed
 from experiments.orders import open_or_make
 from experiments.ownership import Ownership, at_random, of_layout
 from experiments.results import about, check_writable, dataset_text, paper_graph, write_json
@@ -83,14 +84,9 @@ class QualityConfig:
     """Keeps the layouts of synthetic graphs."""
 
     def __post_init__(self) -> None:
-        if not self.batch_sizes or min(self.batch_sizes) < 1:
-            raise InputError(f"--batch-sizes takes numbers from 1 on, not {list(self.batch_sizes)}")
-        if not self.fan_out or any(fan_out < 1 and fan_out != -1 for fan_out in self.fan_out):
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(self.fan_out)}")
-        if self.iterations < 1:
-            raise InputError(f"--iterations must be at least 1, not {self.iterations}")
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, not {self.seed}")
+        check_positive(self, "batch_sizes", "iterations")
+        check_fan_out(self.fan_out)
+        check_seed(self.seed)
 
 
 QUICK = QualityConfig(dataset="synthetic:quick", quick=True, iterations=4)

@@ -1,5 +1,8 @@
 """What moves between host and trainers, and between trainers, counted from segments; nothing is moved.
 
+Caches are written apart from those that trainers load from (gsplit.features.cache), and tests hold the counts of one
+against those of the other.
+
 Legend: N vertices, P trainers, L layers. Ids are layout ids; ranks are 0 .. P - 1.
 """
 

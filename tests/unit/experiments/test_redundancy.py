@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
+from support.traffic import hottest_set
 
 from experiments import redundancy
 from experiments.redundancy import RedundancyConfig, measure
@@ -37,18 +38,6 @@ def cut(items, pieces):
     """Pieces whose sizes differ by one at most, the larger first."""
     sizes = [len(items) // pieces + (i < len(items) % pieces) for i in range(pieces)]
     return [items[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(pieces)]
-
-
-def share_cache(graph, share, hops, rows):
-    """The rows that PaGraph gives to the trainer of a share."""
-    in_neighbours = [graph.indices[a:b].tolist() for a, b in pairwise(graph.indptr)]
-    reached = set(share)
-    for hop in range(hops):
-        drawing = sorted(reached)
-        reached |= {u for v in drawing for u in in_neighbours[v]}
-        if hop == hops - 1:
-            heat = Counter(u for v in drawing for u in in_neighbours[v])
-    return set(sorted(reached, key=lambda v: (-heat[v], v))[:rows])
 
 
 def slow_counts(layout, config):
@@ -99,7 +88,7 @@ def slow_counts(layout, config):
                 everybody = set().union(*cached)
                 add("Quiver", percent, rank, micros[rank].vertices, cached[rank], everybody)
                 add("GSplit", percent, rank, splits[rank].vertices, cached[rank], everybody)
-                own = share_cache(graph, shares[rank], hops, ceil(n * percent / 100))
+                own = hottest_set(graph, shares[rank], hops, ceil(n * percent / 100))
                 add("PaGraph", percent, rank, fixed[rank].vertices, own, ())
                 assert all(owner[v] == rank for v in splits[rank].vertices)
     return loads, exchanges, work
