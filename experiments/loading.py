@@ -41,10 +41,11 @@ from numpy.typing import NDArray
 
 from experiments.flags import check_fan_out
 from experiments.loading_ways import COPY, Way, ways_of
-from experiments.results import check_writable, write_json
+from experiments.results import write_json
 from gsplit import cli
 from gsplit.errors import InputError
 from gsplit.features import HostRows
+from gsplit.files import check_writable
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.config import Device

@@ -25,9 +25,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from experiments.results import check_writable, write_json
+from experiments.results import write_json
 from gsplit import cli
 from gsplit.errors import InputError
+from gsplit.files import check_writable
 
 PROG = "python -m experiments.overlap"
 LOAD = "load"

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from gsplit.data import Layout
 from gsplit.partition.methods import random
-from gsplit.partition.relabel import layout_order, places, reordered_indptr
+from gsplit.partition.problem import Problem
+from gsplit.partition.relabel import inverse, layout_order, places, reordered_indptr
+from gsplit.partition.weights import heat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +46,9 @@ def of_layout(layout: Layout) -> Ownership:
 def at_random(layout: Layout, seed: int) -> Ownership:
     """As many parts of equal size, drawn at random; in memory. Neighbours keep their order, and so all draws."""
     graph = layout.graph
-    assignment = random(graph, layout.parts, "uniform", seed)
-    order = layout_order(graph, assignment)
-    new_of_layout = np.empty_like(order)
-    new_of_layout[order] = np.arange(len(order))
+    assignment = random(Problem(graph=graph, parts=layout.parts, seed=seed))
+    order = layout_order(assignment, heat(graph, "degree", None))
+    new_of_layout = inverse(order)
     indptr = reordered_indptr(graph.indptr, order)
     indices = np.empty_like(graph.indices)
     for first, last, place in places(graph.indptr, indptr, order):

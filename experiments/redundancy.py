@@ -51,12 +51,13 @@ from experiments.flags import check_fan_out, check_positive, check_seed
 from experiments.layings import Layings
 from experiments.orders import open_or_make
 from experiments.redundancy_table import PAPER, bar_of, show, traffic_rows, work_rows
-from experiments.results import about, check_writable, write_json
+from experiments.results import about, write_json
 from experiments.systems import count, systems_of
 from experiments.traffic import FLOAT32_BYTES
 from gsplit import cli
 from gsplit.data import Layout
 from gsplit.errors import InputError
+from gsplit.files import check_writable
 
 PROG = "python -m experiments.redundancy"
 FEATURE_WIDTH = 100

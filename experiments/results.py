@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from gsplit.data import Layout
-from gsplit.errors import InputError
 from gsplit.files import replace_file
-
-
-def check_writable(path: Path) -> None:
-    """Before minutes of work, whether a file can be written afterwards."""
-    if path.is_dir():
-        raise InputError(f"--json {path} is a folder")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise InputError(f"--json {path}: cannot write to {path.parent}: {error.strerror}") from None
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:

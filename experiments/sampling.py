@@ -57,10 +57,11 @@ from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
 from experiments.flags import check_fan_out, check_positive, check_seed
 from experiments.orders import Dataset, open_dataset
-from experiments.results import about, check_writable, dataset_text, write_json
+from experiments.results import about, dataset_text, write_json
 from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
 from gsplit import cli
 from gsplit.errors import InputError
+from gsplit.files import check_writable
 
 PROG = "python -m experiments.sampling"
 

@@ -36,10 +36,11 @@ import numpy as np
 from experiments.flags import check_fan_out, check_positive, check_seed
 from experiments.orders import open_or_make
 from experiments.ownership import Ownership, at_random, of_layout
-from experiments.results import about, check_writable, dataset_text, paper_graph, write_json
-from experiments.traffic import edge_skew, edges_of, local_edges_of
+from experiments.results import about, dataset_text, paper_graph, write_json
 from gsplit import cli
 from gsplit.errors import InputError
+from gsplit.files import check_writable
+from gsplit.partition.report import edge_skew, edges_of, local_edges_of
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
 PROG = "python -m experiments.split_quality"

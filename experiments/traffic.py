@@ -137,22 +137,3 @@ def exchange_bytes(
     projected = project_first and width_out < width_in
     num_bytes = rows * (width_out if projected else width_in) * FLOAT32_BYTES
     return num_bytes, num_bytes if layer > 1 or projected else 0
-
-
-def edges_of(segments: Sequence[Segment]) -> list[int]:
-    """[P] edges that each trainer computes, all layers."""
-    return [segment.num_edges for segment in segments]
-
-
-def local_edges_of(segments: Sequence[Segment]) -> int:
-    """Edges whose source is owned by the split of their destination, all splits and layers."""
-    return sum(
-        int((segment.indices(layer) < header.num_own_sources).sum())
-        for segment in segments
-        for layer, header in segment.layers.items()
-    )
-
-
-def edge_skew(edges: Sequence[int]) -> float:
-    """(most - least) / mean of the edges of the splits (the paper, section 5.3); 0 where there are none."""
-    return (max(edges) - min(edges)) * len(edges) / max(1, sum(edges))

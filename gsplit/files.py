@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,21 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def check_writable(path: Path, flag: str = "--json") -> None:
+    """Before minutes of work, whether a file can be written afterwards; ``flag`` is what named it.
+
+    Raises:
+        InputError: where it cannot.
+    """
+    if path.is_dir():
+        raise InputError(f"{flag} {path} is a folder")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"{flag} {path}: cannot write to {path.parent}: {error.strerror}") from None
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -12,7 +12,8 @@ import ctypes
 import mmap
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from multiprocessing import reduction
 from typing import Any
 
@@ -75,6 +76,22 @@ def _rebuild(passed: Any) -> SharedBuffer:
     buffer = SharedBuffer.__new__(SharedBuffer)
     buffer._fd = passed.detach()
     return buffer
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the process at once, for calls of other libraries that neither look for it nor let Python look.
+
+    Nothing is tidied up: not for where files are half written.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are not for this thread to arrange
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def check_memory(num_bytes: int) -> None:

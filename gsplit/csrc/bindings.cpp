@@ -12,6 +12,7 @@
 #include "gather.hpp"
 #include "graph.hpp"
 #include "sampler.hpp"
+#include "symmetric.hpp"
 
 namespace nb = nanobind;
 
@@ -101,6 +102,18 @@ void bind_sampler(nb::module_& m, const char* name) {
       .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }
 
+template <class Out, class Index>
+nb::tuple symmetrize(Array<int64_t> indptr, Array<Index> indices, std::optional<Array<uint32_t>> weights) {
+  gsplit::Symmetric<Out> graph;
+  {
+    nb::gil_scoped_release unlocked;
+    graph = gsplit::symmetrize<Out>(span_of(indptr), span_of(indices),
+                                    weights ? span_of(*weights) : std::span<const uint32_t>());
+  }
+  return nb::make_tuple(to_numpy(std::move(graph.indptr)), to_numpy(std::move(graph.indices)),
+                        weights ? nb::cast(to_numpy(std::move(graph.weights))) : nb::none());
+}
+
 template <class Index>
 void bind_graph(nb::module_& m) {
   m.def("csc_from_edges",
@@ -113,16 +126,8 @@ void bind_graph(nb::module_& m) {
           return csc_to_numpy(std::move(csc));
         },
         nb::arg("sources"), nb::arg("destinations"), nb::arg("n"), nb::arg("symmetric"));
-  m.def("symmetrize",
-        [](Array<int64_t> indptr, Array<Index> indices) {
-          gsplit::Csc<int64_t> csc;
-          {
-            nb::gil_scoped_release unlocked;
-            csc = gsplit::symmetrize(span_of(indptr), span_of(indices));
-          }
-          return csc_to_numpy(std::move(csc));
-        },
-        nb::arg("indptr"), nb::arg("indices"));
+  m.def("symmetrize_wide", &symmetrize<int64_t, Index>, nb::arg("indptr"), nb::arg("indices"),
+        nb::arg("weights").none() = nb::none());
   m.def("count_in_degrees",
         [](Array<Index> pairs, bool reverse, Writable<int64_t> degrees) {
           nb::gil_scoped_release unlocked;
@@ -155,6 +160,16 @@ NB_MODULE(_core, m) {
   bind_sampler<int64_t>(m, "Sampler64");
   bind_graph<int32_t>(m);
   bind_graph<int64_t>(m);
+  m.def("symmetrize", &symmetrize<int32_t, int32_t>, nb::arg("indptr"), nb::arg("indices"),
+        nb::arg("weights").none() = nb::none());
+  m.def("symmetrize", &symmetrize<int64_t, int64_t>, nb::arg("indptr"), nb::arg("indices"),
+        nb::arg("weights").none() = nb::none());
+  m.def("count_ids",
+        [](Array<int64_t> ids, Writable<uint32_t> counts) {
+          nb::gil_scoped_release unlocked;
+          gsplit::count_ids(span_of(ids), std::span<uint32_t>(counts.data(), counts.size()));
+        },
+        nb::arg("ids"), nb::arg("counts"));
   m.def("gather_rows",
         [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
            nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads,

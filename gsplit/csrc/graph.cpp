@@ -1,6 +1,7 @@
 #include "graph.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -61,23 +62,19 @@ Csc<Index> csc_from_edges(std::span<const Index> sources, std::span<const Index>
 }
 
 template <class Index>
-Csc<int64_t> symmetrize(std::span<const int64_t> indptr, std::span<const Index> indices) {
-  const auto n = static_cast<int64_t>(indptr.size()) - 1;
-  return counting_sort<int64_t>(n, [&](auto&& edge) {
-    for (int64_t v = 0; v < n; ++v)
-      for (int64_t e = indptr[v]; e < indptr[v + 1]; ++e) {
-        edge(static_cast<int64_t>(indices[e]), v);
-        edge(v, static_cast<int64_t>(indices[e]));
-      }
-  });
-}
-
-template <class Index>
 void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees) {
   for (size_t e = 0; e + 1 < pairs.size(); e += 2) {
     ++degrees[pairs[e + 1]];
     if (reverse && pairs[e] != pairs[e + 1]) ++degrees[pairs[e]];
   }
+}
+
+void count_ids(std::span<const int64_t> ids, std::span<uint32_t> counts) {
+  for (const int64_t id : ids)
+    if (id < 0 || id >= static_cast<int64_t>(counts.size()))
+      throw std::invalid_argument("id " + std::to_string(id) + " is outside 0 .. " +
+                                  std::to_string(counts.size() - 1));
+  for (const int64_t id : ids) counts[id] += counts[id] != std::numeric_limits<uint32_t>::max();
 }
 
 template <class Index>
@@ -145,7 +142,5 @@ template Rows<int64_t> rows_from_edges(std::span<const int64_t>, std::optional<s
                                        int64_t, std::span<const int64_t>, std::span<int64_t>, bool, bool);
 template Csc<int32_t> csc_from_edges(std::span<const int32_t>, std::span<const int32_t>, int64_t, bool);
 template Csc<int64_t> csc_from_edges(std::span<const int64_t>, std::span<const int64_t>, int64_t, bool);
-template Csc<int64_t> symmetrize(std::span<const int64_t>, std::span<const int32_t>);
-template Csc<int64_t> symmetrize(std::span<const int64_t>, std::span<const int64_t>);
 
 }  // namespace gsplit

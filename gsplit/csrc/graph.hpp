@@ -1,6 +1,6 @@
-// Building and turning adjacency in memory: edge lists to CSC, directed CSC to the symmetric graph that a
-// partitioner wants. Counting sort by destination, then a sort and a clean-up within each row, so the time is
-// linear but for the short row sorts and the result does not depend on the order of the input.
+// Building adjacency in memory: edge lists to CSC. Counting sort by destination, then a sort and a clean-up within
+// each row, so the time is linear but for the short row sorts and the result does not depend on the order of the
+// input.
 //
 // Imported graphs are built in ranges of rows instead, so that the edges need not fit in memory, and their rows
 // keep the order of the input: a stable counting sort, and no sort within the rows.
@@ -25,10 +25,6 @@ template <class Index>
 Csc<Index> csc_from_edges(std::span<const Index> sources, std::span<const Index> destinations, int64_t n,
                           bool symmetric);
 
-/// The graph with every edge in both directions, without self-loops and duplicates; int64 as METIS takes it.
-template <class Index>
-Csc<int64_t> symmetrize(std::span<const int64_t> indptr, std::span<const Index> indices);
-
 /// A range of rows of the adjacency, made from the edges that end there.
 template <class Index>
 struct Rows {
@@ -44,6 +40,10 @@ struct Rows {
 /// is a self-loop. `pairs` is [2 * edges]: source, destination, source, ...; ids must be within `degrees`.
 template <class Index>
 void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees);
+
+/// Adds one to counts[id] for each id; a count that is full stays so. Throws std::invalid_argument for an id outside
+/// `counts`, before anything is counted.
+void count_ids(std::span<const int64_t> ids, std::span<uint32_t> counts);
 
 /// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
 /// edges of each row; `weights` [edges] or none. The edges from `own` on are reverse edges, which follow all others:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import tempfile
@@ -121,6 +122,18 @@ class NpyStream:
         shape = (self.rows,) if self._width is None else (self.rows, self._width)
         descr = np.lib.format.dtype_to_descr(self._dtype)
         np.lib.format.write_array_header_1_0(self._file, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
+def forget(array: NDArray[Any]) -> None:
+    """Let the pages of a mapped file that this process has touched go; they come back when they are read again.
+
+    Nothing happens to an array in memory.
+    """
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    if base is not None:
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def _map(path: Path) -> NDArray[Any]:

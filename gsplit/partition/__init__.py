@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
-import time
-from dataclasses import dataclass
+import os
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from gsplit.data import open_store
+from gsplit.cli import IntList
+from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
+from gsplit.partition.estimate import estimate_of
+from gsplit.partition.presample import Counts, Training, presample
+from gsplit.partition.problem import Problem, size_of
+from gsplit.partition.stages import Stages
+from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, vertex_weights
 
 logger = logging.getLogger(__name__)
 
@@ -29,49 +35,140 @@ class PartitionConfig:
     parts: int = 4
     """Number of parts: one a trainer."""
     method: methods.Method = "metis"
-    """metis; random and range are ablations."""
-    weights: methods.Weights = "uniform"
-    """What to balance: vertices (uniform) or in-edges (degree)."""
+    """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
+    fit neither; auto: the first of these that is installed and fits. random and range are ablations."""
+    weights: Weights = "uniform"
+    """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
+    sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and
+    --batch-size."""
+    hotness: Hotness | None = None
+    """Which vertices of a part come first, and are cached: those with most out-edges (degree), or those that sampling
+    needs most often (presample). By default presample with --weights presample, else degree."""
+    fan_out: IntList = (20, 20, 20)
+    """presample: of the training to come."""
+    batch_size: int = 4096
+    """presample: of the training to come."""
+    presample_epochs: int = 1
+    """presample: how many epochs to sample."""
+    threads: int = 0
+    """For presample and kaminpar, whose parts are the same every time only with 1; 0: all cores."""
     seed: int = 0
-    """Of the partitioner."""
+    """Of the partitioner, and of the sampling."""
+    dry_run: bool = False
+    """Only print the memory and the disk that it will take."""
     overwrite: bool = False
     """Replace the layout if it is there."""
 
     def __post_init__(self) -> None:
-        if self.parts < 1:
-            raise InputError(f"--parts must be at least 1, not {self.parts}")
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, not {self.seed}")
+        object.__setattr__(self, "fan_out", tuple(self.fan_out))
+        for name, least in {"parts": 1, "seed": 0, "presample_epochs": 1, "threads": 0}.items():
+            if getattr(self, name) < least:
+                flag = name.replace("_", "-")
+                raise InputError(f"--{flag} must be at least {least}, not {getattr(self, name)}")
+        assert self.training  # refuses what no training has
+
+    @property
+    def training(self) -> Training:
+        return Training(fan_out=self.fan_out, batch_size=self.batch_size)
+
+    @property
+    def ordered_by(self) -> Hotness:
+        return self.hotness or ("presample" if self.weights == "presample" else "degree")
+
+    @property
+    def presamples(self) -> bool:
+        return "presample" in (self.weights, self.ordered_by)
 
 
 def partition(config: PartitionConfig) -> dict[str, Any]:
-    """Partition, relabel, write; returns the quality (:func:`gsplit.partition.quality.measure`).
+    """Count, partition, relabel, write; returns the quality (:func:`gsplit.partition.quality.measure`).
 
     Raises:
-        InputError: for a store that cannot be read, more parts than vertices, or an ``out`` that exists.
+        InputError: for a store that cannot be read, more parts than vertices, an ``out`` that exists, a partitioner
+            that is not installed or does not fit in memory, no training vertices to sample for, too small a disk.
     """
+    source = _open(config)
+    graph = source.graph
+    _warn_of_what_is_ignored(config)
+    estimate_of(graph).check_disk(config.out)
+    threads = config.threads or len(os.sched_getaffinity(0))
+    stages = Stages()
+    counts = None
+    if config.presamples:
+        with stages.stage("presample"):
+            counts = presample(graph, config.training, epochs=config.presample_epochs, seed=config.seed,
+                               threads=threads, count_edges=config.weights == "presample")  # fmt: skip
+    edge_weight = edge_weights(config.weights, counts)
+    method = methods.choose(config.method, size_of(graph, edge_weight))
+    problem = Problem(
+        graph=graph,
+        parts=config.parts,
+        vertex_weight=vertex_weights(graph, config.weights, counts),
+        edge_weight=edge_weight,
+        seed=config.seed,
+        threads=threads,
+    )
+    with stages.stage(f"partition by {method}"):
+        assignment = methods.assign(method, problem)
+    with stages.stage("measure"):
+        measured = quality.measure(graph, assignment, config.parts)
+    about = {
+        "method": method,
+        "weights": config.weights,
+        "hotness": config.ordered_by,
+        "presample": None if counts is None else _about_counts(config, counts),
+        "seed": config.seed,
+        "quality": measured,
+        "stages": {name: asdict(taken) for name, taken in stages.taken.items()},
+    }
+    order = relabel.layout_order(assignment, heat(graph, config.ordered_by, counts))
+    del problem, edge_weight, counts
+    with stages.stage("relabel"):
+        relabel.write_layout(config.out, source, assignment, order, config.parts, about, overwrite=config.overwrite)
+    return measured
+
+
+def dry_run(config: PartitionConfig) -> list[str]:
+    """What :func:`partition` would take, in lines to print; refuses what it would refuse at once."""
+    graph = _open(config).graph
+    size = size_of(graph, None, edge_weights=config.weights == "presample")
+    method = methods.choose(config.method, size) if config.method == "auto" else config.method
+    lines = [f"{config.store} into {config.parts} parts by {method}, weights {config.weights}: nothing is written"]
+    lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
+    if config.weights == "presample":
+        lines.append("edges that sampling never draws are left out, so partitioning may take far less")
+    return lines
+
+
+def _open(config: PartitionConfig) -> GraphStore:
     out, store = config.out.resolve(), config.store.resolve()
     if out == store or out in store.parents:
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
     check_free(config.out, overwrite=config.overwrite)
+    methods.check_installed(config.method)
     source = open_store(config.store)
-    graph = source.graph
-    if config.parts > graph.num_vertices:
-        raise InputError(f"--parts {config.parts} is more than the {graph.num_vertices} vertices of {config.store}")
+    if config.parts > source.graph.num_vertices:
+        vertices = source.graph.num_vertices
+        raise InputError(f"--parts {config.parts} is more than the {vertices} vertices of {config.store}")
+    return source
+
+
+def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
-    start_s = time.perf_counter()
-    if config.parts == 1:
-        assignment = methods.random(graph, 1, config.weights, config.seed)
-    else:
-        assignment = methods.ASSIGNERS[config.method](graph, config.parts, config.weights, config.seed)
-    measured = quality.measure(graph, assignment, config.parts)
-    about = {
-        "method": config.method,
-        "weights": config.weights,
-        "seed": config.seed,
-        "quality": measured,
-        "seconds": {"partition": round(time.perf_counter() - start_s, 3)},
+    if not config.presamples:
+        for name in ("fan_out", "batch_size", "presample_epochs"):
+            if getattr(config, name) != getattr(PartitionConfig, name):
+                flag = name.replace("_", "-")
+                logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
+
+
+def _about_counts(config: PartitionConfig, counts: Counts) -> dict[str, Any]:
+    return {
+        "fan_out": list(config.fan_out),
+        "batch_size": config.batch_size,
+        "epochs": config.presample_epochs,
+        "mini_batches": counts.mini_batches,
+        "edges": int(counts.computed.sum()),
+        "inputs": int(counts.loaded.sum()),
     }
-    relabel.write_layout(config.out, source, assignment, config.parts, about, overwrite=config.overwrite)
-    return measured

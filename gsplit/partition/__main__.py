@@ -1,7 +1,11 @@
-"""``python -m gsplit.partition STORE --parts 4 --out LAYOUT``, or with a recipe instead of STORE."""
+"""``python -m gsplit.partition STORE --parts 4 --out LAYOUT``, or with a recipe instead of STORE; and then
+``python -m gsplit.partition report LAYOUT``."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +14,11 @@ from typing import Any
 import tyro
 
 from gsplit import cli
+from gsplit.data import open_layout
 from gsplit.errors import InputError
-from gsplit.partition import PartitionConfig, partition
+from gsplit.files import check_writable, replace_file
+from gsplit.partition import PartitionConfig, dry_run, partition, show
+from gsplit.partition.report import ReportConfig, measure
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,6 +26,8 @@ else:
     import tomli as tomllib
 
 PROG = "python -m gsplit.partition"
+
+logger = logging.getLogger(__name__)
 
 
 def read_recipe(path: Path) -> PartitionConfig:
@@ -45,18 +54,48 @@ def read_recipe(path: Path) -> PartitionConfig:
         flag = key.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, list):
+            words += [f"--{flag}", ",".join(map(str, value))]
         elif key != "store":
             words += [f"--{flag}", str(value)]
     config = cli.parse(PartitionConfig, words, prog=f"{PROG} ({path})")
     return replace(config, **{key: tyro.MISSING for key in ("store", "out") if key not in recipe})
 
 
+def report(arguments: list[str]) -> None:
+    """Print how good a layout is for a training, and write it as JSON and as a picture."""
+    config = cli.parse(ReportConfig, arguments, prog=f"{PROG} report")
+    layout = open_layout(config.layout)
+    out = config.out or config.layout.resolve().with_name(f"{config.layout.resolve().name}-report")
+    for suffix in ("json", "png"):
+        check_writable(Path(f"{out}.{suffix}"), "--out")
+    threads = config.threads or len(os.sched_getaffinity(0))
+    measured = measure(layout, config.training(layout), epochs=config.epochs, seed=config.seed, threads=threads)
+    print("\n".join(show.lines(measured)))
+    replace_file(Path(f"{out}.json"), json.dumps(measured, indent=2).encode() + b"\n")
+    written = f"{out}.json"
+    try:
+        picture = show.draw(measured)
+    except ImportError:
+        logger.warning("no picture: matplotlib is not installed; pip install matplotlib")
+    else:
+        replace_file(Path(f"{out}.png"), picture)
+        written += f" and {out}.png"
+    print(f"\nwritten to {written}")
+
+
 def command(arguments: list[str]) -> None:
+    if arguments and arguments[0] == "report":
+        report(arguments[1:])
+        return
     if arguments and arguments[0].endswith(".toml"):
         recipe = read_recipe(Path(arguments[0]))
         config = cli.parse(PartitionConfig, arguments[1:], prog=PROG, default=recipe)
     else:
         config = cli.parse(PartitionConfig, arguments, prog=PROG)
+    if config.dry_run:
+        print("\n  ".join(dry_run(config)))
+        return
     measured = partition(config)
     print(f"{config.out}: {config.parts} parts by {config.method}, weights {config.weights}")
     print(f"  edge cut {measured['edge_cut']:,} directed edges, local edges {measured['local_edges']:.4f}")

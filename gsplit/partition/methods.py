@@ -1,66 +1,134 @@
-"""Ways to assign every vertex to a part. An assigner maps (graph, parts, weights, seed) to int32 [N].
+"""The partitioners behind one interface, and which of them to take.
 
-``metis`` is what one uses; ``random`` and ``range`` are ablations: a perfect balance with local edges of 1/P,
-and whatever locality the store's ids happen to have.
+``metis`` and ``kaminpar`` find good cuts of graphs that fit in memory, ``streaming`` of graphs that do not;
+``random`` and ``range`` are ablations: a perfect balance with local edges of 1/P, and whatever locality the store's
+ids happen to have.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pymetis
+import psutil
 from numpy.typing import NDArray
 
-import gsplit._core as _core
-from gsplit.data.graph import GraphArrays
+from gsplit.errors import InputError
+from gsplit.partition import kaminpar, metis
+from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
+from gsplit.units import binary
 
-Method = Literal["metis", "random", "range"]
-Weights = Literal["uniform", "degree"]
-Assigner = Callable[[GraphArrays, int, Weights, int], NDArray[np.int32]]
+Method = Literal["auto", "metis", "kaminpar", "streaming", "random", "range"]
 
 logger = logging.getLogger(__name__)
 
 
-def vertex_weights(graph: GraphArrays, weights: Weights) -> NDArray[np.int64] | None:
-    """What a part should hold equal amounts of: vertices (None), or in-edges (degree + 1)."""
-    return None if weights == "uniform" else np.diff(graph.indptr) + 1
+@dataclass(frozen=True, kw_only=True)
+class Partitioner:
+    """A way to solve a :class:`Problem`."""
+
+    assign: Callable[[Problem], NDArray[np.int32]]
+    """[N] a part for each vertex, or ``LEFT_OUT``."""
+    memory: Footprint
+    through_file: bool = False
+    """Whether the graph goes through a temporary file."""
+    missing: Callable[[], str | None] = lambda: None
+    """What to install, where it cannot be had yet."""
 
 
-def metis(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArray[np.int32]:
-    """Minimum edge cut by METIS (Karypis and Kumar, SIAM J. Sci. Comput. 1998) on the symmetric graph."""
-    xadj, adjncy = _core.symmetrize(graph.indptr, graph.indices)
-    vweights = vertex_weights(graph, weights)
-    # pymetis reads past the end of weights that are too short, without a word.
-    assert vweights is None or len(vweights) == graph.num_vertices
-    result = pymetis.part_graph(
-        parts,
-        pymetis.CSRAdjacency(xadj, adjncy),
-        vweights=vweights,
-        options=pymetis.Options(seed=seed),
-    )
-    assignment = np.asarray(result.vertex_part, dtype=np.int32)
-    assert len(assignment) == graph.num_vertices
-    return fill_empty_parts(assignment, parts, np.diff(xadj))
-
-
-def random(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArray[np.int32]:
+def random(problem: Problem) -> NDArray[np.int32]:
     """Parts of equal size, drawn at random."""
-    equal = np.arange(graph.num_vertices) * parts // graph.num_vertices
-    return np.random.Generator(np.random.PCG64(seed)).permutation(equal).astype(np.int32)
+    n = problem.graph.num_vertices
+    equal = np.arange(n) * problem.parts // n
+    return np.random.Generator(np.random.PCG64(problem.seed)).permutation(equal).astype(np.int32)
 
 
-def range_(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArray[np.int32]:
+def range_(problem: Problem) -> NDArray[np.int32]:
     """Consecutive ids, equal in weight."""
-    weight = vertex_weights(graph, weights)
-    before = np.arange(graph.num_vertices) if weight is None else np.cumsum(weight) - weight
-    total = graph.num_vertices if weight is None else weight.sum()
-    return fill_empty_parts((before * parts // total).astype(np.int32), parts, np.diff(graph.indptr))
+    n, weight = problem.graph.num_vertices, problem.vertex_weight
+    before = np.arange(n) if weight is None else np.cumsum(weight) - weight
+    total = n if weight is None else weight.sum()
+    return (before * problem.parts // total).astype(np.int32)
 
 
-ASSIGNERS: dict[Method, Assigner] = {"metis": metis, "random": random, "range": range_}
+LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=0, per_vertex=40)
+PARTITIONERS: dict[str, Partitioner] = {
+    "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY),
+    "kaminpar": Partitioner(
+        assign=kaminpar.assign, memory=kaminpar.MEMORY, missing=kaminpar.missing, through_file=True
+    ),
+    "random": Partitioner(assign=random, memory=LINEAR),
+    "range": Partitioner(assign=range_, memory=LINEAR),
+}
+
+
+def check_installed(method: Method) -> None:
+    """Raise InputError for a partitioner that is not there."""
+    install = None if method == "auto" else PARTITIONERS[method].missing()
+    if install:
+        raise InputError(f"--method {method} is not installed; {install}, or choose another --method")
+
+
+def choose(method: Method, size: Size) -> str:
+    """The partitioner that ``method`` stands for, where it is there and fits.
+
+    ``auto`` takes the first of METIS, KaMinPar and streaming that does: METIS's answer is the same every time,
+    KaMinPar needs the least memory of those that are good.
+
+    Raises:
+        InputError: for one that wants more memory than is available.
+    """
+    available = psutil.virtual_memory().available
+    if method == "auto":
+        fitting = [name for name in ("metis", "kaminpar") if _fits(name, size, available)]
+        chosen = fitting[0] if fitting else "streaming"
+        logger.info("--method auto: %s, for about %s of memory", chosen, binary(PARTITIONERS[chosen].memory.of(size)))
+        return chosen
+    needed = PARTITIONERS[method].memory.of(size)
+    if needed > available:
+        raise InputError(
+            f"--method {method} needs about {binary(needed)} of memory for {size.vertices:,} vertices and "
+            f"{size.adjacencies:,} adjacencies, {binary(available)} are available; "
+            f"--method {_smaller(size, available)}"
+        )
+    return method
+
+
+def _fits(name: str, size: Size, available: int) -> bool:
+    return PARTITIONERS[name].missing() is None and PARTITIONERS[name].memory.of(size) <= available
+
+
+def _smaller(size: Size, available: int) -> str:
+    """What to do instead of a method that does not fit."""
+    if PARTITIONERS["kaminpar"].memory.of(size) > available:
+        return "streaming fits"
+    install = PARTITIONERS["kaminpar"].missing()
+    return "kaminpar fits" + (f" ({install})" if install else "")
+
+
+def assign(name: str, problem: Problem) -> NDArray[np.int32]:
+    """[N] the part of each vertex; every vertex has one, and no part is empty. Needs parts <= vertices."""
+    n, parts = problem.graph.num_vertices, problem.parts
+    if parts == 1:
+        return np.zeros(n, np.int32)
+    assignment = PARTITIONERS[name].assign(problem)
+    assert assignment.shape == (n,)
+    assert assignment.min() >= LEFT_OUT
+    assert assignment.max() < parts
+    _place_left_out(assignment, parts)
+    return fill_empty_parts(assignment, parts, np.diff(problem.graph.indptr))
+
+
+def _place_left_out(assignment: NDArray[np.int32], parts: int) -> None:
+    rest = np.flatnonzero(assignment == LEFT_OUT)
+    sizes = np.bincount(assignment[assignment != LEFT_OUT], minlength=parts)
+    for p in range(parts):
+        take = max(0, min(len(rest), -(-len(assignment) // parts) - sizes[p]))
+        assignment[rest[:take]] = p
+        rest = rest[take:]
 
 
 def fill_empty_parts(assignment: NDArray[np.int32], parts: int, degrees: NDArray[np.int64]) -> NDArray[np.int32]:

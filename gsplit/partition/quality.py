@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.folders import forget
 from gsplit.data.graph import SPLITS, GraphArrays
+from gsplit.partition.relabel import pieces
 
 
-def measure(
-    graph: GraphArrays, assignment: NDArray[np.int32], parts: int, vertices_at_once: int = 1 << 20
-) -> dict[str, Any]:
+def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> dict[str, Any]:
     """Edge cut, local edges and balance of an assignment [N].
 
     ``edge_cut`` counts directed edges between parts; ``local_edges`` is the share of the others (the paper,
@@ -21,12 +21,12 @@ def measure(
     """
     cut = 0
     edges_of_part = np.zeros(parts, np.int64)
-    for begin in range(0, graph.num_vertices, vertices_at_once):
-        end = min(begin + vertices_at_once, graph.num_vertices)
+    for begin, end in pieces(graph.indptr):
         degrees = np.diff(graph.indptr[begin : end + 1])
         sources = assignment[graph.indices[graph.indptr[begin] : graph.indptr[end]]]
         cut += int((sources != np.repeat(assignment[begin:end], degrees)).sum())
         edges_of_part += np.bincount(assignment[begin:end], weights=degrees, minlength=parts).astype(np.int64)
+        forget(graph.indices)
     vertices = np.bincount(assignment, minlength=parts)
     targets = {name: np.bincount(assignment[graph.split(name)], minlength=parts) for name in SPLITS}
     return {

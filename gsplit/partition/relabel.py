@@ -1,8 +1,12 @@
 """From a store and an assignment to a layout: every array in the new order, piece by piece.
 
-New ids go by part, and within a part by hotness: how often a vertex stands in others' in-neighbour lists (its
-out-degree), so that any prefix of a part is its best cache of that size. The neighbours of a vertex keep the
-store's order, so that the same draw picks the same neighbour whatever the partition (law 1).
+New ids go by part, and within a part by heat, so that any prefix of a part is its best cache of that size. The
+neighbours of a vertex keep the store's order, so that the same draw picks the same neighbour whatever the partition
+(law 1).
+
+Memory is bounded by the vertices, not by edges or features: the graph takes two passes, one over the degrees and
+one over the rows; all arrays are written as streams; features that do not fit are read from end to end several times,
+each time for one window of the new order, instead of a page at a time in random order.
 """
 
 from __future__ import annotations
@@ -12,46 +16,60 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
-from gsplit.data.folders import FolderWriter, writing_folder
+from gsplit.data.folders import FolderWriter, forget, writing_folder
 from gsplit.data.graph import SPLITS, GraphArrays
 
-EDGES_AT_ONCE = 1 << 23
-ROWS_BYTES_AT_ONCE = 1 << 26
+EDGES_AT_ONCE = 1 << 22
+BYTES_AT_ONCE = 1 << 26
 
 
-def layout_order(graph: GraphArrays, assignment: NDArray[np.int32]) -> NDArray[np.int64]:
+def layout_order(assignment: NDArray[np.int32], heat: NDArray[np.int64]) -> NDArray[np.int64]:
     """[N] layout id -> global id: by part, then hottest first, then by global id."""
-    hotness = np.bincount(graph.indices, minlength=graph.num_vertices)
-    return np.lexsort((-hotness, assignment)).astype(np.int64)
+    return np.lexsort((-heat, assignment)).astype(np.int64, copy=False)
+
+
+def inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """[N] old id -> new id, from new id -> old id."""
+    new_of_old = np.empty_like(order)
+    new_of_old[order] = np.arange(len(order))
+    return new_of_old
 
 
 def write_layout(
     out: Path,
     source: store.GraphStore,
     assignment: NDArray[np.int32],
+    order: NDArray[np.int64],
     parts: int,
     about: dict[str, Any],
     *,
     overwrite: bool = False,
+    memory: int | None = None,
 ) -> None:
-    """Write the layout of ``source`` under ``assignment``; ``about`` joins its description."""
+    """Write the layout of ``source``; ``about`` joins its description.
+
+    Args:
+        assignment: [N] int32, the part of each vertex.
+        order: [N] layout id -> global id, as :func:`layout_order` gives it.
+        memory: bytes that features may take while they are permuted; by default half of what is available.
+    """
     graph = source.graph
-    permutation = layout_order(graph, assignment)
-    layout_of_global = np.empty_like(permutation)
-    layout_of_global[permutation] = np.arange(len(permutation))
+    new_of_old = inverse(order)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=parts))])
     with writing_folder(out, overwrite=overwrite) as writer:
-        _write_adjacency(writer, graph, permutation, layout_of_global)
+        _write_adjacency(writer, graph, order, new_of_old)
+        memory = psutil.virtual_memory().available // 2 if memory is None else memory
         if graph.features is not None:
-            _write_rows(writer, "features", graph.features, permutation)
-        _write_rows(writer, "labels", graph.labels, permutation)
+            _write_rows(writer, "features", graph.features, order, memory)
+        _write_rows(writer, "labels", graph.labels, order, memory)
         for name in SPLITS:
-            writer.save(f"{name}_idx", np.sort(layout_of_global[graph.split(name)]))
-        writer.save("permutation", permutation)
+            writer.save(f"{name}_idx", np.sort(new_of_old[graph.split(name)]))
+        writer.save("permutation", order)
         writer.describe(
             layout.FILE,
             {
@@ -61,7 +79,6 @@ def write_layout(
                 **store.describe(graph),
                 "parts": parts,
                 "offsets": offsets.tolist(),
-                "hotness": "degree",
                 "store": {"name": source.name, "checksum": source.checksum},
                 **about,
             },
@@ -69,22 +86,24 @@ def write_layout(
 
 
 def _write_adjacency(
-    writer: FolderWriter,
-    graph: GraphArrays,
-    permutation: NDArray[np.int64],
-    layout_of_global: NDArray[np.int64],
+    writer: FolderWriter, graph: GraphArrays, order: NDArray[np.int64], new_of_old: NDArray[np.int64]
 ) -> None:
-    indptr = reordered_indptr(graph.indptr, permutation)
+    indptr = reordered_indptr(graph.indptr, order)
     writer.save("indptr", indptr)
-    indices = writer.create("indices", (graph.num_edges,), graph.indices.dtype)
-    weight = None if graph.edge_weight is None else writer.create("edge_weight", (graph.num_edges,), np.float32)
-    with tqdm(total=graph.num_edges, desc="relabel edges", unit="edge", unit_scale=True, leave=False, disable=None,
-              delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
-        for first, last, place in places(graph.indptr, indptr, permutation):
-            indices[first:last] = layout_of_global[graph.indices[place]]
-            if weight is not None and graph.edge_weight is not None:
-                weight[first:last] = graph.edge_weight[place]
-            bar.update(last - first)
+    arrays: list[tuple[str, NDArray[Any]]] = [("indices", graph.indices)]
+    if graph.edge_weight is not None:
+        arrays.append(("edge_weight", graph.edge_weight))
+    new_ids = new_of_old.astype(graph.indices.dtype)
+    for name, array in arrays:
+        with (
+            writer.stream(name, array.dtype) as stream,
+            tqdm(total=graph.num_edges, desc=f"relabel {name}", unit="edge", unit_scale=True, leave=False,
+                 disable=None, delay=SECONDS_BEFORE_BAR) as bar,
+        ):  # fmt: skip
+            for first, last, place in places(graph.indptr, indptr, order):
+                stream.write(new_ids[array[place]] if name == "indices" else array[place])
+                forget(array)
+                bar.update(last - first)
 
 
 def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -92,25 +111,60 @@ def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDA
     return np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(np.int64)
 
 
+def pieces(indptr: NDArray[np.int64], edges_at_once: int = EDGES_AT_ONCE) -> Iterator[tuple[int, int]]:
+    """(begin, end) of ranges of vertices with a bounded number of edges, or a single vertex that has more."""
+    n = len(indptr) - 1
+    begin = 0
+    while begin < n:
+        end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + edges_at_once, side="right")) - 1)
+        yield begin, end
+        begin = end
+
+
 def places(
     old_indptr: NDArray[np.int64], new_indptr: NDArray[np.int64], order: NDArray[np.int64]
 ) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
     """(first, last, place) of pieces of bounded size: the new edges ``first .. last`` stood at ``place`` before."""
-    n = len(order)
-    begin = 0
-    while begin < n:
-        end = max(begin + 1, int(np.searchsorted(new_indptr, new_indptr[begin] + EDGES_AT_ONCE, side="right")) - 1)
+    for begin, end in pieces(new_indptr):
         first, last = int(new_indptr[begin]), int(new_indptr[end])
         # The old place of edge e of new vertex v: where v's row began, plus e - new_indptr[v].
         shift = old_indptr[order[begin:end]] - new_indptr[begin:end]
         yield first, last, np.arange(first, last) + np.repeat(shift, np.diff(new_indptr[begin : end + 1]))
-        begin = end
 
 
-def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], permutation: NDArray[np.int64]) -> None:
-    permuted = writer.create(name, rows.shape, rows.dtype)
-    at_once = max(1, ROWS_BYTES_AT_ONCE // max(1, rows[:1].nbytes))
-    for begin in tqdm(
-        range(0, len(rows), at_once), desc=f"permute {name}", leave=False, disable=None, delay=SECONDS_BEFORE_BAR
-    ):
-        permuted[begin : begin + at_once] = rows[permutation[begin : begin + at_once]]
+def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], order: NDArray[np.int64], memory: int) -> None:
+    pieces_of_rows = permuted(rows, order) if rows.nbytes <= memory else permuted_by_windows(rows, order, memory)
+    with (
+        writer.stream(name, rows.dtype, rows.shape[1] if rows.ndim == 2 else None) as stream,
+        tqdm(total=len(rows), desc=f"permute {name}", unit="row", unit_scale=True, leave=False, disable=None,
+             delay=SECONDS_BEFORE_BAR) as bar,
+    ):  # fmt: skip
+        for piece in pieces_of_rows:
+            stream.write(piece)
+            bar.update(len(piece))
+
+
+def permuted(rows: NDArray[Any], order: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    """``rows[order]`` in pieces, each read from all over ``rows``: for those that stay in memory once read."""
+    at_once = _rows_of(BYTES_AT_ONCE, rows)
+    for begin in range(0, len(rows), at_once):
+        yield rows[order[begin : begin + at_once]]
+        forget(rows)
+
+
+def permuted_by_windows(rows: NDArray[Any], order: NDArray[np.int64], memory: int) -> Iterator[NDArray[Any]]:
+    """``rows[order]`` in pieces of at most ``memory`` bytes, each from one reading of ``rows`` from end to end."""
+    new_of_old = inverse(order)
+    at_once, window_rows = _rows_of(BYTES_AT_ONCE, rows), _rows_of(memory, rows)
+    for first in range(0, len(rows), window_rows):
+        window = np.empty((min(window_rows, len(rows) - first), *rows.shape[1:]), rows.dtype)
+        for begin in range(0, len(rows), at_once):
+            place = new_of_old[begin : begin + at_once] - first
+            here = (place >= 0) & (place < len(window))
+            window[place[here]] = rows[begin : begin + at_once][here]
+            forget(rows)
+        yield window
+
+
+def _rows_of(num_bytes: int, rows: NDArray[Any]) -> int:
+    return max(1, num_bytes // max(1, rows[:1].nbytes))

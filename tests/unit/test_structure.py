@@ -14,7 +14,7 @@ import gsplit
 PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
     "data": set(),
-    "partition": {"data"},
+    "partition": {"sampling", "data"},
     "sampling": {"data"},
     "features": {"sampling", "data"},
     "nn": {"sampling", "data"},

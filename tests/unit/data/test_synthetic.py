@@ -138,16 +138,6 @@ def test_csc_from_edges_equals_sets(n_and_edges, symmetric, dtype):
     assert rows(indptr, indices) == wanted_rows(n, edges, symmetric=symmetric)
 
 
-@given(EDGE_LISTS, st.sampled_from([np.int32, np.int64]))
-def test_symmetrize_equals_sets(n_and_edges, dtype):
-    n, edges = n_and_edges
-    by_destination = sorted(edges, key=lambda edge: edge[1])  # sources unsorted, loops and duplicates kept
-    indptr = np.concatenate([[0], np.cumsum(np.bincount([v for _, v in edges], minlength=n))]).astype(np.int64)
-    indptr, indices = _core.symmetrize(indptr, np.array([u for u, _ in by_destination], dtype))
-    assert (indptr.dtype, indices.dtype) == (np.int64, np.int64)
-    assert rows(indptr, indices) == wanted_rows(n, edges, symmetric=True)
-
-
 @pytest.mark.parametrize(
     ("sources", "destinations", "message"),
     [

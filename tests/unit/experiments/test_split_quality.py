@@ -15,8 +15,8 @@ from support.reference import sample_and_split
 from experiments import split_quality
 from experiments.ownership import at_random, of_layout
 from experiments.split_quality import QualityConfig, rows_of
-from experiments.traffic import edge_skew
 from gsplit.errors import InputError
+from gsplit.partition.report import edge_skew
 from gsplit.sampling import EpochPlan
 
 ROOT = Path(__file__).parent.parent.parent.parent

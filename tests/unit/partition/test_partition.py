@@ -14,8 +14,13 @@ from gsplit.data import open_layout, open_store, write_store
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, methods, partition
 from gsplit.partition.__main__ import command, read_recipe
+from gsplit.partition.presample import Training, presample
+from gsplit.partition.problem import Problem
+from gsplit.partition.weights import vertex_weights
 
-METHODS, WEIGHTS, PARTS = ("metis", "random", "range"), ("uniform", "degree"), (1, 2, 3, 4)
+METHODS, PARTS = ("metis", "kaminpar", "random", "range"), (1, 2, 3, 4)
+WEIGHTS = ("uniform", "degree", "presample")
+SAMPLING = {"fan_out": (3, 3), "batch_size": 10}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +38,9 @@ def made(request, store, tmp_path_factory):
     """(parts, store's graph, layout, what partition returned)"""
     method, weights, parts = request.param
     out = tmp_path_factory.mktemp("layouts") / "layout"
-    quality = partition(PartitionConfig(store=store, out=out, parts=parts, method=method, weights=weights))
+    sampling = SAMPLING if weights == "presample" else {}
+    config = PartitionConfig(store=store, out=out, parts=parts, method=method, weights=weights, **sampling)
+    quality = partition(config)
     return parts, open_store(store), open_layout(out, verify=True), quality
 
 
@@ -71,7 +78,13 @@ def test_arrays_are_permuted_and_neighbours_keep_their_order(made):
 
 def test_hottest_first_within_each_part_then_by_global_id(made):
     _, store, layout, _ = made
-    hotness = [store.graph.indices.tolist().count(g) for g in range(store.graph.num_vertices)]
+    if layout.description["weights"] == "presample":
+        training = Training(fan_out=SAMPLING["fan_out"], batch_size=SAMPLING["batch_size"])
+        hotness = presample(store.graph, training, epochs=1, seed=0).loaded.tolist()
+        assert layout.description["hotness"] == "presample"
+    else:
+        hotness = [store.graph.indices.tolist().count(g) for g in range(store.graph.num_vertices)]
+        assert layout.description["hotness"] == "degree"
     for p in range(layout.parts):
         own = layout.permutation[layout.offsets[p] : layout.offsets[p + 1]].tolist()
         assert own == sorted(own, key=lambda g: (-hotness[g], g))
@@ -97,14 +110,17 @@ def test_quality_equals_a_count(made):
     assert layout.store_checksum == store.checksum
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_seed_decides(store, method, weights):
-    graph = open_store(store).graph
-    first, again = (methods.ASSIGNERS[method](graph, 3, weights, 5) for _ in range(2))
+def test_the_seed_decides(method, weighted):
+    graph, random = random_graph(2000, 6, seed=1), np.random.default_rng(0)
+    vertex_weight = random.integers(1, 9, 2000) if weighted else None
+    edge_weight = random.integers(0, 9, graph.num_edges).astype(np.uint32) if weighted else None
+    problem = Problem(graph=graph, parts=3, vertex_weight=vertex_weight, edge_weight=edge_weight, seed=5)
+    first, again = (methods.assign(method, problem) for _ in range(2))
     assert (first == again).all()
-    if method == "random":
-        assert (methods.ASSIGNERS[method](graph, 3, weights, 6) != first).any()
+    if method != "range":
+        assert (methods.assign(method, replace(problem, seed=6)) != first).any()
 
 
 def test_metis_finds_the_bridge(tmp_path):
@@ -118,11 +134,11 @@ def test_metis_finds_the_bridge(tmp_path):
     for method in METHODS:
         config = PartitionConfig(store=tmp_path / "store", out=tmp_path / method, parts=2, method=method)
         cut[method] = partition(config)["edge_cut"]
-    assert cut["metis"] == 2  # the bridge, in both directions
+    assert cut["metis"] == cut["kaminpar"] == 2  # the bridge, in both directions
     assert min(cut["random"], cut["range"]) > 20
 
 
-@pytest.mark.parametrize("method", ["metis", "range"])
+@pytest.mark.parametrize("method", ["metis", "kaminpar", "range"])
 def test_degree_weights_balance_edges(method):
     # A clique of 0 .. 19 with the tail 19 -- 20 -- ... -- 99: most edges are in the clique.
     pairs = [(u, v) for u in range(20) for v in range(u)] + [(v, v + 1) for v in range(19, 99)]
@@ -130,8 +146,9 @@ def test_degree_weights_balance_edges(method):
     indptr, indices = _core.csc_from_edges(sources, to, 100, True)
     graph, degrees = replace(random_graph(100, 1), indptr=indptr, indices=indices), np.diff(indptr)
     largest = {}
-    for weights in WEIGHTS:
-        assignment = methods.ASSIGNERS[method](graph, 2, weights, 0)
+    for weights in ("uniform", "degree"):
+        problem = Problem(graph=graph, parts=2, vertex_weight=vertex_weights(graph, weights, None))
+        assignment = methods.assign(method, problem)
         largest[weights] = np.bincount(assignment, weights=degrees).max() / degrees.sum()
     assert largest["degree"] < 0.6
     assert largest["uniform"] > 0.75
@@ -160,8 +177,8 @@ def recipe(tmp_path, store):
 
 def test_a_recipe_gives_the_flags(recipe, store, tmp_path):
     text = f'store = STORE\nout = "{tmp_path}/layout"\nparts = 3\nmethod = "random"\nseed = 7\noverwrite = true\n'
-    assert read_recipe(recipe(text)) == PartitionConfig(
-        store=store, out=tmp_path / "layout", parts=3, method="random", seed=7, overwrite=True
+    assert read_recipe(recipe(text + "fan-out = [5, -1]\n")) == PartitionConfig(
+        store=store, out=tmp_path / "layout", parts=3, method="random", seed=7, overwrite=True, fan_out=(5, -1)
     )
 
 

@@ -1,0 +1,88 @@
+"""What a layout will take before it is made: memory of each stage, and disk."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from gsplit.data.graph import GraphArrays
+from gsplit.errors import InputError
+from gsplit.partition.methods import Partitioner
+from gsplit.partition.problem import Size
+from gsplit.partition.relabel import BYTES_AT_ONCE, EDGES_AT_ONCE
+from gsplit.units import binary
+
+VERTEX_BYTES = 72
+"""Of assignment, heat, both permutations and their sorting."""
+PIECE_BYTES_PER_EDGE = 40
+BASE_BYTES = 200 << 20
+"""Of the interpreter and its libraries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """In bytes; memory is that of the process at its peak, without pages of mapped files."""
+
+    partition: int
+    """Memory of the partitioner."""
+    relabel: int
+    """Memory of relabelling."""
+    layout: int
+    """Disk, where the layout goes."""
+    temporary: int
+    """Disk, in the folder for temporary files, while KaMinPar reads the graph."""
+
+    def lines(self, out: Path) -> list[str]:
+        """To print; with what there is beside what is needed."""
+        available = binary(psutil.virtual_memory().available)
+        rows = [
+            f"memory to partition  {binary(self.partition):>10}   of {available} available",
+            f"memory to relabel    {binary(self.relabel):>10}   of {available} available",
+            f"disk for the layout  {binary(self.layout):>10}   of {binary(free_disk(out))} free at {_existing(out)}",
+        ]
+        if self.temporary:
+            folder = Path(tempfile.gettempdir())
+            free = binary(free_disk(folder))
+            rows.append(f"disk for a while     {binary(self.temporary):>10}   of {free} free at {folder}")
+        return rows
+
+    def check_disk(self, out: Path) -> None:
+        """Raise InputError where the layout will not fit on the disk."""
+        free = free_disk(out)
+        if self.layout > free:
+            raise InputError(
+                f"{out} needs {binary(self.layout)} of disk, {binary(free)} are free at {_existing(out)}; choose "
+                "another --out"
+            )
+
+
+def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size: Size | None = None) -> Estimate:
+    """Of making a layout of ``graph``; with a partitioner and the size of what it is given, its share as well."""
+    n, rows = graph.num_vertices, graph.features
+    arrays = (graph.indptr, graph.indices, graph.features, graph.labels, graph.edge_weight, graph.train_idx,
+              graph.valid_idx, graph.test_idx)  # fmt: skip
+    memory = temporary = 0
+    if partitioner is not None and size is not None:
+        memory = BASE_BYTES + partitioner.memory.of(size)
+        if partitioner.through_file:
+            temporary = 8 * n + size.adjacencies * graph.indices.itemsize * (2 if size.edge_weights else 1)
+    window = 0 if rows is None else min(rows.nbytes, 4 * BYTES_AT_ONCE)
+    return Estimate(
+        partition=memory,
+        relabel=BASE_BYTES + VERTEX_BYTES * n + PIECE_BYTES_PER_EDGE * min(EDGES_AT_ONCE, graph.num_edges) + window,
+        layout=sum(array.nbytes for array in arrays if array is not None) + 8 * n,
+        temporary=temporary,
+    )
+
+
+def free_disk(path: Path) -> int:
+    return shutil.disk_usage(_existing(path)).free
+
+
+def _existing(path: Path) -> Path:
+    """The innermost folder on the way to ``path`` that is there."""
+    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())

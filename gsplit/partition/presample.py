@@ -1,0 +1,103 @@
+"""Counts what training will compute, by sampling some epochs of it with the product's own sampler.
+
+How often a vertex is computed and an edge is drawn depends on the targets and the fan-out, which degrees know
+nothing of: in papers100M one vertex of a hundred is a target. (Sampling to rank what to cache: GNNLab, EuroSys 2022;
+to weight the graph that is partitioned: the later version of the GSplit paper.) The draws are other ones than those
+of the training: counts of the very mini-batches that they are to predict would flatter themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gsplit._core as _core
+from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.data.graph import GraphArrays
+from gsplit.errors import InputError
+from gsplit.sampling.plan import EpochPlan, fold_key
+from gsplit.sampling.sampler import MiniBatchSampler
+
+PRESAMPLE = 0x50524553
+"""Keeps the draws apart from those of a training with the same seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The training to come, as far as its mini-batches depend on it; InputError for what no training has."""
+
+    fan_out: tuple[int, ...]
+    """By hop, the first for the targets; -1 takes all."""
+    batch_size: int
+    """Targets of a mini-batch over all trainers."""
+
+    def __post_init__(self) -> None:
+        if not self.fan_out or any(number < -1 or number == 0 for number in self.fan_out):
+            given = ",".join(map(str, self.fan_out)) or "nothing"
+            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {given}")
+        if self.batch_size < 1:
+            raise InputError(f"--batch-size must be at least 1, not {self.batch_size}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Over all mini-batches that were sampled. N vertices, E edges; ids are those of the graph sampled from."""
+
+    mini_batches: int
+    loaded: NDArray[np.int64]
+    """[N] mini-batches that have the vertex among their inputs: how often its features are loaded."""
+    computed: NDArray[np.int64]
+    """[N] edges drawn for the vertex, at all hops: what it costs to compute."""
+    drawn: NDArray[np.uint32] | None
+    """[E] how often each edge was drawn; None where that was not asked for."""
+
+
+def presample(
+    graph: GraphArrays,
+    training: Training,
+    *,
+    epochs: int,
+    seed: int,
+    global_ids: NDArray[np.int64] | None = None,
+    count_edges: bool = False,
+    threads: int = 1,
+) -> Counts:
+    """Sample whole epochs and count.
+
+    Args:
+        graph: of a store, or of a layout with its permutation as ``global_ids`` [N].
+        epochs: of the training vertices, in mini-batches of the training's size.
+        seed: of the shuffles and draws.
+        count_edges: also fill ``drawn``, 4 bytes an edge.
+        threads: that sample; the counts are the same.
+
+    Raises:
+        InputError: where there are no training vertices to sample for.
+    """
+    n = graph.num_vertices
+    if not len(graph.train_idx):
+        raise InputError("there are no training vertices to sample for; choose weights and hotness by degree")
+    seed = fold_key(seed, PRESAMPLE)
+    plan = EpochPlan(graph.train_idx, np.arange(n) if global_ids is None else global_ids, training.batch_size, seed)
+    sampler = MiniBatchSampler(
+        graph.indptr, graph.indices, [0, n], fan_outs=training.fan_out, seed=seed, global_ids=global_ids,
+        edge_ids=count_edges, threads=threads,
+    )  # fmt: skip
+    loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    drawn = np.zeros(graph.num_edges, np.uint32) if count_edges else None
+    with tqdm(total=epochs * plan.num_batches, desc="presample", unit="batch", leave=False, disable=None,
+              delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+        for epoch in range(epochs):
+            for batch, targets in plan.batches(epoch):
+                sampler.sample(targets, epoch=epoch, batch=batch)
+                segment = sampler.segment(0)
+                # No vertex stands twice in a level.
+                loaded[segment.vertices] += 1
+                for layer, header in segment.layers.items():
+                    computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
+                    if (edges := segment.edge_ids(layer)) is not None and drawn is not None:
+                        _core.count_ids(edges, drawn)
+                bar.update()
+    return Counts(mini_batches=epochs * plan.num_batches, loaded=loaded, computed=computed, drawn=drawn)

@@ -1,0 +1,200 @@
+"""``python -m gsplit.partition report LAYOUT``: how good a layout is for a training, by sampling some of it.
+
+What the graph alone tells (cut, balance of vertices, edges and targets) is in the layout's description already. Here
+mini-batches are sampled and split as the training will, and counted: how even the splits are, how many of their edges
+are local, and what share of the inputs a cache of each size would hold, for several orders of heat. The best order
+there can be is the one by these very counts; no order that has to guess reaches it.
+
+Legend: N vertices, P parts, I iterations (mini-batches), S cache sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.cli import IntList
+from gsplit.data import Layout
+from gsplit.errors import InputError
+from gsplit.partition.presample import Training, presample
+from gsplit.partition.weights import heat
+from gsplit.sampling.plan import EpochPlan
+from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling.segment import Segment
+
+CACHE_PERCENTS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
+"""Of all feature rows, over all trainers together; each caches this share of its part."""
+FAN_OUT, BATCH_SIZE = (20, 20, 20), 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """How good a layout is for a training: balance, local edges, cache hit rates."""
+
+    layout: Annotated[Path, tyro.conf.Positional]
+    """The layout folder."""
+    out: Path | None = None
+    """Where to write: OUT.json and OUT.png; by default the layout's name with -report, beside it."""
+    fan_out: IntList | None = None
+    """Of the training; by default what the layout was presampled with, else 20,20,20."""
+    batch_size: int | None = None
+    """Of the training; by default what the layout was presampled with, else 4096."""
+    epochs: int = 1
+    """To sample and count; as many more, with other draws, for the pre-sampled order."""
+    seed: int = 0
+    """Of the draws."""
+    threads: int = 0
+    """That sample; 0: all cores."""
+
+    def __post_init__(self) -> None:
+        for name, least in {"epochs": 1, "seed": 0, "threads": 0}.items():
+            if getattr(self, name) < least:
+                raise InputError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+
+    def training(self, layout: Layout) -> Training:
+        known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
+        return Training(
+            fan_out=tuple(known["fan_out"] if self.fan_out is None else self.fan_out),
+            batch_size=known["batch_size"] if self.batch_size is None else self.batch_size,
+        )
+
+
+def edges_of(segments: Sequence[Segment]) -> list[int]:
+    """[P] edges that each trainer computes, all layers."""
+    return [segment.num_edges for segment in segments]
+
+
+def local_edges_of(segments: Sequence[Segment]) -> int:
+    """Edges whose source is owned by the split of their destination, all splits and layers."""
+    return sum(
+        int((segment.indices(layer) < header.num_own_sources).sum())
+        for segment in segments
+        for layer, header in segment.layers.items()
+    )
+
+
+def edge_skew(edges: Sequence[int]) -> float:
+    """(most - least) / mean of the edges of the splits (the paper, section 5.3); 0 where there are none."""
+    mean = sum(edges) / len(edges)
+    return (max(edges) - min(edges)) / mean if mean else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled:
+    """Counts of the mini-batches that were sampled."""
+
+    edges_IP: NDArray[np.int64]
+    local_edges: int
+    targets_P: NDArray[np.int64]
+    inputs_P: NDArray[np.int64]
+    loaded: NDArray[np.int64]
+    """[N] mini-batches that have the vertex among their inputs."""
+
+
+def sample(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> Sampled:
+    """Sample and split whole epochs as a training with this seed would."""
+    graph, parts = layout.graph, layout.parts
+    plan = EpochPlan(graph.train_idx, layout.permutation, training.batch_size, seed)
+    sampler = MiniBatchSampler(
+        graph.indptr, graph.indices, layout.offsets, fan_outs=training.fan_out, seed=seed,
+        global_ids=layout.permutation, threads=threads,
+    )  # fmt: skip
+    edges_IP, local = [], 0
+    targets_P, inputs_P = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
+    loaded = np.zeros(graph.num_vertices, np.int64)
+    with tqdm(total=epochs * plan.num_batches, desc="sample", unit="batch", leave=False, disable=None,
+              delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+        for epoch in range(epochs):
+            for batch, targets in plan.batches(epoch):
+                sampler.sample(targets, epoch=epoch, batch=batch)
+                segments = [sampler.segment(rank) for rank in range(parts)]
+                edges_IP.append(edges_of(segments))
+                local += local_edges_of(segments)
+                targets_P += [len(segment.targets) for segment in segments]
+                inputs_P += [len(segment.vertices) for segment in segments]
+                for segment in segments:
+                    loaded[segment.vertices] += 1
+                bar.update()
+    return Sampled(
+        edges_IP=np.array(edges_IP), local_edges=local, targets_P=targets_P, inputs_P=inputs_P, loaded=loaded
+    )
+
+
+def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> dict[str, Any]:
+    """All of the report's JSON (docs/formats.md, "Report").
+
+    Raises:
+        InputError: for a layout without training vertices.
+    """
+    counts = presample(
+        layout.graph, training, epochs=epochs, seed=seed, threads=threads, global_ids=layout.permutation
+    )
+    sampled = sample(layout, training, epochs=epochs, seed=seed, threads=threads)
+    orders = {
+        "degree": heat(layout.graph, "degree", None),
+        "presample": counts.loaded,
+        "optimal": sampled.loaded,
+    }
+    edges_P = sampled.edges_IP.sum(axis=0)
+    n = layout.graph.num_vertices
+    return {
+        "layout": {
+            "name": layout.name,
+            "parts": layout.parts,
+            "vertices": n,
+            "edges": layout.graph.num_edges,
+            "training_targets": len(layout.graph.train_idx),
+            **{key: layout.description[key] for key in ("method", "weights", "hotness", "seed")},
+        },
+        "training": {"fan_out": list(training.fan_out), "batch_size": training.batch_size, "epochs": epochs,
+                     "seed": seed},
+        "graph": layout.description["quality"],
+        "sampled": {
+            "iterations": len(sampled.edges_IP),
+            "edges": int(edges_P.sum()),
+            "local_edges": sampled.local_edges / max(1, int(edges_P.sum())),
+            "edge_skew": float(np.mean([edge_skew(edges) for edges in sampled.edges_IP.tolist()])),
+            "balance_edges": _balance(edges_P),
+            "balance_targets": _balance(sampled.targets_P),
+            "balance_inputs": _balance(sampled.inputs_P),
+            "edges_per_part": edges_P.tolist(),
+            "inputs_per_iteration": int(sampled.inputs_P.sum()) / len(sampled.edges_IP),
+            "reached": int((sampled.loaded > 0).sum()) / n,
+        },
+        "cache": {
+            "percent": list(CACHE_PERCENTS),
+            "hit_rate": {
+                "this layout": hit_rates(sampled.loaded, layout.offsets, None),
+                **{name: hit_rates(sampled.loaded, layout.offsets, values) for name, values in orders.items()},
+            },
+        },
+    }  # fmt: skip
+
+
+def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDArray[np.int64] | None) -> list[float]:
+    """[S] share of the inputs that a cache holds, which has the first rows of every part.
+
+    Args:
+        loaded: [N] how often each vertex is an input.
+        offsets: [P + 1] of the parts.
+        values: [N] the heat that parts are ordered by; None: as they stand.
+    """
+    hits = np.zeros(len(CACHE_PERCENTS), np.int64)
+    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        own = loaded[begin:end]
+        ordered = own if values is None else own[np.argsort(-values[begin:end], kind="stable")]
+        before = np.concatenate([[0], np.cumsum(ordered)])
+        hits += before[[round((end - begin) * percent / 100) for percent in CACHE_PERCENTS]]
+    return (hits / max(1, int(loaded.sum()))).tolist()
+
+
+def _balance(amounts: NDArray[np.int64]) -> float:
+    """The largest over the mean."""
+    return float(amounts.max() / amounts.mean()) if amounts.sum() else 1.0

@@ -1,0 +1,68 @@
+"""The report to look at: as text, and as a picture of how even the splits are and what caches hold."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+
+def lines(report: dict[str, Any]) -> list[str]:
+    """The report, to print."""
+    layout, training, graph, sampled = (report[key] for key in ("layout", "training", "graph", "sampled"))
+    fan_out = ",".join(map(str, training["fan_out"]))
+    percents, rates = report["cache"]["percent"], report["cache"]["hit_rate"]
+    width = max(map(len, rates))
+    return [
+        f"{layout['name']}: {layout['vertices']:,} vertices, {layout['edges']:,} edges in {layout['parts']} parts by "
+        f"{layout['method']}, weights {layout['weights']}, hottest by {layout['hotness']}",
+        f"fan-out {fan_out}, batch size {training['batch_size']:,}: {sampled['iterations']} iterations counted, "
+        f"{sampled['edges']:,} edges, {sampled['inputs_per_iteration']:,.0f} inputs an iteration, "
+        f"{100 * sampled['reached']:.1f} % of the vertices reached",
+        "",
+        f"{'':<22}{'graph':>9}{'sampled':>10}",
+        f"{'edge cut':<22}{graph['edge_cut']:>9,}",
+        f"{'local edges':<22}{graph['local_edges']:>9.4f}{sampled['local_edges']:>10.4f}",
+        f"{'edge skew':<22}{'':>9}{sampled['edge_skew']:>10.4f}",
+        f"{'balance of vertices':<22}{graph['balance_vertices']:>9.3f}{sampled['balance_inputs']:>10.3f}",
+        f"{'balance of edges':<22}{graph['balance_edges']:>9.3f}{sampled['balance_edges']:>10.3f}",
+        f"{'balance of targets':<22}{graph['balance_train_targets']:>9.3f}{sampled['balance_targets']:>10.3f}",
+        "",
+        "cache hit rate (%) by the share of all rows that all trainers cache together (%)",
+        f"{'order':<{width}}" + "".join(f"{percent:>7}" for percent in percents),
+        *(f"{name:<{width}}" + "".join(f"{100 * rate:>7.1f}" for rate in values) for name, values in rates.items()),
+    ]
+
+
+def draw(report: dict[str, Any]) -> bytes:
+    """A PNG. Raises ImportError where matplotlib is not installed."""
+    from matplotlib.figure import Figure
+
+    layout, sampled = report["layout"], report["sampled"]
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    bars, curves = figure.subplots(1, 2)
+    parts = range(layout["parts"])
+    shares = {
+        "vertices": report["graph"]["vertices_per_part"],
+        "training targets": report["graph"]["train_targets_per_part"],
+        "edges": report["graph"]["edges_per_part"],
+        "sampled edges": sampled["edges_per_part"],
+    }
+    width = 0.8 / len(shares)
+    for place, (name, amounts) in enumerate(shares.items()):
+        mean = sum(amounts) / len(amounts) or 1
+        bars.bar([part + place * width for part in parts], [amount / mean for amount in amounts], width, label=name)
+    bars.axhline(1, color="black", linewidth=0.8)
+    bars.set_xticks([part + 1.5 * width for part in parts], [str(part) for part in parts])
+    bars.set(xlabel="part", ylabel="share, the mean is 1",
+             title=f"edge skew {sampled['edge_skew']:.3f}, local edges {sampled['local_edges']:.3f}")  # fmt: skip
+    bars.legend(fontsize="small", loc="lower right")
+    for name, rates in report["cache"]["hit_rate"].items():
+        curves.plot([0, *report["cache"]["percent"]], [0, *(100 * rate for rate in rates)], marker=".", label=name)
+    curves.set(xlabel="rows cached by all trainers together (%)", ylabel="cache hit rate (%)", xlim=(0, 100),
+               ylim=(0, 101), title="by order of heat within the parts")  # fmt: skip
+    curves.grid(alpha=0.3)
+    curves.legend(fontsize="small", loc="lower right")
+    figure.suptitle(f"{layout['name']}: {layout['parts']} parts by {layout['method']}, weights {layout['weights']}")
+    png = io.BytesIO()
+    figure.savefig(png, dpi=120, format="png")
+    return png.getvalue()

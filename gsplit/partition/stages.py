@@ -1,0 +1,54 @@
+"""What the stages of the offline work take: seconds, and memory at the peak."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gsplit.units import binary
+
+RESET_PEAK = "5"
+"""What /proc/self/clear_refs takes to begin a new peak (man 5 proc)."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """By one stage."""
+
+    seconds: float
+    peak_bytes: int | None
+    """Resident memory of the process at its peak, pages of mapped files that it touched included; None where the
+    system does not tell."""
+
+
+class Stages:
+    """Stopwatch and peak meter; ``taken`` has the stages that are over, in order."""
+
+    def __init__(self) -> None:
+        self.taken: dict[str, Taken] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text(RESET_PEAK)
+        start_s = time.perf_counter()
+        yield
+        taken = Taken(seconds=round(time.perf_counter() - start_s, 3), peak_bytes=_peak_bytes())
+        self.taken[name] = taken
+        peak = "" if taken.peak_bytes is None else f", at most {binary(taken.peak_bytes)} of memory"
+        logger.info("%s: %.1f s%s", name, taken.seconds, peak)
+
+
+def _peak_bytes() -> int | None:
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return None
+    lines = [line.split() for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(lines[0][1]) * 1024 if lines else None

@@ -1,0 +1,46 @@
+"""What parts should hold equal amounts of, what a cut costs, and which vertices are hottest."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.graph import GraphArrays
+from gsplit.partition.presample import Counts
+
+Weights = Literal["uniform", "degree", "presample"]
+Hotness = Literal["degree", "presample"]
+
+ENTRIES_AT_ONCE = 1 << 24
+
+
+def vertex_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) -> NDArray[np.int64] | None:
+    """[N] int64: 1 each (None), in-edges, or edges drawn for the vertex; and 1 more, for what is not drawn."""
+    if weights == "uniform":
+        return None
+    if weights == "degree":
+        return np.diff(graph.indptr) + 1
+    assert counts is not None
+    return counts.computed + 1
+
+
+def edge_weights(weights: Weights, counts: Counts | None) -> NDArray[np.uint32] | None:
+    """[E] how often the edge was drawn; None: 1 each."""
+    return counts.drawn if weights == "presample" and counts is not None else None
+
+
+def heat(graph: GraphArrays, hotness: Hotness, counts: Counts | None) -> NDArray[np.int64]:
+    """[N] what the vertices of a part are ordered by, the largest first.
+
+    With ``presample`` how often the vertex is loaded. With ``degree`` how often it stands in others' in-neighbour
+    lists: its out-degree.
+    """
+    if hotness == "presample":
+        assert counts is not None
+        return counts.loaded
+    out_degrees = np.zeros(graph.num_vertices, np.int64)
+    for begin in range(0, graph.num_edges, ENTRIES_AT_ONCE):  # NumPy counts a copy in int64
+        out_degrees += np.bincount(graph.indices[begin : begin + ENTRIES_AT_ONCE], minlength=graph.num_vertices)
+    return out_degrees
