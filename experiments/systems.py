@@ -14,13 +14,13 @@ from experiments.traffic import (
     NoCache,
     PartitionedCache,
     ReplicatedCache,
-    edges_of,
     exchange_of,
     loads_of,
     places_of,
 )
 from gsplit.data import Layout
 from gsplit.features.placement import hottest, prefixes
+from gsplit.partition.report import edges_of
 from gsplit.sampling.segment import Segment
 
 OURS = "GSplit"

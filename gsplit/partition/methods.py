@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gsplit.errors import InputError
 from gsplit.partition import kaminpar, metis
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
+from gsplit.partition.streaming import stream
 from gsplit.units import binary
 
 Method = Literal["auto", "metis", "kaminpar", "streaming", "random", "range"]
@@ -39,6 +40,15 @@ class Partitioner:
     """What to install, where it cannot be had yet."""
 
 
+def streaming(problem: Problem) -> NDArray[np.int32]:
+    """Two-phase streaming; the only one that balances the training targets as well."""
+    graph = problem.graph
+    return stream(
+        graph.indptr, graph.indices, problem.parts, seed=problem.seed, vertex_weight=problem.vertex_weight,
+        edge_weight=problem.edge_weight, targets=graph.train_idx,
+    )  # fmt: skip
+
+
 def random(problem: Problem) -> NDArray[np.int32]:
     """Parts of equal size, drawn at random."""
     n = problem.graph.num_vertices
@@ -54,12 +64,14 @@ def range_(problem: Problem) -> NDArray[np.int32]:
     return (before * problem.parts // total).astype(np.int32)
 
 
+STREAMING = Footprint(per_adjacency=0, per_weighted_adjacency=0, per_vertex=100)
 LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=0, per_vertex=40)
 PARTITIONERS: dict[str, Partitioner] = {
     "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY),
     "kaminpar": Partitioner(
         assign=kaminpar.assign, memory=kaminpar.MEMORY, missing=kaminpar.missing, through_file=True
     ),
+    "streaming": Partitioner(assign=streaming, memory=STREAMING),
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
 }
@@ -118,17 +130,13 @@ def assign(name: str, problem: Problem) -> NDArray[np.int32]:
     assert assignment.shape == (n,)
     assert assignment.min() >= LEFT_OUT
     assert assignment.max() < parts
-    _place_left_out(assignment, parts)
+    graph, left_out = problem.graph, assignment == LEFT_OUT
+    if left_out.any():
+        # Beside their neighbours, with parts that are even in vertices as far as those placed already let them.
+        assignment = stream(
+            graph.indptr, graph.indices, parts, seed=problem.seed, assignment=assignment, movable=left_out
+        )
     return fill_empty_parts(assignment, parts, np.diff(problem.graph.indptr))
-
-
-def _place_left_out(assignment: NDArray[np.int32], parts: int) -> None:
-    rest = np.flatnonzero(assignment == LEFT_OUT)
-    sizes = np.bincount(assignment[assignment != LEFT_OUT], minlength=parts)
-    for p in range(parts):
-        take = max(0, min(len(rest), -(-len(assignment) // parts) - sizes[p]))
-        assignment[rest[:take]] = p
-        rest = rest[take:]
 
 
 def fill_empty_parts(assignment: NDArray[np.int32], parts: int, degrees: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -18,7 +18,7 @@ from gsplit.partition.presample import Training, presample
 from gsplit.partition.problem import Problem
 from gsplit.partition.weights import vertex_weights
 
-METHODS, PARTS = ("metis", "kaminpar", "random", "range"), (1, 2, 3, 4)
+METHODS, PARTS = ("metis", "kaminpar", "streaming", "random", "range"), (1, 2, 3, 4)
 WEIGHTS = ("uniform", "degree", "presample")
 SAMPLING = {"fan_out": (3, 3), "batch_size": 10}
 
@@ -138,7 +138,7 @@ def test_metis_finds_the_bridge(tmp_path):
     assert min(cut["random"], cut["range"]) > 20
 
 
-@pytest.mark.parametrize("method", ["metis", "kaminpar", "range"])
+@pytest.mark.parametrize("method", ["metis", "kaminpar", "streaming", "range"])
 def test_degree_weights_balance_edges(method):
     # A clique of 0 .. 19 with the tail 19 -- 20 -- ... -- 99: most edges are in the clique.
     pairs = [(u, v) for u in range(20) for v in range(u)] + [(v, v + 1) for v in range(19, 99)]
