@@ -78,7 +78,9 @@ def presample(
     """
     n = graph.num_vertices
     if not len(graph.train_idx):
-        raise InputError("there are no training vertices to sample for; choose weights and hotness by degree")
+        raise InputError(
+            "the graph has no training vertices to sample for; give it some (python -m gsplit.data import --split)"
+        )
     seed = fold_key(seed, PRESAMPLE)
     plan = EpochPlan(graph.train_idx, np.arange(n) if global_ids is None else global_ids, training.batch_size, seed)
     sampler = MiniBatchSampler(

@@ -70,7 +70,7 @@ def test_the_draws_are_not_those_of_the_training():
 def test_nothing_to_sample_for():
     graph = random_graph(20, 3)
     graph.train_idx.resize(0, refcheck=False)
-    with pytest.raises(InputError, match="no training vertices to sample for"):
+    with pytest.raises(InputError, match="no training vertices to sample for; give it some"):
         presample(graph, TRAINING, epochs=1, seed=0)
 
 
