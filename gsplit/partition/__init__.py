@@ -80,8 +80,11 @@ class PartitionConfig:
         return "presample" in (self.weights, self.ordered_by)
 
 
-def partition(config: PartitionConfig) -> dict[str, Any]:
+def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str, Any]:
     """Count, partition, relabel, write; returns the quality (:func:`gsplit.partition.quality.measure`).
+
+    Args:
+        stages: takes down what each stage took.
 
     Raises:
         InputError: for a store that cannot be read, more parts than vertices, an ``out`` that exists, a partitioner
@@ -92,7 +95,7 @@ def partition(config: PartitionConfig) -> dict[str, Any]:
     _warn_of_what_is_ignored(config)
     estimate_of(graph).check_disk(config.out)
     threads = config.threads or len(os.sched_getaffinity(0))
-    stages = Stages()
+    stages = stages or Stages()
     counts = None
     if config.presamples:
         with stages.stage("presample"):

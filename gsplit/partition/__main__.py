@@ -26,6 +26,8 @@ else:
     import tomli as tomllib
 
 PROG = "python -m gsplit.partition"
+UNEVEN = 1.1
+"""Largest part over the mean."""
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +105,9 @@ def command(arguments: list[str]) -> None:
         f"  balance (largest part / mean): vertices {measured['balance_vertices']:.3f}, "
         f"edges {measured['balance_edges']:.3f}, training targets {measured['balance_train_targets']:.3f}"
     )
+    uneven = max(measured["balance_edges"], measured["balance_train_targets"]) > UNEVEN
+    if uneven and config.weights != "presample" and config.method not in ("random", "range"):
+        print("  --weights presample would balance what the parts compute")
 
 
 if __name__ == "__main__":

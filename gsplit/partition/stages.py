@@ -23,25 +23,32 @@ class Taken:
 
     seconds: float
     peak_bytes: int | None
-    """Resident memory of the process at its peak, pages of mapped files that it touched included; None where the
-    system does not tell."""
+    """Resident memory of the process at its peak so far, pages of mapped files that it touched included; None where
+    the system does not tell."""
 
 
 class Stages:
-    """Stopwatch and peak meter; ``taken`` has the stages that are over, in order."""
+    """Stopwatch and peak meter; ``taken`` has the stages that are over, in order.
 
-    def __init__(self) -> None:
+    Args:
+        own_peaks: measure the peak of each stage for itself, not of all so far. The kernel then forgets the peak of
+            the process, so that tools that look at it from outside are told that of the last stage.
+    """
+
+    def __init__(self, *, own_peaks: bool = False) -> None:
         self.taken: dict[str, Taken] = {}
+        self._own_peaks = own_peaks
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text(RESET_PEAK)
+        if self._own_peaks:
+            with suppress(OSError):
+                Path("/proc/self/clear_refs").write_text(RESET_PEAK)
         start_s = time.perf_counter()
         yield
         taken = Taken(seconds=round(time.perf_counter() - start_s, 3), peak_bytes=_peak_bytes())
         self.taken[name] = taken
-        peak = "" if taken.peak_bytes is None else f", at most {binary(taken.peak_bytes)} of memory"
+        peak = "" if taken.peak_bytes is None else f", memory at most {binary(taken.peak_bytes)}"
         logger.info("%s: %.1f s%s", name, taken.seconds, peak)
 
 

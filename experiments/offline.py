@@ -1,0 +1,123 @@
+"""What the offline stage takes: time and memory of each stage, from a store to a layout.
+
+    python -m experiments.offline STORE
+    python -m experiments.offline STORE --methods metis kaminpar --weights uniform presample --json offline.json
+
+Each way runs in a process of its own, and the layouts are removed. Seconds are those of the machine at that moment;
+memory is resident memory at the peak of the stage, touched pages of mapped files included. ``--json`` writes
+``store`` (``name``, ``vertices``, ``edges``, ``features``) and ``runs``: ``method``, ``weights``, ``seconds`` in all,
+``stages`` (name -> ``seconds``, ``peak_bytes``) and ``quality`` as in ``layout.json``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from experiments.results import write_json
+from gsplit import cli
+from gsplit.data import open_store
+from gsplit.files import check_writable
+from gsplit.partition import PartitionConfig, partition
+from gsplit.partition.methods import Method
+from gsplit.partition.stages import Stages
+from gsplit.partition.weights import Weights
+
+PROG = "python -m experiments.offline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfflineConfig:
+    """What the offline stage takes: time and memory of each stage, from a store to a layout."""
+
+    store: Annotated[Path, tyro.conf.Positional]
+    """The graph store."""
+    methods: tuple[Method, ...] = ("metis", "kaminpar", "streaming")
+    """Partitioners to compare."""
+    weights: tuple[Weights, ...] = ("uniform",)
+    """Weights to compare."""
+    parts: int = 4
+    """Of the layouts."""
+    fan_out: cli.IntList = (20, 20, 20)
+    """presample: of the training."""
+    batch_size: int = 4096
+    """presample: of the training."""
+    work: Path = Path("work")
+    """Where the layouts are for as long as it takes."""
+    json: Path | None = None
+    """Where to write the results."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(OfflineConfig, arguments, prog=PROG)
+    if config.json:
+        check_writable(config.json)
+    graph = open_store(config.store).graph
+    about = {
+        "name": config.store.name,
+        "vertices": graph.num_vertices,
+        "edges": graph.num_edges,
+        "features": graph.num_features,
+    }
+    print("{name}: {vertices:,} vertices, {edges:,} directed edges, {features} features\n".format(**about))
+    print("| method | weights | stage | seconds | peak memory | local edges | balance of vertices, edges, targets |")
+    print("|---|---|---|---|---|---|---|")
+    runs = []
+    for method in config.methods:
+        for weights in config.weights:
+            runs.append(run(config, method, weights))
+            show(runs[-1])
+    if config.json:
+        write_json(config.json, {"store": about, "runs": runs})
+
+
+def run(config: OfflineConfig, method: Method, weights: Weights) -> dict[str, Any]:
+    """One way, in a process of its own: memory that a library kept would count for the next."""
+    config.work.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(dir=config.work) as folder,
+        multiprocessing.get_context("spawn").Pool(1) as pool,
+    ):
+        wanted = PartitionConfig(
+            store=config.store, out=Path(folder) / "layout", parts=config.parts, method=method, weights=weights,
+            fan_out=config.fan_out, batch_size=config.batch_size,
+        )  # fmt: skip
+        return pool.apply(measured, (wanted,))
+
+
+def measured(config: PartitionConfig) -> dict[str, Any]:
+    """A run of ``--json``."""
+    stages = Stages(own_peaks=True)
+    start_s = time.perf_counter()
+    quality = partition(config, stages)
+    return {
+        "method": config.method,
+        "weights": config.weights,
+        "seconds": time.perf_counter() - start_s,
+        "stages": {name: asdict(taken) for name, taken in stages.taken.items()},
+        "quality": quality,
+    }
+
+
+def show(run: dict[str, Any]) -> None:
+    for name, taken in run["stages"].items():
+        peak = "not told" if taken["peak_bytes"] is None else f"{taken['peak_bytes'] / 1e9:.2f} GB"
+        print(f"| {run['method']} | {run['weights']} | {name} | {taken['seconds']:.1f} | {peak} | | |")
+    quality = run["quality"]
+    balance = ", ".join(f"{quality[f'balance_{name}']:.3f}" for name in ("vertices", "edges", "train_targets"))
+    peaks = [taken["peak_bytes"] or 0 for taken in run["stages"].values()]
+    print(
+        f"| {run['method']} | {run['weights']} | **all** | {run['seconds']:.1f} | {max(peaks) / 1e9:.2f} GB "
+        f"| {quality['local_edges']:.4f} | {balance} |",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    cli.main(command)
