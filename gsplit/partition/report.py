@@ -139,7 +139,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
     sampled = sample(layout, training, epochs=epochs, seed=seed, threads=threads)
     orders = {
         "degree": heat(layout.graph, "degree", None),
-        "presample": counts.loaded,
+        "presample": heat(layout.graph, "presample", counts),
         "optimal": sampled.loaded,
     }
     edges_P = sampled.edges_IP.sum(axis=0)

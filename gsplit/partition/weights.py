@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.folders import forget
 from gsplit.data.graph import GraphArrays
 from gsplit.partition.presample import Counts
 
@@ -34,13 +35,14 @@ def edge_weights(weights: Weights, counts: Counts | None) -> NDArray[np.uint32] 
 def heat(graph: GraphArrays, hotness: Hotness, counts: Counts | None) -> NDArray[np.int64]:
     """[N] what the vertices of a part are ordered by, the largest first.
 
-    With ``presample`` how often the vertex is loaded. With ``degree`` how often it stands in others' in-neighbour
-    lists: its out-degree.
+    With ``degree`` how often the vertex stands in others' in-neighbour lists: its out-degree. With ``presample`` how
+    often it was loaded; of those loaded as often, the one with the larger out-degree is the more likely next time.
     """
-    if hotness == "presample":
-        assert counts is not None
-        return counts.loaded
     out_degrees = np.zeros(graph.num_vertices, np.int64)
     for begin in range(0, graph.num_edges, ENTRIES_AT_ONCE):  # NumPy counts a copy in int64
         out_degrees += np.bincount(graph.indices[begin : begin + ENTRIES_AT_ONCE], minlength=graph.num_vertices)
-    return out_degrees
+        forget(graph.indices)
+    if hotness == "degree":
+        return out_degrees
+    assert counts is not None
+    return counts.loaded * (out_degrees.max(initial=0) + 1) + out_degrees
