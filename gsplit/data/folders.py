@@ -11,11 +11,12 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import shutil
 import tempfile
 import tokenize
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
-from gsplit.files import make_durable
+from gsplit.files import LOCK, locked, make_durable
+from gsplit.host import ending_tidily
 
 DESCRIPTIONS = ("graph.json", "layout.json")
 """A folder with one of these was written by us."""
@@ -164,13 +166,22 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
     """
     check_free(out, overwrite=overwrite)
     missing = [parent for parent in out.parents if not parent.exists()]
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+    with ExitStack() as held:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(out)
+            temporary = _temporary_folder(out, held)
+        except OSError as error:
+            raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+        held.enter_context(ending_tidily())
+        yield from _fill(out, temporary, missing)
+
+
+def _fill(out: Path, temporary: Path, missing: list[Path]) -> Iterator[FolderWriter]:
+    """:func:`writing_folder`, with a temporary folder to fill."""
     try:
         yield FolderWriter(temporary)
+        (temporary / LOCK).unlink()
         for file in temporary.iterdir():
             make_durable(file)
         mask = os.umask(0o077)
@@ -192,6 +203,26 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
         raise
+
+
+def _temporary_folder(out: Path, held: ExitStack) -> Path:
+    """A folder beside ``out``, locked for as long as ``held`` is open, so that others know that it is in use."""
+    while True:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        # Between the two somebody may have taken it for left behind, and swept it away.
+        with suppress(FileNotFoundError, InputError):
+            held.enter_context(locked(temporary))
+            if (temporary / LOCK).exists():
+                return temporary
+
+
+def _sweep(out: Path) -> None:
+    """Remove what writers of ``out`` left behind that were killed."""
+    temporary_name = re.compile(re.escape(f".{out.name}.") + r"[a-z0-9_]{8}")  # as tempfile makes them
+    for left in out.parent.iterdir():
+        if temporary_name.fullmatch(left.name) and (left / LOCK).is_file():
+            with suppress(OSError, InputError), locked(left):
+                shutil.rmtree(left)
 
 
 def read_description(folder: Path, file_name: str, format_name: str, version: int) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from itertools import product
 
 import numpy as np
@@ -198,3 +201,49 @@ def test_a_damaged_header_is_never_taken_for_another_array(folder):
         else:
             odd |= set() if array.shape == FLOATS.shape else {f"shape {array.shape}"}
     assert odd == set()
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from gsplit.data.folders import writing_folder
+with writing_folder(Path(sys.argv[1])) as writer:
+    writer.save("array", np.arange(10))
+    print("begun", flush=True)
+    sys.stdin.read()
+"""
+
+
+def begun_writer(out):
+    child = subprocess.Popen([sys.executable, "-c", WRITER, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert child.stdout.readline() == b"begun\n"
+    return child
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_writer_that_is_told_to_end_leaves_nothing(tmp_path, number):
+    with begun_writer(tmp_path / "new" / "folder") as child:
+        child.send_signal(number)
+        assert child.wait(timeout=30) != 0
+    assert names(tmp_path) == []
+
+
+def test_the_next_writer_sweeps_what_a_killed_one_left(tmp_path):
+    out = tmp_path / "folder"
+    with begun_writer(out) as child:
+        child.kill()
+    (left,) = names(tmp_path)
+    assert left.startswith(".folder.")
+    with begun_writer(out) as living:  # its folder is locked, and so stays
+        (own,) = names(tmp_path)
+        assert own != left
+        with writing_folder(out) as writer:
+            assert len(names(tmp_path)) == 2
+            writer.describe("graph.json", {})
+        assert names(tmp_path) == sorted([own, "folder"])
+        living.kill()
