@@ -54,3 +54,22 @@ def gather_rows(
     threads: int,
     positions: NDArray[np.int64] | None = None,
 ) -> None: ...
+def stream_range(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    edge_weight: NDArray[np.uint32] | None,
+    vertex_weight: NDArray[np.int64] | None,
+    target_weight: NDArray[np.int32] | None,
+    movable: NDArray[np.uint8] | None,
+    group: NDArray[np.int32],
+    load: NDArray[np.int64],
+    target_load: NDArray[np.int64],
+    gain: NDArray[np.int64],
+    limit: int,
+    target_limit: int,
+    everywhere: bool,
+    strain: int,
+    seed: int,
+    begin: int,
+    end: int,
+) -> int: ...

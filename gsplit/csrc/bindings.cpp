@@ -12,6 +12,7 @@
 #include "gather.hpp"
 #include "graph.hpp"
 #include "sampler.hpp"
+#include "stream.hpp"
 
 namespace nb = nanobind;
 
@@ -25,6 +26,17 @@ using Bytes = Writable<uint8_t>;
 
 template <class T>
 std::span<const T> span_of(const Array<T>& array) {
+  return {array.data(), array.size()};
+}
+
+/// Empty where there is no array.
+template <class T>
+std::span<const T> span_of(const std::optional<Array<T>>& array) {
+  return array ? span_of(*array) : std::span<const T>();
+}
+
+template <class T>
+std::span<T> span_of(const Writable<T>& array) {
   return {array.data(), array.size()};
 }
 
@@ -147,6 +159,26 @@ void bind_graph(nb::module_& m) {
         nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
 }
 
+template <class Index>
+void bind_stream(nb::module_& m) {
+  m.def("stream_range",
+        [](Array<int64_t> indptr, Array<Index> indices, std::optional<Array<uint32_t>> edge_weight,
+           std::optional<Array<int64_t>> vertex_weight, std::optional<Array<int32_t>> target_weight,
+           std::optional<Array<uint8_t>> movable, Writable<int32_t> group, Writable<int64_t> load,
+           Writable<int64_t> target_load, Writable<int64_t> gain, int64_t limit, int64_t target_limit,
+           bool everywhere, int64_t strain, uint64_t seed, int64_t begin, int64_t end) {
+          nb::gil_scoped_release unlocked;
+          const gsplit::StreamGraph<Index> graph{span_of(indptr),        span_of(indices),       span_of(edge_weight),
+                                                 span_of(vertex_weight), span_of(target_weight), span_of(movable)};
+          return gsplit::stream_range(graph, {span_of(group), span_of(load), span_of(target_load), span_of(gain)},
+                                      {limit, target_limit, everywhere, strain, seed}, begin, end);
+        },
+        nb::arg("indptr"), nb::arg("indices"), nb::arg("edge_weight").none(), nb::arg("vertex_weight").none(),
+        nb::arg("target_weight").none(), nb::arg("movable").none(), nb::arg("group"), nb::arg("load"),
+        nb::arg("target_load"), nb::arg("gain"), nb::arg("limit"), nb::arg("target_limit"), nb::arg("everywhere"),
+        nb::arg("strain"), nb::arg("seed"), nb::arg("begin"), nb::arg("end"));
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -155,6 +187,8 @@ NB_MODULE(_core, m) {
   bind_sampler<int64_t>(m, "Sampler64");
   bind_graph<int32_t>(m);
   bind_graph<int64_t>(m);
+  bind_stream<int32_t>(m);
+  bind_stream<int64_t>(m);
   m.def("gather_rows",
         [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
            nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads,

@@ -29,7 +29,7 @@ class PartitionConfig:
     parts: int = 4
     """Number of parts: one a trainer."""
     method: methods.Method = "metis"
-    """metis; random and range are ablations."""
+    """metis, or streaming for graphs it has no room for; random and range are ablations."""
     weights: methods.Weights = "uniform"
     """What to balance: vertices (uniform) or in-edges (degree)."""
     seed: int = 0

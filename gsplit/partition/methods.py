@@ -1,7 +1,7 @@
 """Ways to assign every vertex to a part. An assigner maps (graph, parts, weights, seed) to int32 [N].
 
-``metis`` is what one uses; ``random`` and ``range`` are ablations: a perfect balance with local edges of 1/P,
-and whatever locality the store's ids happen to have.
+``metis`` is what one uses; ``streaming`` needs a fraction of its memory; ``random`` and ``range`` are ablations: a
+perfect balance with local edges of 1/P, and whatever locality the store's ids happen to have.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
+from gsplit.partition.streaming import stream
 
-Method = Literal["metis", "random", "range"]
+Method = Literal["metis", "streaming", "random", "range"]
 Weights = Literal["uniform", "degree"]
 Assigner = Callable[[GraphArrays, int, Weights, int], NDArray[np.int32]]
 
@@ -46,6 +47,13 @@ def metis(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArra
     return fill_empty_parts(assignment, parts, np.diff(xadj))
 
 
+def streaming(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArray[np.int32]:
+    """For graphs that METIS has no room for: :mod:`gsplit.partition.streaming`, with targets balanced as well."""
+    weight = vertex_weights(graph, weights)
+    assignment = stream(graph.indptr, graph.indices, parts, seed=seed, vertex_weight=weight, targets=graph.train_idx)
+    return fill_empty_parts(assignment, parts, np.diff(graph.indptr))
+
+
 def random(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArray[np.int32]:
     """Parts of equal size, drawn at random."""
     equal = np.arange(graph.num_vertices) * parts // graph.num_vertices
@@ -60,7 +68,7 @@ def range_(graph: GraphArrays, parts: int, weights: Weights, seed: int) -> NDArr
     return fill_empty_parts((before * parts // total).astype(np.int32), parts, np.diff(graph.indptr))
 
 
-ASSIGNERS: dict[Method, Assigner] = {"metis": metis, "random": random, "range": range_}
+ASSIGNERS: dict[Method, Assigner] = {"metis": metis, "streaming": streaming, "random": random, "range": range_}
 
 
 def fill_empty_parts(assignment: NDArray[np.int32], parts: int, degrees: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -15,7 +15,7 @@ from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, methods, partition
 from gsplit.partition.__main__ import command, read_recipe
 
-METHODS, WEIGHTS, PARTS = ("metis", "random", "range"), ("uniform", "degree"), (1, 2, 3, 4)
+METHODS, WEIGHTS, PARTS = ("metis", "streaming", "random", "range"), ("uniform", "degree"), (1, 2, 3, 4)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_metis_finds_the_bridge(tmp_path):
     assert min(cut["random"], cut["range"]) > 20
 
 
-@pytest.mark.parametrize("method", ["metis", "range"])
+@pytest.mark.parametrize("method", ["metis", "streaming", "range"])
 def test_degree_weights_balance_edges(method):
     # A clique of 0 .. 19 with the tail 19 -- 20 -- ... -- 99: most edges are in the clique.
     pairs = [(u, v) for u in range(20) for v in range(u)] + [(v, v + 1) for v in range(19, 99)]
