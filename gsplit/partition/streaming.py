@@ -26,7 +26,7 @@ from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 
 EDGES_AT_ONCE = 1 << 22
 """Read by one call of C++, which Ctrl-C cannot interrupt."""
-CLUSTER_PASSES = 4
+CLUSTER_PASSES = 3
 CLUSTERS_PER_PART = 64
 """At least: it sets the limit on the weight of a cluster."""
 PACK_PASSES = 24
@@ -35,6 +35,10 @@ LOOSE = 2
 """Times the limit on vertex weights, while targets are brought within theirs."""
 MAX_CLUSTERS, MAX_PAIRS = 1 << 20, 1 << 22
 """Clusters, and pairs of adjacent clusters, that METIS gets; where N / 16 and N / 4 are more, that many."""
+EDGES_PER_PAIR = 4
+"""Looked at for each of these pairs, at most, where edges have no weights."""
+SETTLED = 1000
+"""Restreaming ends when a pass moves less than one vertex in so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,25 +204,26 @@ def _cluster_edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(to, from, weight) of the symmetric graph of clusters, ascending.
 
-    Where there are too many pairs, every unit of every edge is kept with the same probability, halved as often as
-    needed: pairs with many edges between them stay, roughly in proportion.
+    Where there are many, every unit of every edge is kept with the same probability, halved as often as needed: pairs
+    with many edges between them stay, roughly in proportion.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     most = max(MAX_PAIRS, graph.num_vertices // 4)
     pairs, weight = np.empty((2, 0), np.int64)
-    kept = 1.0
+    kept = 1.0 if graph.edge_weight is not None else min(1.0, EDGES_PER_PAIR * most / max(1, len(graph.indices)))
     with graph.bar("graph of clusters") as bar:
         for begin, end in graph.ranges():
             edges = slice(int(graph.indptr[begin]), int(graph.indptr[end]))
             there = np.repeat(cluster[begin:end], np.diff(graph.indptr[begin : end + 1]))
             here = cluster[graph.indices[edges]]
             between = (there != here) & (there >= 0) & (here >= 0)
+            if graph.edge_weight is None:
+                if kept < 1.0:
+                    between &= random.random(len(between), dtype=np.float32) < kept
+                units = np.ones(int(between.sum()), np.int64)
+            else:
+                units = random.binomial(graph.edge_weight[edges][between].astype(np.int64), kept)
             new = np.minimum(there, here)[between].astype(np.int64) * clusters + np.maximum(there, here)[between]
-            units = np.ones(len(new), np.int64)
-            if graph.edge_weight is not None:
-                units = graph.edge_weight[edges][between].astype(np.int64)
-            if kept < 1.0:
-                units = random.binomial(units, kept)
             pairs, weight = _summed(np.concatenate([pairs, new]), np.concatenate([weight, units]))
             while len(pairs) > most:
                 kept /= 2
@@ -254,7 +259,7 @@ def _restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: fl
         limits = LOOSE * limit if loose else limit, target_limit
         moved = _pass(graph, group, load, target_load, gain, limits, everywhere, strain, seed + number,
                       f"restream, pass {number + 1} of {passes}")  # fmt: skip
-        if moved == 0 and everywhere and load.max() <= limit and target_load.max() <= target_limit:
+        if moved * SETTLED <= len(group) and everywhere and load.max() <= limit and target_load.max() <= target_limit:
             break
 
 
