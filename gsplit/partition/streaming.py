@@ -119,12 +119,14 @@ def stream(
     _require(1 <= parts <= max(n, 1), f"parts must be 1 to {n}, the number of vertices, not {parts}")
     _require(n < 2**31, f"vertices must be fewer than 2**31, not {n}")
     _require(passes >= 1 and imbalance >= 0, f"passes {passes} must be at least 1, imbalance {imbalance} 0")
-    for name, array, size in [
-        ("vertex_weight", vertex_weight, n),
-        ("edge_weight", edge_weight, len(indices)),
-        ("assignment", assignment, n),
+    _require(0 <= seed < 2**63, f"seed must be 0 to 2**63 - 1, not {seed}")
+    for name, array, dtype, size in [
+        ("vertex_weight", vertex_weight, np.int64, n),
+        ("edge_weight", edge_weight, np.uint32, len(indices)),
+        ("assignment", assignment, np.int32, n),
     ]:
-        _require(array is None or array.shape == (size,), f"{name} must be one for each of {size}")
+        if array is not None and (array.dtype != dtype or array.shape != (size,)):
+            raise ValueError(f"{name} must be {np.dtype(dtype)} [{size}], not {array.dtype} {list(array.shape)}")
     _require(vertex_weight is None or n == 0 or vertex_weight.min() >= 0, "a vertex weight is negative")
     graph = Stream(
         indptr=indptr,
@@ -161,9 +163,11 @@ def _cluster(graph: Stream, parts: int, seed: int) -> tuple[NDArray[np.int32], i
     gain = np.zeros(n, np.int64)
     for number in range(CLUSTER_PASSES):
         _pass(graph, cluster, load, target_load, gain, limits, False, 1, seed + number, f"cluster, pass {number + 1}")
+    del gain
     size = np.bincount(cluster, minlength=n)
-    kept = min(int((size > 0).sum()), max(MAX_CLUSTERS, n // 16))
-    order = np.lexsort((-size, -load, size == 0))[:kept]
+    order = np.flatnonzero(size)
+    kept = min(len(order), max(MAX_CLUSTERS, n // 16))
+    order = order[np.lexsort((-size[order], -load[order]))][:kept]
     number_of = np.full(n, -1, np.int32)
     number_of[order] = np.arange(kept)
     return number_of[cluster], kept
