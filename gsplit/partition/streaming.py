@@ -186,20 +186,27 @@ def _pack(
         vertex_weight=load,
         target_weight=None if graph.target_weight is None else target_load.astype(np.int32),
     )
-    # METIS through pymetis balances one weight. The sum of both is a start.
-    balanced = load
-    if graph.target_weight is not None and target_load.any():
-        balanced = np.rint(2.0**30 * (load / max(1, load.sum()) + target_load / target_load.sum())).astype(np.int64)
-    result = pymetis.part_graph(
-        parts,
-        pymetis.CSRAdjacency(packed.indptr, packed.indices),
-        vweights=balanced,
-        eweights=weight,
-        options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, int(imbalance * 1000))),
-    )
-    part = np.asarray(result.vertex_part, dtype=np.int32)
-    assert len(part) == clusters
-    _restream(packed, part, parts, imbalance, PACK_PASSES, seed)
+    # METIS through pymetis balances one weight: that of vertices, or the sum of both. The better outcome counts.
+    starts = [load]
+    if target_load.any():
+        both = load / max(1, load.sum()) + target_load / target_load.sum()
+        starts.append(np.rint(2.0**30 * both).astype(np.int64))
+    tried = []
+    for number, balanced in enumerate(starts):
+        result = pymetis.part_graph(
+            parts,
+            pymetis.CSRAdjacency(packed.indptr, packed.indices),
+            vweights=balanced,
+            eweights=weight,
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, int(imbalance * 1000))),
+        )
+        part = np.asarray(result.vertex_part, dtype=np.int32)
+        assert len(part) == clusters
+        _restream(packed, part, parts, imbalance, PACK_PASSES, seed)
+        excess = max(0, int(packed.loads(part, parts)[1].max()) - _limits(packed, parts, imbalance)[1])
+        cut = int(weight[part[to] != part[of]].sum())
+        tried.append((excess, cut, number, part))
+    part = min(tried)[-1]
     return np.where(cluster >= 0, part[cluster], -1).astype(np.int32)
 
 
@@ -250,7 +257,7 @@ def _summed(pairs: NDArray[np.int64], weight: NDArray[np.int64]) -> tuple[NDArra
 def _restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: float, passes: int, seed: int) -> None:
     """Improve ``group`` in place, and bring it within the limits."""
     load, target_load = graph.loads(group, parts)
-    limit, target_limit = (max(int((1 + imbalance) * total / parts), -(-total // parts)) for total in graph.totals)
+    limit, target_limit = _limits(graph, parts, imbalance)
     gain = np.zeros(parts, np.int64)
     unplaced = bool((group < 0).any())
     for number in range(passes):
@@ -265,6 +272,12 @@ def _restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: fl
                       f"restream, pass {number + 1} of {passes}")  # fmt: skip
         if moved * SETTLED <= len(group) and everywhere and load.max() <= limit and target_load.max() <= target_limit:
             break
+
+
+def _limits(graph: Stream, parts: int, imbalance: float) -> tuple[int, int]:
+    """On the vertex weights and on the target weights of a part."""
+    limit, target_limit = (max(int((1 + imbalance) * total / parts), -(-total // parts)) for total in graph.totals)
+    return limit, target_limit
 
 
 def _pass(
