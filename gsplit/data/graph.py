@@ -6,6 +6,7 @@ Shapes: N vertices, E edges, D features, C classes.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,16 @@ class GraphArrays:
     def split(self, name: str) -> NDArray[np.int64]:
         """The vertices of ``train``, ``valid`` or ``test``."""
         return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
+
+
+def row_ranges(indptr: NDArray[np.int64], at_once: int) -> Iterator[tuple[int, int]]:
+    """(begin, end) of ranges of rows that have at most ``at_once`` edges, and are as many, or one row with more."""
+    begin, n = 0, len(indptr) - 1
+    while begin < n:
+        end = int(np.searchsorted(indptr, indptr[begin] + at_once, side="right")) - 1
+        end = min(max(end, begin + 1), begin + at_once, n)
+        yield begin, end
+        begin = end
 
 
 def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.folders import forget
-from gsplit.data.graph import SPLITS, GraphArrays
-from gsplit.partition.relabel import pieces
+from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
+from gsplit.partition.relabel import EDGES_AT_ONCE
 
 
 def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> di
     """
     cut = 0
     edges_of_part = np.zeros(parts, np.int64)
-    for begin, end in pieces(graph.indptr):
+    for begin, end in row_ranges(graph.indptr, EDGES_AT_ONCE):
         degrees = np.diff(graph.indptr[begin : end + 1])
         sources = assignment[graph.indices[graph.indptr[begin] : graph.indptr[end]]]
         cut += int((sources != np.repeat(assignment[begin:end], degrees)).sum())

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, forget, writing_folder
-from gsplit.data.graph import SPLITS, GraphArrays
+from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
 
 EDGES_AT_ONCE = 1 << 22
 BYTES_AT_ONCE = 1 << 26
@@ -111,21 +111,11 @@ def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDA
     return np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(np.int64)
 
 
-def pieces(indptr: NDArray[np.int64], edges_at_once: int = EDGES_AT_ONCE) -> Iterator[tuple[int, int]]:
-    """(begin, end) of ranges of vertices with a bounded number of edges, or a single vertex that has more."""
-    n = len(indptr) - 1
-    begin = 0
-    while begin < n:
-        end = max(begin + 1, int(np.searchsorted(indptr, indptr[begin] + edges_at_once, side="right")) - 1)
-        yield begin, end
-        begin = end
-
-
 def places(
     old_indptr: NDArray[np.int64], new_indptr: NDArray[np.int64], order: NDArray[np.int64]
 ) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
     """(first, last, place) of pieces of bounded size: the new edges ``first .. last`` stood at ``place`` before."""
-    for begin, end in pieces(new_indptr):
+    for begin, end in row_ranges(new_indptr, EDGES_AT_ONCE):
         first, last = int(new_indptr[begin]), int(new_indptr[end])
         # The old place of edge e of new vertex v: where v's row began, plus e - new_indptr[v].
         shift = old_indptr[order[begin:end]] - new_indptr[begin:end]

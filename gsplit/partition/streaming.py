@@ -13,7 +13,6 @@ N vertices, E edges, P parts, C clusters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +22,23 @@ from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.data.graph import row_ranges
 
 EDGES_AT_ONCE = 1 << 22
 """Read by one call of C++, which Ctrl-C cannot interrupt."""
-CLUSTER_PASSES = 4
+CLUSTER_PASSES = 3
 CLUSTERS_PER_PART = 64
 """At least: it sets the limit on the weight of a cluster."""
+PACK_PASSES = 24
+"""Over the graph of clusters, at most: they are cheap, and two weights are hard to balance."""
 LOOSE = 2
 """Times the limit on vertex weights, while targets are brought within theirs."""
 MAX_CLUSTERS, MAX_PAIRS = 1 << 20, 1 << 22
 """Clusters, and pairs of adjacent clusters, that METIS gets; where N / 16 and N / 4 are more, that many."""
+EDGES_PER_PAIR = 4
+"""Looked at for each of these pairs, at most, where edges have no weights."""
+SETTLED = 1000
+"""Restreaming ends when a pass moves less than one vertex in so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +70,6 @@ class Stream:
         if self.target_weight is not None:
             np.add.at(target_load, group[placed], self.target_weight[placed])
         return load, target_load
-
-    def ranges(self) -> Iterator[tuple[int, int]]:
-        """(begin, end) of vertices that have about EDGES_AT_ONCE edges together."""
-        begin = 0
-        while begin < self.num_vertices:
-            end = int(np.searchsorted(self.indptr, self.indptr[begin] + EDGES_AT_ONCE, side="right")) - 1
-            end = min(max(end, begin + 1), begin + EDGES_AT_ONCE, self.num_vertices)
-            yield begin, end
-            begin = end
 
     def bar(self, name: str) -> tqdm[Any]:
         return tqdm(total=len(self.indices), desc=name, unit="edge", unit_scale=True, leave=False, disable=None,
@@ -113,12 +110,14 @@ def stream(
     _require(1 <= parts <= max(n, 1), f"parts must be 1 to {n}, the number of vertices, not {parts}")
     _require(n < 2**31, f"vertices must be fewer than 2**31, not {n}")
     _require(passes >= 1 and imbalance >= 0, f"passes {passes} must be at least 1, imbalance {imbalance} 0")
-    for name, array, size in [
-        ("vertex_weight", vertex_weight, n),
-        ("edge_weight", edge_weight, len(indices)),
-        ("assignment", assignment, n),
+    _require(0 <= seed < 2**63, f"seed must be 0 to 2**63 - 1, not {seed}")
+    for name, array, dtype, size in [
+        ("vertex_weight", vertex_weight, np.int64, n),
+        ("edge_weight", edge_weight, np.uint32, len(indices)),
+        ("assignment", assignment, np.int32, n),
     ]:
-        _require(array is None or array.shape == (size,), f"{name} must be one for each of {size}")
+        if array is not None and (array.dtype != dtype or array.shape != (size,)):
+            raise ValueError(f"{name} must be {np.dtype(dtype)} [{size}], not {array.dtype} {list(array.shape)}")
     _require(vertex_weight is None or n == 0 or vertex_weight.min() >= 0, "a vertex weight is negative")
     graph = Stream(
         indptr=indptr,
@@ -155,9 +154,11 @@ def _cluster(graph: Stream, parts: int, seed: int) -> tuple[NDArray[np.int32], i
     gain = np.zeros(n, np.int64)
     for number in range(CLUSTER_PASSES):
         _pass(graph, cluster, load, target_load, gain, limits, False, 1, seed + number, f"cluster, pass {number + 1}")
+    del gain
     size = np.bincount(cluster, minlength=n)
-    kept = min(int((size > 0).sum()), max(MAX_CLUSTERS, n // 16))
-    order = np.lexsort((-size, -load, size == 0))[:kept]
+    order = np.flatnonzero(size)
+    kept = min(len(order), max(MAX_CLUSTERS, n // 16))
+    order = order[np.lexsort((-size[order], -load[order]))][:kept]
     number_of = np.full(n, -1, np.int32)
     number_of[order] = np.arange(kept)
     return number_of[cluster], kept
@@ -176,20 +177,27 @@ def _pack(
         vertex_weight=load,
         target_weight=None if graph.target_weight is None else target_load.astype(np.int32),
     )
-    # METIS through pymetis balances one weight. The sum of both is a start.
-    balanced = load
-    if graph.target_weight is not None and target_load.any():
-        balanced = np.rint(2.0**30 * (load / max(1, load.sum()) + target_load / target_load.sum())).astype(np.int64)
-    result = pymetis.part_graph(
-        parts,
-        pymetis.CSRAdjacency(packed.indptr, packed.indices),
-        vweights=balanced,
-        eweights=weight,
-        options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, int(imbalance * 1000))),
-    )
-    part = np.asarray(result.vertex_part, dtype=np.int32)
-    assert len(part) == clusters
-    _restream(packed, part, parts, imbalance, 6, seed)
+    # METIS through pymetis balances one weight: that of vertices, or the sum of both. The better outcome counts.
+    starts = [load]
+    if target_load.any():
+        both = load / max(1, load.sum()) + target_load / target_load.sum()
+        starts.append(np.rint(2.0**30 * both).astype(np.int64))
+    tried = []
+    for number, balanced in enumerate(starts):
+        result = pymetis.part_graph(
+            parts,
+            pymetis.CSRAdjacency(packed.indptr, packed.indices),
+            vweights=balanced,
+            eweights=weight,
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, int(imbalance * 1000))),
+        )
+        part = np.asarray(result.vertex_part, dtype=np.int32)
+        assert len(part) == clusters
+        _restream(packed, part, parts, imbalance, PACK_PASSES, seed)
+        excess = max(0, int(packed.loads(part, parts)[1].max()) - _limits(packed, parts, imbalance)[1])
+        cut = int(weight[part[to] != part[of]].sum())
+        tried.append((excess, cut, number, part))
+    part = min(tried)[-1]
     return np.where(cluster >= 0, part[cluster], -1).astype(np.int32)
 
 
@@ -198,25 +206,26 @@ def _cluster_edges(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """(to, from, weight) of the symmetric graph of clusters, ascending.
 
-    Where there are too many pairs, every unit of every edge is kept with the same probability, halved as often as
-    needed: pairs with many edges between them stay, roughly in proportion.
+    Where there are many, every unit of every edge is kept with the same probability, halved as often as needed: pairs
+    with many edges between them stay, roughly in proportion.
     """
     random = np.random.Generator(np.random.PCG64(seed))
     most = max(MAX_PAIRS, graph.num_vertices // 4)
     pairs, weight = np.empty((2, 0), np.int64)
-    kept = 1.0
+    kept = 1.0 if graph.edge_weight is not None else min(1.0, EDGES_PER_PAIR * most / max(1, len(graph.indices)))
     with graph.bar("graph of clusters") as bar:
-        for begin, end in graph.ranges():
+        for begin, end in row_ranges(graph.indptr, EDGES_AT_ONCE):
             edges = slice(int(graph.indptr[begin]), int(graph.indptr[end]))
             there = np.repeat(cluster[begin:end], np.diff(graph.indptr[begin : end + 1]))
             here = cluster[graph.indices[edges]]
             between = (there != here) & (there >= 0) & (here >= 0)
+            if graph.edge_weight is None:
+                if kept < 1.0:
+                    between &= random.random(len(between), dtype=np.float32) < kept
+                units = np.ones(int(between.sum()), np.int64)
+            else:
+                units = random.binomial(graph.edge_weight[edges][between].astype(np.int64), kept)
             new = np.minimum(there, here)[between].astype(np.int64) * clusters + np.maximum(there, here)[between]
-            units = np.ones(len(new), np.int64)
-            if graph.edge_weight is not None:
-                units = graph.edge_weight[edges][between].astype(np.int64)
-            if kept < 1.0:
-                units = random.binomial(units, kept)
             pairs, weight = _summed(np.concatenate([pairs, new]), np.concatenate([weight, units]))
             while len(pairs) > most:
                 kept /= 2
@@ -239,7 +248,7 @@ def _summed(pairs: NDArray[np.int64], weight: NDArray[np.int64]) -> tuple[NDArra
 def _restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: float, passes: int, seed: int) -> None:
     """Improve ``group`` in place, and bring it within the limits."""
     load, target_load = graph.loads(group, parts)
-    limit, target_limit = (max(int((1 + imbalance) * total / parts), -(-total // parts)) for total in graph.totals)
+    limit, target_limit = _limits(graph, parts, imbalance)
     gain = np.zeros(parts, np.int64)
     unplaced = bool((group < 0).any())
     for number in range(passes):
@@ -252,8 +261,14 @@ def _restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: fl
         limits = LOOSE * limit if loose else limit, target_limit
         moved = _pass(graph, group, load, target_load, gain, limits, everywhere, strain, seed + number,
                       f"restream, pass {number + 1} of {passes}")  # fmt: skip
-        if moved == 0 and everywhere and load.max() <= limit and target_load.max() <= target_limit:
+        if moved * SETTLED <= len(group) and everywhere and load.max() <= limit and target_load.max() <= target_limit:
             break
+
+
+def _limits(graph: Stream, parts: int, imbalance: float) -> tuple[int, int]:
+    """On the vertex weights and on the target weights of a part."""
+    limit, target_limit = (max(int((1 + imbalance) * total / parts), -(-total // parts)) for total in graph.totals)
+    return limit, target_limit
 
 
 def _pass(
@@ -271,7 +286,7 @@ def _pass(
     """One pass over all vertices; returns how many changed their group."""
     moved = 0
     with graph.bar(name) as bar:
-        for begin, end in graph.ranges():
+        for begin, end in row_ranges(graph.indptr, EDGES_AT_ONCE):
             moved += _core.stream_range(
                 graph.indptr, graph.indices, graph.edge_weight, graph.vertex_weight, graph.target_weight,
                 graph.movable, group, load, target_load, gain, *limits, everywhere, strain, seed, begin, end,

@@ -8,6 +8,7 @@ from support.graphs import random_graph
 
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.data.folders import forget
+from gsplit.data.graph import row_ranges
 from gsplit.partition import estimate, relabel
 from gsplit.partition.__main__ import command
 
@@ -32,9 +33,10 @@ def test_windows_equal_a_plain_permutation(monkeypatch, shape, memory_rows):
 @pytest.mark.parametrize("edges_at_once", [1, 10, 10**9])
 def test_pieces_cover_all_rows_in_bounded_steps(edges_at_once):
     graph = random_graph(100, 5)
-    pieces = list(relabel.pieces(graph.indptr, edges_at_once))
+    pieces = list(row_ranges(graph.indptr, edges_at_once))
     assert [vertex for begin, end in pieces for vertex in range(begin, end)] == list(range(100))
     edges = [int(graph.indptr[end] - graph.indptr[begin]) for begin, end in pieces]
+    assert all(end - begin <= edges_at_once for begin, end in pieces)
     assert all(count <= edges_at_once or end == begin + 1 for count, (begin, end) in zip(edges, pieces, strict=True))
 
 

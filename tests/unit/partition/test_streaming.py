@@ -208,7 +208,7 @@ def test_concentrated_targets_are_balanced_as_well(synthetic):
         if balanced is not None:
             assert np.bincount(assignment[targets], minlength=4).max() <= 1.15 * len(targets) / 4
         assert np.bincount(assignment, minlength=4).max() <= 1.03 * 20_000 / 4
-    assert local["with"] > local["without"] - 0.15
+    assert local["with"] > 0.5  # 0.25 at random
 
 
 def test_many_clusters_and_pairs(synthetic, monkeypatch):
@@ -258,9 +258,9 @@ def test_one_vertex_heavier_than_all_others():
         ({"parts": 25}, "parts must be 1 to 24"),
         ({"passes": 0}, "passes 0"),
         ({"imbalance": -0.1}, "imbalance -0.1"),
-        ({"vertex_weight": np.ones(23, np.int64)}, "vertex_weight must be one for each of 24"),
+        ({"vertex_weight": np.ones(23, np.int64)}, "vertex_weight must be int64 .24., not int64 .23."),
         ({"vertex_weight": np.full(24, -1)}, "negative"),
-        ({"edge_weight": np.ones(5, np.uint32)}, "edge_weight must be one for each of"),
+        ({"edge_weight": np.ones(266, np.float32)}, "edge_weight must be uint32 .266., not float32"),
         ({"targets": np.array([24])}, "targets has an id outside 0 .. 23"),
         ({"movable": np.ones(24, bool)}, "movable needs an assignment"),
         ({"assignment": np.full(24, 2, np.int32)}, "a part not in -1 .. 1"),
