@@ -10,7 +10,7 @@ from support.graphs import random_graph
 
 from gsplit import _core
 from gsplit.data.synthetic import Preset, generate
-from gsplit.partition import methods, quality, streaming
+from gsplit.partition import clusters, methods, quality, restream
 from gsplit.partition.problem import Problem
 from gsplit.partition.streaming import stream
 
@@ -91,7 +91,7 @@ def passes(draw):
 @given(passes(), st.integers(0, 14))
 def test_a_pass_equals_the_reference(drawn, middle):
     indptr, indices, arrays, group, groups, slack, (everywhere, strain, seed) = drawn
-    graph = streaming.Stream(indptr=indptr, indices=indices, **arrays)
+    graph = restream.Stream(indptr=indptr, indices=indices, **arrays)
     load, target_load = graph.loads(group, groups)
     limits = [int(slack * total / groups) for total in graph.totals]
     ones, n = np.ones(len(indices) + len(group), np.int64), len(group)
@@ -213,9 +213,9 @@ def test_concentrated_targets_are_balanced_as_well(synthetic):
 
 def test_many_clusters_and_pairs(synthetic, monkeypatch):
     whole = stream(synthetic.indptr, synthetic.indices, 4, seed=0)
-    monkeypatch.setattr(streaming, "MAX_CLUSTERS", 1)  # so N / 16, and N / 4
-    monkeypatch.setattr(streaming, "MAX_PAIRS", 1)
-    monkeypatch.setattr(streaming, "EDGES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(clusters, "MAX_CLUSTERS", 1)  # so N / 16, and N / 4
+    monkeypatch.setattr(clusters, "MAX_PAIRS", 1)
+    monkeypatch.setattr(restream, "EDGES_AT_ONCE", 1 << 14)
     some = stream(synthetic.indptr, synthetic.indices, 4, seed=0)
     assert (some != whole).any()
     cuts = [cut(synthetic.indptr, synthetic.indices, assignment) for assignment in (whole, some)]

@@ -1,0 +1,129 @@
+"""Clusters of a graph that is read in order, and METIS on the graph of clusters, which is small.
+
+Size-constrained label propagation: Meyerhenke, Sanders and Schulz, SEA 2014.
+
+N vertices, E edges, C clusters.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pymetis
+from numpy.typing import NDArray
+
+from gsplit.data.graph import row_ranges
+from gsplit.partition import restream
+from gsplit.partition.restream import Stream, limits_of, one_pass
+
+CLUSTER_PASSES = 3
+CLUSTERS_PER_PART = 64
+"""At least: it sets the limit on the weight of a cluster."""
+PACK_PASSES = 24
+"""Over the graph of clusters, at most: they are cheap, and two weights are hard to balance."""
+MAX_CLUSTERS, MAX_PAIRS = 1 << 20, 1 << 22
+"""Clusters, and pairs of adjacent clusters, that METIS gets; where N / 16 and N / 4 are more, that many."""
+EDGES_PER_PAIR = 4
+"""Looked at for each of these pairs, at most, where edges have no weights."""
+
+
+def cluster_vertices(graph: Stream, parts: int, seed: int) -> tuple[NDArray[np.int32], int]:
+    """(int32 [N] cluster of each vertex, C), the heaviest cluster first; -1 in the many too small for METIS."""
+    n = graph.num_vertices
+    cluster = np.arange(n, dtype=np.int32)
+    load, target_load = graph.loads(cluster, n)
+    weight, target_weight = (total // (CLUSTERS_PER_PART * parts) for total in graph.totals)
+    limits = weight, target_weight
+    gain = np.zeros(n, np.int64)
+    for number in range(CLUSTER_PASSES):
+        one_pass(
+            graph, cluster, load, target_load, gain, limits, False, 1, seed + number, f"cluster, pass {number + 1}"
+        )
+    del gain
+    size = np.bincount(cluster, minlength=n)
+    order = np.flatnonzero(size)
+    kept = min(len(order), max(MAX_CLUSTERS, n // 16))
+    order = order[np.lexsort((-size[order], -load[order]))][:kept]
+    number_of = np.full(n, -1, np.int32)
+    number_of[order] = np.arange(kept)
+    return number_of[cluster], kept
+
+
+def pack(
+    graph: Stream, cluster: NDArray[np.int32], clusters: int, parts: int, imbalance: float, seed: int
+) -> NDArray[np.int32]:
+    """int32 [N] part of each vertex, or -1: clusters are placed as a whole."""
+    load, target_load = graph.loads(cluster, clusters)
+    to, of, weight = _cluster_edges(graph, cluster, clusters, seed)
+    packed = Stream(
+        indptr=np.searchsorted(to, np.arange(clusters + 1)).astype(np.int64),
+        indices=of,
+        edge_weight=np.minimum(weight, np.iinfo(np.uint32).max).astype(np.uint32),
+        vertex_weight=load,
+        target_weight=None if graph.target_weight is None else target_load.astype(np.int32),
+    )
+    # METIS through pymetis balances one weight: that of vertices, or the sum of both. The better outcome counts.
+    starts = [load]
+    if target_load.any():
+        both = load / max(1, load.sum()) + target_load / target_load.sum()
+        starts.append(np.rint(2.0**30 * both).astype(np.int64))
+    tried = []
+    for number, balanced in enumerate(starts):
+        result = pymetis.part_graph(
+            parts,
+            pymetis.CSRAdjacency(packed.indptr, packed.indices),
+            vweights=balanced,
+            eweights=weight,
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, int(imbalance * 1000))),
+        )
+        part = np.asarray(result.vertex_part, dtype=np.int32)
+        assert len(part) == clusters
+        restream.restream(packed, part, parts, imbalance, PACK_PASSES, seed)
+        excess = max(0, int(packed.loads(part, parts)[1].max()) - limits_of(packed, parts, imbalance)[1])
+        cut = int(weight[part[to] != part[of]].sum())
+        tried.append((excess, cut, number, part))
+    part = min(tried)[-1]
+    return np.where(cluster >= 0, part[cluster], -1).astype(np.int32)
+
+
+def _cluster_edges(
+    graph: Stream, cluster: NDArray[np.int32], clusters: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(to, from, weight) of the symmetric graph of clusters, ascending.
+
+    Where there are many, every unit of every edge is kept with the same probability, halved as often as needed: pairs
+    with many edges between them stay, roughly in proportion.
+    """
+    random = np.random.Generator(np.random.PCG64(seed))
+    most = max(MAX_PAIRS, graph.num_vertices // 4)
+    pairs, weight = np.empty((2, 0), np.int64)
+    kept = 1.0 if graph.edge_weight is not None else min(1.0, EDGES_PER_PAIR * most / max(1, len(graph.indices)))
+    with graph.bar("graph of clusters") as bar:
+        for begin, end in row_ranges(graph.indptr, restream.EDGES_AT_ONCE):
+            edges = slice(int(graph.indptr[begin]), int(graph.indptr[end]))
+            there = np.repeat(cluster[begin:end], np.diff(graph.indptr[begin : end + 1]))
+            here = cluster[graph.indices[edges]]
+            between = (there != here) & (there >= 0) & (here >= 0)
+            if graph.edge_weight is None:
+                if kept < 1.0:
+                    between &= random.random(len(between), dtype=np.float32) < kept
+                units = np.ones(int(between.sum()), np.int64)
+            else:
+                units = random.binomial(graph.edge_weight[edges][between].astype(np.int64), kept)
+            new = np.minimum(there, here)[between].astype(np.int64) * clusters + np.maximum(there, here)[between]
+            pairs, weight = _summed(np.concatenate([pairs, new]), np.concatenate([weight, units]))
+            while len(pairs) > most:
+                kept /= 2
+                pairs, weight = _summed(pairs, random.binomial(weight, 0.5))
+            bar.update(edges.stop - edges.start)
+    low, high = pairs // clusters, pairs % clusters
+    to, of, weight = (np.concatenate(both) for both in ((low, high), (high, low), (weight, weight)))
+    order = np.lexsort((of, to))
+    return to[order], of[order], weight[order]
+
+
+def _summed(pairs: NDArray[np.int64], weight: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each pair once, ascending, with the sum of its weights; without those of weight 0."""
+    order = np.argsort(pairs[weight > 0], kind="stable")
+    pairs, weight = pairs[weight > 0][order], weight[weight > 0][order]
+    first = np.flatnonzero(np.diff(pairs, prepend=-1))
+    return pairs[first], np.add.reduceat(weight, first) if len(first) else weight
