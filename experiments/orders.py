@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import mmap
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout, open_layout, write_store
-from gsplit.data.synthetic import PRESETS, VERSION, Preset, generate
+from gsplit.data.synthetic import PRESETS, Calibrated, Choice, Preset, choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.partition.relabel import places, reordered_indptr
@@ -37,7 +37,7 @@ class Dataset:
     indices: NDArray[Any]
     """[E] in the store's order."""
     generator: dict[str, Any] | None
-    """``preset``, ``version`` and ``seed`` of a synthetic graph; None for a layout folder."""
+    """``preset`` (with its ``?scale=``), ``version`` and ``seed`` of a synthetic graph; None for a layout folder."""
 
 
 def open_dataset(dataset: str, *, seed: int, work: Path) -> Dataset:
@@ -51,32 +51,35 @@ def open_or_make(dataset: str, *, seed: int, work: Path) -> tuple[Layout, dict[s
     """Open the layout folder ``dataset``, or the layout of ``synthetic:PRESET``, made under ``work`` if need be.
 
     Args:
-        dataset: a folder, or one of the presets of :mod:`gsplit.data.synthetic` or ``quick``.
+        dataset: a folder, or one of the presets of :mod:`gsplit.data.synthetic` or ``quick``, perhaps with ?scale=.
         seed: of the generator.
-        work: holds the layouts, one for each preset, version and seed.
+        work: holds the layouts, one for each preset, scale, version and seed.
 
     Returns:
         The layout, and its ``generator`` as in :class:`Dataset`.
 
     Raises:
-        InputError: for a folder that is no layout, an unknown preset, or a work folder that cannot be written.
+        InputError: for a folder that is no layout, a preset or scale that is none, or a work folder that cannot be
+            written.
     """
     if not dataset.startswith(PREFIX):
         return open_layout(dataset), None
-    name = dataset.removeprefix(PREFIX)
-    path = work / f"{name}-v{VERSION}-seed{seed}-{PARTS}"
-    _make(path, name, seed)
-    return open_layout(path), {"preset": name, "version": VERSION, "seed": seed}
+    choice = choose(dataset.removeprefix(PREFIX), {**PRESETS, "quick": QUICK})
+    version = choice.preset.version
+    path = work / f"{choice.label}-v{version}-seed{seed}-{PARTS}"
+    if not path.exists():
+        _make(path, choice, seed, dataset)
+    if isinstance(choice.preset, Calibrated):
+        fan_out = ",".join(map(str, choice.preset.fan_out))
+        logger.info(
+            "%s is calibrated for --fan-out %s and a batch size of %d", dataset, fan_out, choice.preset.batch_size
+        )
+    return open_layout(path), {"preset": dataset.removeprefix(PREFIX), "version": version, "seed": seed}
 
 
-def _make(path: Path, name: str, seed: int) -> None:
+def _make(path: Path, choice: Choice, seed: int, source: str) -> None:
     """The layout of a preset in METIS parts, without features: nothing here reads them."""
-    presets = {**PRESETS, "quick": QUICK}
-    if name not in presets:
-        raise InputError(f"unknown preset {name!r}; choose one of {', '.join(presets)}")
-    if path.exists():
-        return
-    logger.info("generating and partitioning %s once, into %s; products takes minutes and 13 GB", name, path)
+    logger.info("generating and partitioning %s once, into %s; products takes minutes and 13 GB", source, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.")
@@ -84,8 +87,8 @@ def _make(path: Path, name: str, seed: int) -> None:
         raise InputError(f"cannot write to {path.parent}: {error.strerror}") from None
     with folder as temporary:
         store = Path(temporary) / "store"
-        graph = replace(generate(presets[name], seed=seed), features=None)
-        write_store(store, graph, name=f"synthetic-{name}", source=f"{PREFIX}{name}")
+        graph = choice.generate(seed=seed, features=False)
+        write_store(store, graph, name=f"synthetic-{choice.label}", source=source)
         del graph
         partition(PartitionConfig(store=store, out=path, parts=PARTS))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
+from gsplit.data.graph import GraphArrays
 from gsplit.partition.methods import random
 from gsplit.partition.problem import Problem
 from gsplit.partition.relabel import inverse, layout_order, places, reordered_indptr
@@ -45,18 +46,22 @@ def of_layout(layout: Layout) -> Ownership:
 
 def at_random(layout: Layout, seed: int) -> Ownership:
     """As many parts of equal size, drawn at random; in memory. Neighbours keep their order, and so all draws."""
-    graph = layout.graph
-    assignment = random(Problem(graph=graph, parts=layout.parts, seed=seed))
+    drawn = relabelled(layout.graph, random(Problem(graph=layout.graph, parts=layout.parts, seed=seed)), layout.parts)
+    return replace(drawn, permutation=layout.permutation[drawn.permutation])
+
+
+def relabelled(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> Ownership:
+    """A graph relabelled in memory by the part of each vertex, int32 [N]; neighbours keep their order."""
     order = layout_order(assignment, heat(graph, "degree", None))
-    new_of_layout = inverse(order)
+    new_of_old = inverse(order)
     indptr = reordered_indptr(graph.indptr, order)
     indices = np.empty_like(graph.indices)
     for first, last, place in places(graph.indptr, indptr, order):
-        indices[first:last] = new_of_layout[graph.indices[place]]
+        indices[first:last] = new_of_old[graph.indices[place]]
     return Ownership(
         indptr=indptr,
         indices=indices,
-        offsets=np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=layout.parts))]),
-        permutation=layout.permutation[order],
-        train_idx=np.sort(new_of_layout[graph.train_idx]),
+        offsets=np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=parts))]),
+        permutation=order,
+        train_idx=np.sort(new_of_old[graph.train_idx]),
     )

@@ -41,10 +41,11 @@ def dataset_text(dataset: dict[str, Any]) -> str:
     )
 
 
-PAPER_GRAPHS = ("products", "papers100M", "amazon")
+PAPER_GRAPHS = {"products": "products", "papers100M": "papers100M", "papers": "papers100M", "amazon": "amazon"}
+"""Ours -> the paper's."""
 
 
 def paper_graph(name: str) -> str:
     """Which of the paper's graphs (its table 3) to show beside the one of this name; products where it is none."""
-    plain = name.removeprefix("synthetic-").removeprefix("ogbn-")
-    return plain if plain in PAPER_GRAPHS else "products"
+    plain = name.removeprefix("synthetic-").removeprefix("ogbn-").partition("-scale")[0]
+    return PAPER_GRAPHS.get(plain, "products")

@@ -51,9 +51,10 @@ def load_source(source: str, *, seed: int = 0, root: Path | None = None) -> Sour
     if root is not None and kind != "ogb":
         raise InputError(f"--root is for ogb:NAME, and {source} is none")
     if kind == "synthetic":
-        from gsplit.data.synthetic import generate_preset
+        from gsplit.data.synthetic import choose
 
-        return graph_source(f"synthetic-{rest}", generate_preset(rest, seed=seed), source)
+        choice = choose(rest)
+        return graph_source(f"synthetic-{choice.label}", choice.generate(seed=seed), source)
     if kind == "ogb":
         from gsplit.data.importers.ogb import load_ogb
 

@@ -14,30 +14,31 @@ signal under noise: alone they give a poor guess, averaged over a neighbourhood 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
 from gsplit.data.graph import GraphArrays
-from gsplit.errors import InputError
-
-VERSION = 1
-"""Of the generator: it changes with any change that gives another graph for the same preset and seed."""
+from gsplit.data.synthetic.classes import class_features, deal_classes, label_block
 
 BRANCHING = 8
 SKEW = 2.0
 LEVEL_RATIO = 1.8
 """How much likelier an edge is to stay in a block than to leave it for the next larger one."""
 LOG_NORMAL_SIGMA = 0.8
-BLOCKS_PER_CLASS = 2
-SIGNAL = 0.16
-"""Standard deviation of the class means, beside noise of 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """The size of a synthetic graph."""
+
+    version: ClassVar[int] = 1
+    """Of the generator: it changes with any change that gives another graph for the same preset and seed. Until it
+    had a generator of its own, ``products`` was of this one."""
+    least_vertices: ClassVar[int] = 100
+    """To shrink it to."""
 
     num_vertices: int
     edges_per_vertex: float
@@ -46,32 +47,6 @@ class Preset:
     num_classes: int
     train_share: float
     valid_share: float
-
-
-PRESETS = {
-    "tiny": Preset(num_vertices=1_000, edges_per_vertex=6, num_features=32, num_classes=4,
-                   train_share=0.5, valid_share=0.2),
-    "small": Preset(num_vertices=20_000, edges_per_vertex=10, num_features=64, num_classes=8,
-                    train_share=0.5, valid_share=0.2),
-    "medium": Preset(num_vertices=200_000, edges_per_vertex=15, num_features=100, num_classes=16,
-                     train_share=0.3, valid_share=0.1),
-    "large": Preset(num_vertices=1_000_000, edges_per_vertex=20, num_features=100, num_classes=32,
-                    train_share=0.1, valid_share=0.05),
-    "products": Preset(num_vertices=2_449_029, edges_per_vertex=25.3, num_features=100, num_classes=47,
-                       train_share=0.08, valid_share=0.02),
-}  # fmt: skip
-"""``products`` has the counts of ogbn-products (the paper, table 3); its redundancy is not calibrated yet."""
-
-
-def generate_preset(name: str, *, seed: int = 0) -> GraphArrays:
-    """The synthetic graph of a preset; the same for the same seed.
-
-    Raises:
-        InputError: for an unknown preset.
-    """
-    if name not in PRESETS:
-        raise InputError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
-    return generate(PRESETS[name], seed=seed)
 
 
 def generate(preset: Preset, *, seed: int = 0) -> GraphArrays:
@@ -85,9 +60,7 @@ def generate(preset: Preset, *, seed: int = 0) -> GraphArrays:
     del sources, destinations
     labels = np.empty(n, np.int64)
     labels[shuffle] = _labels(preset, sizes, random)
-    means_CD = random.normal(0.0, SIGNAL, (preset.num_classes, preset.num_features)).astype(np.float32)
-    features_ND = random.standard_normal((n, preset.num_features), dtype=np.float32)
-    features_ND += means_CD[labels]
+    features_ND = class_features(labels, preset.num_classes, preset.num_features, random)
     order = random.permutation(n)
     train, valid = int(n * preset.train_share), int(n * (preset.train_share + preset.valid_share))
     return GraphArrays(
@@ -131,8 +104,5 @@ def _edges(
 def _labels(preset: Preset, sizes: list[int], random: np.random.Generator) -> NDArray[np.int64]:
     """The class of each place on the line: the coarsest level with enough blocks, dealt out to the classes."""
     n = preset.num_vertices
-    wanted = BLOCKS_PER_CLASS * preset.num_classes
-    size = next((s for s in sizes if n / s >= wanted), max(1, n // wanted))
-    blocks = -(-n // size)
-    classes = np.arange(blocks, dtype=np.int64) % preset.num_classes
-    return random.permutation(classes)[np.arange(n) // size]
+    size = label_block(n, sizes, preset.num_classes)
+    return deal_classes(-(-n // size), preset.num_classes, random)[np.arange(n) // size]

@@ -1,0 +1,191 @@
+"""Synthetic graphs whose samples look like those of the paper's graphs: redundancy, local edges, edge skew, caches.
+
+Vertices stand on a line of four quarters. A quarter is cut into blocks within blocks, from leaves of some hundred
+vertices upwards, four blocks to the next larger one; blocks of one level are the *communities*. A vertex has a
+log-normal share of the edges, times that of its quarter. An edge
+
+- takes a place in a block around its vertex, of a random level, each less likely than the next smaller one
+  (``level_ratio``), or anywhere on the line (``cross_share``), whose places are dealt out to the quarters in turn;
+- ends there, or at a *hub* of the community it has come to (``hub_share``): the first few of the community's places.
+
+Positions in a block are size * r ** skew: power laws, as in :mod:`gsplit.data.synthetic.plain`.
+
+What calibrates what:
+
+- *Edges across parts*: ``cross_share``; a partitioner finds the quarters. Local edges are about 1 - 3/4 of it.
+- *Redundancy*: how much targets have in common. Hubs do most: a vertex with many neighbours shares them with others,
+  and hubs sample few of theirs. The fewer ``hubs`` and the larger ``hub_share``, the sooner a micro-batch reaches
+  them all and the more it repeats what the others do.
+- *What a mini-batch reaches, and how well a cache serves it*: training targets are ``focused`` on few communities,
+  with probability (1 + u / focus) ** -focus_power for communities at quantile u, so the rest of the graph is seldom
+  needed. Hubs elsewhere have as high a degree, which is why an order by degree caches less than one by sampling.
+- *Edge skew*: parts with as many vertices have unequal shares of the focused communities (``quarter_targets``) and
+  of the edges (``quarter_degrees``).
+
+A mini-batch of ``batch_size`` is as dense among the targets at any scale, and communities keep their size, so ratios
+hold roughly when a preset is shrunk; where only few communities are left, chance decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gsplit._core as _core
+from gsplit.data.graph import GraphArrays
+from gsplit.data.synthetic.classes import class_features, deal_classes, label_block
+from gsplit.data.synthetic.line import QUARTERS, Line
+from gsplit.data.synthetic.targets import splits_of
+
+BLOCK_SKEW, LEAF_SKEW, HUB_SKEW = 3.0, 1.5, 1.5
+CHUNK = 1 << 22
+"""Edges drawn at once."""
+
+EDGES, TARGETS, LABELS, SHUFFLE, FEATURES = range(5)
+"""Streams of random numbers, so that what is drawn of one does not change another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated:
+    """A synthetic graph after one of the paper's (its table 3), and how to sample it to match tables 2 and 5."""
+
+    version: ClassVar[int] = 2
+    """As that of :class:`gsplit.data.synthetic.plain.Preset`."""
+
+    num_vertices: int
+    num_edges: int
+    """Pairs of vertices, as OGB and the paper's table 3 count undirected graphs; each is stored in both directions.
+    Duplicates are dropped, so a few per cent more or fewer come out."""
+    num_features: int
+    num_classes: int
+    train_share: float
+    valid_share: float
+    labelled_share: float = 1.0
+    """Below 1, only vertices that targets focus on have labels: train, valid and test are random parts of them."""
+    label_purity: float
+    """Share of vertices that have the class of their block; others have a random one, which bounds the accuracy."""
+
+    fan_out: tuple[int, ...]
+    """At which the preset matches."""
+    batch_size: int
+    """Targets of a mini-batch, suggested; shrunk with the graph."""
+
+    leaf_size: int
+    """Vertices of the smallest blocks, about."""
+    community_leaves: int
+    """Leaves of a community: a power of BRANCHING."""
+    drawn: float
+    """Edges drawn for one that remains."""
+    degree_sigma: float
+    """Of the log-normal share of a vertex."""
+    level_ratio: float
+    """How much likelier an edge is to stay in a block than to leave it for the next larger one."""
+    cross_share: float
+    cross_skew: float
+    hub_share: float
+    """Of the edges, ending at a hub."""
+    hubs: float
+    """Share of a community's vertices."""
+    focus: float
+    focus_power: float
+    quarter_targets: tuple[float, ...]
+    """Share of each quarter in the training targets, in sum 1."""
+    quarter_degrees: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    """Edges of a quarter's vertices beside the others'."""
+
+    @property
+    def least_vertices(self) -> int:
+        """To shrink it to: a few communities."""
+        return QUARTERS * self.leaf_size * self.community_leaves
+
+
+def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = True) -> GraphArrays:
+    """A symmetric graph without loops or duplicates; labels int64 [N], -1 for none; features float32 [N, D].
+
+    Args:
+        features: without them the rest is the same.
+    """
+    line = Line(preset.num_vertices, leaf_size=preset.leaf_size, community_leaves=preset.community_leaves)
+    n = preset.num_vertices
+    shuffle = _stream(seed, SHUFFLE).permutation(n).astype(np.int32)
+    sources, destinations = _edges(preset, line, shuffle, _stream(seed, EDGES))
+    indptr, indices = _core.csc_from_edges(sources, destinations, n, True)
+    del sources, destinations
+    # The class of a block of at most a community: targets that focus on a few of them still see most classes.
+    size = label_block(n, [s for s in line.sizes.tolist() if s <= line.community], preset.num_classes)
+    number, block_of = line.blocks(size)
+    random = _stream(seed, LABELS)
+    classes = deal_classes(number * QUARTERS, preset.num_classes, random)[block_of]
+    impure = random.random(n) >= preset.label_purity
+    classes[impure] = random.integers(0, preset.num_classes, int(impure.sum()))
+    labels = np.empty(n, np.int64)
+    labels[shuffle] = classes
+    del block_of, classes, impure
+    features_ND = None
+    if features:
+        features_ND = class_features(labels, preset.num_classes, preset.num_features, _stream(seed, FEATURES))
+    splits = [shuffle[places] for places in splits_of(preset, line, _stream(seed, TARGETS))]
+    train_idx, valid_idx, test_idx = (np.sort(ids).astype(np.int64) for ids in splits)
+    if preset.labelled_share < 1:
+        labelled = np.zeros(n, np.bool_)
+        for ids in splits:
+            labelled[ids] = True
+        labels[~labelled] = -1
+    return GraphArrays(
+        indptr=indptr,
+        indices=indices,
+        features=features_ND,
+        labels=labels,
+        edge_weight=None,
+        train_idx=train_idx,
+        valid_idx=valid_idx,
+        test_idx=test_idx,
+        num_classes=preset.num_classes,
+    )
+
+
+def _stream(seed: int, number: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64([seed, number]))
+
+
+def _edges(
+    preset: Calibrated, line: Line, shuffle: NDArray[np.int32], random: np.random.Generator
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Both ends of each edge, as shuffled ids."""
+    n = preset.num_vertices
+    weight = random.lognormal(0.0, preset.degree_sigma, n)
+    weight *= np.array(preset.quarter_degrees)[line.quarter_of_vertex]
+    weight *= preset.num_edges * preset.drawn / weight.sum()
+    counts = (weight + random.random(n)).astype(np.int64)
+    del weight
+    sources = np.repeat(np.arange(n, dtype=np.int32), counts)
+    destinations = np.empty_like(sources)
+    for first in range(0, len(sources), CHUNK):
+        chunk = slice(first, first + CHUNK)
+        destinations[chunk] = shuffle[_ends(preset, line, sources[chunk].astype(np.int64), random)]
+        sources[chunk] = shuffle[sources[chunk]]
+    return sources, destinations
+
+
+def _ends(preset: Calibrated, line: Line, place: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """[E] the other ends of edges that start at ``place``."""
+    edges, levels = len(place), len(line.sizes)
+    odds = float(preset.level_ratio) ** np.arange(levels)
+    odds *= (1 - preset.cross_share) / odds.sum()
+    level = np.searchsorted(np.concatenate([[preset.cross_share], odds]).cumsum()[:-1], random.random(edges)) - 1
+    cross = level < 0
+    begin, width = line.block_at(place, line.sizes[level])
+    begin[cross], width[cross] = 0, line.n
+    skew = np.where(level == levels - 1, LEAF_SKEW, BLOCK_SKEW)
+    skew[cross] = preset.cross_skew
+    place = begin + (width * random.random(edges) ** skew).astype(np.int64)
+    place[cross] = np.minimum(place[cross] % QUARTERS * line.quarter + place[cross] // QUARTERS, line.n - 1)
+
+    hub = random.random(edges, dtype=np.float32) < preset.hub_share
+    begin, width = line.block_at(place[hub], line.community)
+    hubs = np.maximum(1.0, preset.hubs * width)
+    place[hub] = begin + (hubs * random.random(len(begin)) ** HUB_SKEW).astype(np.int64)
+    return place
