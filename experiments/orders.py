@@ -87,10 +87,14 @@ def _make(path: Path, choice: Choice, seed: int, source: str) -> None:
         raise InputError(f"cannot write to {path.parent}: {error.strerror}") from None
     with folder as temporary:
         store = Path(temporary) / "store"
-        graph = choice.generate(seed=seed, features=False)
-        write_store(store, graph, name=f"synthetic-{choice.label}", source=source)
-        del graph
+        write_store_of(choice, seed, store, source)
         partition(PartitionConfig(store=store, out=path, parts=PARTS))
+
+
+def write_store_of(choice: Choice, seed: int, store: Path, source: str) -> None:
+    """The graph store of a preset, without features: nothing here reads them. ``source`` is what was asked for."""
+    graph = choice.generate(seed=seed, features=False)
+    write_store(store, graph, name=f"synthetic-{choice.label}", source=source)
 
 
 def store_order(layout: Layout) -> tuple[NDArray[np.int64], NDArray[Any]]:

@@ -196,12 +196,6 @@ NB_MODULE(_core, m) {
         nb::arg("weights").none() = nb::none());
   m.def("symmetrize", &symmetrize<int64_t, int64_t>, nb::arg("indptr"), nb::arg("indices"),
         nb::arg("weights").none() = nb::none());
-  m.def("count_ids",
-        [](Array<int64_t> ids, Writable<uint32_t> counts) {
-          nb::gil_scoped_release unlocked;
-          gsplit::count_ids(span_of(ids), std::span<uint32_t>(counts.data(), counts.size()));
-        },
-        nb::arg("ids"), nb::arg("counts"));
   bind_stream<int32_t>(m);
   bind_stream<int64_t>(m);
   m.def("gather_rows",

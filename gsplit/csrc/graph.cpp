@@ -1,7 +1,6 @@
 #include "graph.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -67,14 +66,6 @@ void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int6
     ++degrees[pairs[e + 1]];
     if (reverse && pairs[e] != pairs[e + 1]) ++degrees[pairs[e]];
   }
-}
-
-void count_ids(std::span<const int64_t> ids, std::span<uint32_t> counts) {
-  for (const int64_t id : ids)
-    if (id < 0 || id >= static_cast<int64_t>(counts.size()))
-      throw std::invalid_argument("id " + std::to_string(id) + " is outside 0 .. " +
-                                  std::to_string(counts.size() - 1));
-  for (const int64_t id : ids) counts[id] += counts[id] != std::numeric_limits<uint32_t>::max();
 }
 
 template <class Index>

@@ -41,10 +41,6 @@ struct Rows {
 template <class Index>
 void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees);
 
-/// Adds one to counts[id] for each id; a count that is full stays so. Throws std::invalid_argument for an id outside
-/// `counts`, before anything is counted.
-void count_ids(std::span<const int64_t> ids, std::span<uint32_t> counts);
-
 /// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
 /// edges of each row; `weights` [edges] or none. The edges from `own` on are reverse edges, which follow all others:
 /// they are added only where the edge is not there yet. Other duplicates but the first are dropped, unless

@@ -100,14 +100,16 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     if config.presamples:
         with stages.stage("presample"):
             counts = presample(graph, config.training, epochs=config.presample_epochs, seed=config.seed,
-                               threads=threads, count_edges=config.weights == "presample")  # fmt: skip
-    edge_weight = edge_weights(config.weights, counts)
+                               threads=threads)  # fmt: skip
+    edge_weight = edge_weights(graph, config.weights, counts)
     method = methods.choose(config.method, size_of(graph, edge_weight))
     problem = Problem(
         graph=graph,
         parts=config.parts,
         vertex_weight=vertex_weights(graph, config.weights, counts),
         edge_weight=edge_weight,
+        # What targets cost is in the weights already where they were presampled.
+        targets=None if config.weights == "presample" else graph.train_idx,
         seed=config.seed,
         threads=threads,
     )
@@ -139,7 +141,7 @@ def dry_run(config: PartitionConfig) -> list[str]:
     lines = [f"{config.store} into {config.parts} parts by {method}, weights {config.weights}: nothing is written"]
     lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
     if config.weights == "presample":
-        lines.append("edges that sampling never draws are left out, so partitioning may take far less")
+        lines.append("edges of vertices that are never computed are left out, so partitioning may take far less")
     return lines
 
 

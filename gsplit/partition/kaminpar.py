@@ -18,7 +18,7 @@ from gsplit.errors import InputError
 from gsplit.host import interruptible
 from gsplit.partition.problem import Footprint, Problem, Undirected
 
-IMBALANCE = 0.01
+IMBALANCE = 0.03
 MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)
 
 # The flags of the header say what is absent or narrow.

@@ -41,11 +41,11 @@ class Partitioner:
 
 
 def streaming(problem: Problem) -> NDArray[np.int32]:
-    """Two-phase streaming; the only one that balances the training targets as well."""
+    """Two-phase streaming; the only one that balances targets as well."""
     graph = problem.graph
     return stream(
         graph.indptr, graph.indices, problem.parts, seed=problem.seed, vertex_weight=problem.vertex_weight,
-        edge_weight=problem.edge_weight, targets=graph.train_idx,
+        edge_weight=problem.edge_weight, targets=problem.targets,
     )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-import gsplit._core as _core
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
@@ -43,15 +42,13 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Over all mini-batches that were sampled. N vertices, E edges; ids are those of the graph sampled from."""
+    """Over all mini-batches that were sampled. N vertices; ids are those of the graph sampled from."""
 
     mini_batches: int
     loaded: NDArray[np.int64]
     """[N] mini-batches that have the vertex among their inputs: how often its features are loaded."""
     computed: NDArray[np.int64]
     """[N] edges drawn for the vertex, at all hops: what it costs to compute."""
-    drawn: NDArray[np.uint32] | None
-    """[E] how often each edge was drawn; None where that was not asked for."""
 
 
 def presample(
@@ -61,7 +58,6 @@ def presample(
     epochs: int,
     seed: int,
     global_ids: NDArray[np.int64] | None = None,
-    count_edges: bool = False,
     threads: int = 1,
 ) -> Counts:
     """Sample whole epochs and count.
@@ -70,7 +66,6 @@ def presample(
         graph: of a store, or of a layout with its permutation as ``global_ids`` [N].
         epochs: of the training vertices, in mini-batches of the training's size.
         seed: of the shuffles and draws.
-        count_edges: also fill ``drawn``, 4 bytes an edge.
         threads: that sample; the counts are the same.
 
     Raises:
@@ -85,10 +80,9 @@ def presample(
     plan = EpochPlan(graph.train_idx, np.arange(n) if global_ids is None else global_ids, training.batch_size, seed)
     sampler = MiniBatchSampler(
         graph.indptr, graph.indices, [0, n], fan_outs=training.fan_out, seed=seed, global_ids=global_ids,
-        edge_ids=count_edges, threads=threads,
+        threads=threads,
     )  # fmt: skip
     loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    drawn = np.zeros(graph.num_edges, np.uint32) if count_edges else None
     with tqdm(total=epochs * plan.num_batches, desc="presample", unit="batch", leave=False, disable=None,
               delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
         for epoch in range(epochs):
@@ -99,7 +93,5 @@ def presample(
                 loaded[segment.vertices] += 1
                 for layer, header in segment.layers.items():
                     computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
-                    if (edges := segment.edge_ids(layer)) is not None and drawn is not None:
-                        _core.count_ids(edges, drawn)
                 bar.update()
-    return Counts(mini_batches=epochs * plan.num_batches, loaded=loaded, computed=computed, drawn=drawn)
+    return Counts(mini_batches=epochs * plan.num_batches, loaded=loaded, computed=computed)

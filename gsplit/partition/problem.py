@@ -30,6 +30,8 @@ class Problem:
     """[N], at least 1; None: 1 each."""
     edge_weight: NDArray[np.uint32] | None = None
     """[E], in the order of ``graph.indices``; an edge of weight 0 counts for nothing. None: 1 each."""
+    targets: NDArray[np.int64] | None = None
+    """Vertices to balance as well, for partitioners that can."""
     seed: int = 0
     threads: int = 1
     """For partitioners that can use several; what they find may then differ from run to run."""

@@ -14,6 +14,10 @@ from gsplit.partition.presample import Counts
 Weights = Literal["uniform", "degree", "presample"]
 Hotness = Literal["degree", "presample"]
 
+DRAW = 64
+"""The weight of an edge that was drawn once."""
+MAX_WEIGHT = 1 << 30
+"""Both directions of an edge together fit in 32 bits, signed."""
 ENTRIES_AT_ONCE = 1 << 24
 
 
@@ -27,9 +31,19 @@ def vertex_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) 
     return counts.computed + 1
 
 
-def edge_weights(weights: Weights, counts: Counts | None) -> NDArray[np.uint32] | None:
-    """[E] how often the edge was drawn; None: 1 each."""
-    return counts.drawn if weights == "presample" and counts is not None else None
+def edge_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) -> NDArray[np.uint32] | None:
+    """[E] how often an edge is drawn, in units of 1 / DRAW, at least one; 0 into vertices that are never computed.
+
+    None: 1 each. Draws are uniform, so all in-edges of a vertex are drawn equally often in expectation: as often as
+    edges were drawn for it, over its in-degree. That says more than which of them the dice chose (docs/log.md).
+    """
+    if weights != "presample":
+        return None
+    assert counts is not None
+    degrees = np.diff(graph.indptr)
+    rate_N = DRAW * counts.computed / np.maximum(degrees, 1)
+    weight_N = np.where(counts.computed > 0, np.clip(np.rint(rate_N), 1, MAX_WEIGHT), 0).astype(np.uint32)
+    return np.repeat(weight_N, degrees)
 
 
 def heat(graph: GraphArrays, hotness: Hotness, counts: Counts | None) -> NDArray[np.int64]:

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 
-from gsplit import _core
 from gsplit.errors import InputError
-from gsplit.partition.presample import PRESAMPLE, Training, presample
+from gsplit.partition.presample import PRESAMPLE, Counts, Training, presample
+from gsplit.partition.weights import DRAW, MAX_WEIGHT, edge_weights, vertex_weights
 from gsplit.sampling.plan import EpochPlan, fold_key
+from gsplit.sampling.sampler import MiniBatchSampler
 
 TRAINING = Training(fan_out=(3, -1), batch_size=40)
 
 
 def count_by_hand(graph, seed, epochs, global_ids=None):
-    """(mini-batches, loaded, computed, drawn) in dictionaries."""
+    """(mini-batches, loaded, computed) in dictionaries."""
     seed = fold_key(seed, PRESAMPLE)
     ids = np.arange(graph.num_vertices) if global_ids is None else global_ids
     plan = EpochPlan(graph.train_idx, ids, TRAINING.batch_size, seed)
-    loaded, computed, drawn, number = Counter(), Counter(), Counter(), 0
+    loaded, computed, number = Counter(), Counter(), 0
     for epoch in range(epochs):
         for batch, targets in plan.batches(epoch):
             (split,) = sample_and_split(graph, [0, graph.num_vertices], targets.tolist(), TRAINING.fan_out, seed=seed,
                                         epoch=epoch, batch=batch, global_ids=global_ids)  # fmt: skip
             number += 1
             loaded.update(split.vertices)
-            for layer, rows in split.edges.items():
+            for rows in split.edges.values():
                 for vertex, row in zip(split.vertices, rows, strict=False):
                     computed[vertex] += len(row)
-                drawn.update(split.edge_ids[layer])
-    return number, loaded, computed, drawn
+    return number, loaded, computed
 
 
 def dense(counts, n):
@@ -43,12 +44,11 @@ def dense(counts, n):
 @pytest.mark.parametrize(("seed", "epochs", "index_dtype"), [(0, 1, np.int32), (3, 2, np.int64)])
 def test_counts_equal_the_reference(seed, epochs, index_dtype):
     graph = random_graph(200, 6, seed=seed, index_dtype=index_dtype)
-    counts = presample(graph, TRAINING, epochs=epochs, seed=seed, count_edges=True, threads=2)
-    number, loaded, computed, drawn = count_by_hand(graph, seed, epochs)
+    counts = presample(graph, TRAINING, epochs=epochs, seed=seed, threads=2)
+    number, loaded, computed = count_by_hand(graph, seed, epochs)
     assert counts.mini_batches == number == 3 * epochs
     assert counts.loaded.tolist() == dense(loaded, 200)
     assert counts.computed.tolist() == dense(computed, 200)
-    assert counts.drawn.tolist() == dense(drawn, graph.num_edges)
 
 
 def test_a_layout_counts_what_its_store_counts(tmp_path):
@@ -59,7 +59,6 @@ def test_a_layout_counts_what_its_store_counts(tmp_path):
     store = presample(graph, TRAINING, epochs=2, seed=0)
     assert own.loaded.tolist() == store.loaded[ids].tolist()
     assert own.computed.tolist() == store.computed[ids].tolist()
-    assert own.drawn is None
 
 
 def test_the_draws_are_not_those_of_the_training():
@@ -74,10 +73,31 @@ def test_nothing_to_sample_for():
         presample(graph, TRAINING, epochs=1, seed=0)
 
 
-def test_count_ids():
-    counts = np.array([0, 1, 2**32 - 1], np.uint32)
-    _core.count_ids(np.array([1, 0, 1, 2]), counts)
-    assert counts.tolist() == [1, 3, 2**32 - 1]  # a full one stays full
-    with pytest.raises(ValueError, match=r"id 3 is outside 0 \.\. 2"):
-        _core.count_ids(np.array([0, 3]), counts)
-    assert counts.tolist() == [1, 3, 2**32 - 1]
+def test_edges_weigh_what_they_are_expected_to_be_drawn():
+    #  1, 2, 3, 4 --> 0    0 --> 1    3, 4 --> 2, and 2 is never computed
+    graph = random_graph(5, 1)
+    graph = replace(graph, indptr=np.array([0, 4, 5, 7, 7, 7]), indices=np.array([1, 2, 3, 4, 0, 3, 4], np.int32))
+    counts = Counts(mini_batches=9, loaded=np.ones(5, np.int64), computed=np.array([6, 2, 0, 0, 0]))
+    weight = edge_weights(graph, "presample", counts)
+    assert weight.tolist() == [1.5 * DRAW] * 4 + [2 * DRAW] + [0, 0]
+    assert vertex_weights(graph, "presample", counts).tolist() == [7, 3, 1, 1, 1]
+    huge = replace(counts, computed=np.full(5, 2**50))
+    assert edge_weights(graph, "presample", huge).max() == MAX_WEIGHT
+    rare = edge_weights(graph, "presample", replace(counts, computed=np.ones(5, np.int64)))
+    assert rare.min() >= 1
+    assert edge_weights(graph, "degree", None) is None
+
+
+def test_expected_draws_are_what_draws_come_to():
+    graph = random_graph(300, 8, seed=2)
+    graph = replace(graph, train_idx=np.arange(300))
+    training = Training(fan_out=(3,), batch_size=300)
+    computed = presample(graph, training, epochs=1, seed=0).computed
+    weight = edge_weights(graph, "presample", Counts(mini_batches=1, loaded=computed, computed=computed))
+    drawn, epochs = np.zeros(graph.num_edges), 400
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 300], fan_outs=(3,), seed=0, edge_ids=True)
+    for epoch in range(epochs):
+        sampler.sample(graph.train_idx, epoch=epoch, batch=0)
+        drawn[sampler.segment(0).edge_ids(1)] += 1
+    # The standard deviation of a mean of 400 draws is at most 0.025.
+    assert np.abs(drawn / epochs - weight / DRAW).max() < 0.12
