@@ -23,7 +23,7 @@ PRESETS: dict[str, Preset | Calibrated] = {
     "products": Calibrated(
         num_vertices=2_449_029, num_edges=61_859_140, num_features=100, num_classes=47,
         train_share=0.08, valid_share=0.02, label_purity=0.85, fan_out=(15, 10, 5), batch_size=4096,
-        leaf_size=150, community_leaves=16, drawn=1.19, degree_sigma=1.2, level_ratio=2.0,
+        leaf_size=150, community_leaves=16, drawn=1.165, degree_sigma=1.2, level_ratio=2.0,
         quarter_share=0.1, cross_share=0.078, cross_skew=3, hub_share=0.4, hubs=0.02, focus=0.2, focus_power=2,
         quarter_targets=(0.44, 0.27, 0.18, 0.11),
     ),
@@ -38,7 +38,7 @@ PRESETS: dict[str, Preset | Calibrated] = {
     "amazon": Calibrated(
         num_vertices=1_569_960, num_edges=168_000_000, num_features=200, num_classes=107,
         train_share=0.85, valid_share=0.05, label_purity=0.85, fan_out=(15, 10, 5), batch_size=4096,
-        leaf_size=1024, community_leaves=16, drawn=1.38, degree_sigma=0.8, level_ratio=2.0,
+        leaf_size=1024, community_leaves=16, drawn=1.26, degree_sigma=0.8, level_ratio=2.0,
         quarter_share=0.12, cross_share=0.16, cross_skew=2, hub_share=0.9, hubs=0.013, focus=1, focus_power=0,
         quarter_targets=(0.293, 0.293, 0.28, 0.134), quarter_degrees=(1.6, 1.2, 0.8, 0.4),
     ),
