@@ -11,8 +11,8 @@ Quiver spreads one cache over all trainers, which read each other's. GSplit spli
 on its owner alone; what trainers need of each other's rows they exchange, features before the first layer and hidden
 vectors, with their gradients on the way back, before the others. Exchange is traffic too: it is in the total.
 
-On synthetic graphs that are better connected than real ones every mini-batch reaches nearly all vertices, so data
-parallelism repeats more than in the paper.
+The presets products, papers and amazon are calibrated to the paper's at a fan-out of their own, which is printed; at
+a larger one, or on plain presets, a mini-batch reaches nearly all vertices and data parallelism repeats more.
 
 ``--json`` writes, with counts summed over trainers and the mini-batches that were counted:
 
@@ -71,7 +71,8 @@ class RedundancyConfig:
     """Redundant loading and computing under data parallelism: the paper's tables 1 and 2."""
 
     dataset: str = "synthetic:products"
-    """A layout folder, or synthetic:PRESET, generated and partitioned in 4 once; quick is one more preset."""
+    """A layout folder, or synthetic:PRESET or synthetic:PRESET?scale=0.05, generated and partitioned in 4 once; quick
+    is one more preset."""
     quick: bool = False
     """Within a minute: a graph of 300k vertices."""
     json: Path | None = None

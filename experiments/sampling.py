@@ -73,7 +73,8 @@ class SamplingConfig:
     """Sampling and splitting beside DGL's sampler, one thread: the paper's table 4."""
 
     dataset: str = "synthetic:products"
-    """A layout folder, or synthetic:PRESET, generated and partitioned in 4 once; quick is one more preset."""
+    """A layout folder, or synthetic:PRESET or synthetic:PRESET?scale=0.05, generated and partitioned in 4 once; quick
+    is one more preset."""
     quick: bool = False
     """Within a minute: a graph of 300k vertices, two batch sizes, three rounds, without DGL's slowest form."""
     json: Path | None = None

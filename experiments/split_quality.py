@@ -68,7 +68,8 @@ class QualityConfig:
     """How even splits are and how much they need of each other: the paper's table 5."""
 
     dataset: str = "synthetic:products"
-    """A layout folder, or synthetic:PRESET, generated and partitioned in 4 once; quick is one more preset."""
+    """A layout folder, or synthetic:PRESET or synthetic:PRESET?scale=0.05, generated and partitioned in 4 once; quick
+    is one more preset."""
     quick: bool = False
     """Within a minute: a graph of 300k vertices."""
     json: Path | None = None

@@ -5,7 +5,8 @@ vertices upwards, four blocks to the next larger one; blocks of one level are th
 log-normal share of the edges, times that of its quarter. An edge
 
 - takes a place in a block around its vertex, of a random level, each less likely than the next smaller one
-  (``level_ratio``), or anywhere on the line (``cross_share``), whose places are dealt out to the quarters in turn;
+  (``level_ratio``), or anywhere in its quarter (``quarter_share``) or on the line (``cross_share``), whose places are
+  dealt out to the quarters in turn;
 - ends there, or at a *hub* of the community it has come to (``hub_share``): the first few of the community's places.
 
 Positions in a block are size * r ** skew: power laws, as in :mod:`gsplit.data.synthetic.plain`.
@@ -40,7 +41,7 @@ from gsplit.data.synthetic.classes import class_features, deal_classes, label_bl
 from gsplit.data.synthetic.line import QUARTERS, Line
 from gsplit.data.synthetic.targets import splits_of
 
-BLOCK_SKEW, LEAF_SKEW, HUB_SKEW = 3.0, 1.5, 1.5
+LEAF_SKEW, HUB_SKEW = 1.5, 1.5
 CHUNK = 1 << 22
 """Edges drawn at once."""
 
@@ -83,6 +84,10 @@ class Calibrated:
     """Of the log-normal share of a vertex."""
     level_ratio: float
     """How much likelier an edge is to stay in a block than to leave it for the next larger one."""
+    block_skew: float = 3.0
+    """Of places in blocks above the leaves: the larger, the fewer communities do edges between communities go to."""
+    quarter_share: float
+    """Of the edges, anywhere in the quarter: what holds it together at any scale."""
     cross_share: float
     cross_skew: float
     hub_share: float
@@ -173,13 +178,14 @@ def _edges(
 def _ends(preset: Calibrated, line: Line, place: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
     """[E] the other ends of edges that start at ``place``."""
     edges, levels = len(place), len(line.sizes)
-    odds = float(preset.level_ratio) ** np.arange(levels)
-    odds *= (1 - preset.cross_share) / odds.sum()
-    level = np.searchsorted(np.concatenate([[preset.cross_share], odds]).cumsum()[:-1], random.random(edges)) - 1
+    odds = float(preset.level_ratio) ** np.arange(levels - 1)
+    odds *= (1 - preset.cross_share - preset.quarter_share) / odds.sum()
+    shares = np.concatenate([[preset.cross_share, preset.quarter_share], odds])
+    level = np.searchsorted(shares.cumsum()[:-1], random.random(edges)) - 1
     cross = level < 0
     begin, width = line.block_at(place, line.sizes[level])
     begin[cross], width[cross] = 0, line.n
-    skew = np.where(level == levels - 1, LEAF_SKEW, BLOCK_SKEW)
+    skew = np.where(level == levels - 1, LEAF_SKEW, preset.block_skew)
     skew[cross] = preset.cross_skew
     place = begin + (width * random.random(edges) ** skew).astype(np.int64)
     place[cross] = np.minimum(place[cross] % QUARTERS * line.quarter + place[cross] // QUARTERS, line.n - 1)

@@ -50,6 +50,8 @@ def test_counts_shrink_with_the_scale(choice, graph):
     assert graph.num_vertices == round(whole.num_vertices * choice.scale)
     assert len(graph.train_idx) == pytest.approx(graph.num_vertices * whole.train_share, abs=1)
     assert choice.preset.batch_size == round(whole.batch_size * choice.scale)
+    # Measured: products 0.97, papers 0.95, amazon 0.86: where communities are few, more edges are duplicates.
+    assert 0.8 < graph.num_edges / (2 * whole.num_edges * choice.scale) < 1.05
     # As many mini-batches in an epoch as at scale 1.
     targets = whole.num_vertices * whole.train_share
     assert len(graph.train_idx) / choice.preset.batch_size == pytest.approx(targets / whole.batch_size, rel=0.05)
@@ -106,28 +108,28 @@ def nearest_mean_accuracy(features_ND, graph):
 
 
 def test_products_is_calibrated():
-    # Measured over seeds 0-3, 5 mini-batches: redundancy 23.0 to 23.9 %, local edges 0.912 to 0.933, edge skew 0.82
-    # to 1.03, reached 0.471 to 0.474, hits 0.180 to 0.182 by degree and 0.211 to 0.212 at best.
+    # Measured over seeds 0-3, 5 mini-batches: redundancy 22.7 to 23.6 %, local edges 0.933 to 0.935, edge skew 0.91
+    # to 1.07, reached 0.472 to 0.477, hits 0.181 to 0.183 by degree and 0.209 to 0.212 at best.
     choice = choose("products?scale=0.02")
     graph = choice.generate(features=False)
     owners = relabelled(graph, assign("metis", Problem(graph=graph, parts=4, seed=0)), 4)
     found = measure(owners, choice.preset.fan_out, choice.preset.batch_size, iterations=5, seed=0)
     assert 17.0 < found["redundancy_percent"] < 34.0  # a third around the paper's 25.5
-    assert abs(found["local_share"] - 0.93) < 0.05
-    assert 0.7 < found["edge_skew"] < 1.2
+    assert abs(found["local_share"] - 0.93) < 0.05  # of the paper's
+    assert 0.75 < found["edge_skew"] < 1.25
     assert found["reached_share"] < 0.6
     hits = found["hit_rates"]
     assert 0.15 < hits["degree"] < hits["optimal"] < 0.25
 
 
 def test_redundancy_of_the_others(choice, graph):
-    # Measured over seeds 0-3: amazon 75 to 78 %; papers 21 to 55 %, for at this scale chance decides which of its few
-    # communities have the targets.
+    # Measured over seeds 0-3: amazon 75 to 79 %; papers 31 to 71 %, for at this scale chance decides which of its few
+    # communities have the targets (115 % from a scale of 0.02 on: docs/results.md).
     found = measure(
         relabelled(graph, np.zeros(graph.num_vertices, np.int32), 1), choice.preset.fan_out, choice.preset.batch_size,
         iterations=5, seed=0,
     )  # fmt: skip
-    low, high = {"products": (17, 34), "papers": (10, 80), "amazon": (60, 95)}[choice.name]
+    low, high = {"products": (17, 34), "papers": (15, 100), "amazon": (65, 90)}[choice.name]
     assert low < found["redundancy_percent"] < high
     if choice.name == "papers":
         # Few vertices are ever reached, and degree does not tell which.
