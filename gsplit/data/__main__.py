@@ -34,7 +34,7 @@ def import_(
     Args:
         source: an edge list (.csv, .tsv, .txt, .parquet), a matrix (.mtx, SciPy's .npz), a folder of .npy arrays, a
             graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, ogb:NAME, or synthetic:PRESET
-            (tiny, small, medium, large, and products, papers and amazon, which are like the paper's graphs;
+            (tiny, small, medium, large, huge, and products, papers and amazon, which are like the paper's graphs;
             synthetic:papers?scale=0.05 is one shrunk to 5 percent). KIND:PATH says what a path is: csv, parquet, mtx,
             scipy, numpy, pyg, dgl, graphbolt or npz.
         out: the folder to write.

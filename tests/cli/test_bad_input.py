@@ -31,7 +31,7 @@ FLAGS = [
     (("data",), "no command given; choose one of import, export, info"),
     (("data", "improt"), "unknown command 'improt'; choose one of import, export, info"),
     (("data", "import", "nowhere.npz", "--out", "new"), "nowhere.npz: no such file"),
-    (("data", "import", "synthetic:huge", "--out", "new"), "unknown preset 'huge'"),
+    (("data", "import", "synthetic:vast", "--out", "new"), "unknown preset 'vast'"),
     (("data", "import", "synthetic:tiny"), "--out"),
     (("data", "import", "synthetic:tiny", "--out", "store"), "store exists already"),
     (("data", "import", "synthetic:tiny", "--out", "store/graph.json/new"), "cannot write to store/graph.json"),

@@ -20,6 +20,8 @@ PRESETS: dict[str, Preset | Calibrated] = {
                      train_share=0.3, valid_share=0.1),
     "large": Preset(num_vertices=1_000_000, edges_per_vertex=20, num_features=100, num_classes=32,
                     train_share=0.1, valid_share=0.05),
+    "huge": Preset(num_vertices=2_449_029, edges_per_vertex=25.3, num_features=100, num_classes=47,
+                   train_share=0.08, valid_share=0.02),
     "products": Calibrated(
         num_vertices=2_449_029, num_edges=61_859_140, num_features=100, num_classes=47,
         train_share=0.08, valid_share=0.02, label_purity=0.85, fan_out=(15, 10, 5), batch_size=4096,

@@ -155,7 +155,7 @@ def test_plain_presets_shrink():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("paper", "unknown preset 'paper'; choose one of tiny, small, medium, large, products, papers, amazon"),
+        ("paper", "unknown preset 'paper'; choose one of tiny, small, medium, large, huge, products, papers, amazon"),
         ("papers?scale=0", "the scale of synthetic:papers.scale=0 must be a number above 0, at most 1, not '0'"),
         ("papers?scale=-0.5", "must be a number above 0, at most 1, not '-0.5'"),
         ("papers?scale=1.5", "must be a number above 0, at most 1, not '1.5'"),

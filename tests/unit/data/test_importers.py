@@ -70,7 +70,7 @@ def test_our_own_sources(asked):
         ("empty", "a folder with neither"),
         ("nowhere", "no such file or folder"),
         ("xyz:a.csv", "xyz:a.csv: no such file"),
-        ("synthetic:huge", "unknown preset 'huge'"),
+        ("synthetic:vast", "unknown preset 'vast'"),
     ],
 )
 def test_sources_of_no_kind(asked, source, message):

@@ -108,8 +108,8 @@ def test_a_graph_of_few_vertices():
 
 
 def test_unknown_preset():
-    with pytest.raises(InputError, match="unknown preset 'huge'; choose one of tiny, small"):
-        generate_preset("huge")
+    with pytest.raises(InputError, match="unknown preset 'vast'; choose one of tiny, small"):
+        generate_preset("vast")
 
 
 # Edge lists to CSC: sets of (source, destination) pairs are the reference.
