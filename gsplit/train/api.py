@@ -75,6 +75,7 @@ def train(
     layout_path = config.layout.resolve()
     opened = open_layout(layout_path)
     _check_trainable(opened)
+    _warn_of_other_sampling(config, opened)
     world = world_of(config, opened)
     device_type = choose_device(config.device, world)
     strategy = decide(config, opened, device_type)
@@ -118,6 +119,17 @@ def train(
                 return summary
     finally:
         shared.close()
+
+
+def _warn_of_other_sampling(config: TrainConfig, layout: Layout) -> None:
+    """Where the layout was weighted for another training, which its parts may be less even for."""
+    presampled = layout.description.get("presample")
+    if presampled and presampled["fan_out"] != list(config.fan_out):
+        given, known = (",".join(map(str, fan_out)) for fan_out in (config.fan_out, presampled["fan_out"]))
+        logger.warning(
+            "%s was presampled for --fan-out %s, not %s: its parts may be less even, and other rows hotter",
+            layout.path, known, given,
+        )  # fmt: skip
 
 
 def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -178,6 +179,12 @@ def test_a_recipe_gives_the_flags(recipe, store, tmp_path):
     assert read_recipe(recipe(text + "fan-out = [5, -1]\n")) == PartitionConfig(
         store=store, out=tmp_path / "layout", parts=3, method="random", seed=7, overwrite=True, fan_out=(5, -1)
     )
+
+
+def test_our_own_recipes_can_be_read():
+    recipes = sorted((Path(__file__).parents[3] / "partition").glob("*.toml"))
+    assert [path.stem for path in recipes] == ["demo", "products"]
+    assert {path.stem: read_recipe(path).weights for path in recipes} == {"demo": "uniform", "products": "presample"}
 
 
 def test_flags_override_the_recipe(recipe, tmp_path):

@@ -1,0 +1,24 @@
+"""A layout that was weighted for another training says so."""
+
+from __future__ import annotations
+
+import pytest
+from support.graphs import random_graph
+
+from gsplit import TrainConfig
+from gsplit.data import open_layout, write_store
+from gsplit.partition import PartitionConfig, partition
+from gsplit.train import api
+
+
+@pytest.mark.parametrize("weights", ["uniform", "presample"])
+def test_another_fan_out_is_told(tmp_path, caplog, weights):
+    write_store(tmp_path / "store", random_graph(60, 4), name="test", source="test")
+    partition(PartitionConfig(store=tmp_path / "store", out=tmp_path / "layout", parts=2, weights=weights,
+                              fan_out=(5, 5)))  # fmt: skip
+    layout = open_layout(tmp_path / "layout")
+    caplog.clear()
+    api._warn_of_other_sampling(TrainConfig(fan_out=(5, 5)), layout)
+    assert not caplog.text
+    api._warn_of_other_sampling(TrainConfig(fan_out=(5, 4)), layout)
+    assert ("presampled for --fan-out 5,5, not 5,4" in caplog.text) == (weights == "presample")
