@@ -94,7 +94,8 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     graph = source.graph
     _warn_of_what_is_ignored(config)
     estimate_of(graph).check_disk(config.out)
-    threads = config.threads or len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
+    threads = min(config.threads or cores, cores)
     stages = stages or Stages()
     counts = None
     if config.presamples:
@@ -161,6 +162,11 @@ def _open(config: PartitionConfig) -> GraphStore:
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
+    cores = len(os.sched_getaffinity(0))
+    if config.threads > cores:
+        logger.warning(
+            "--threads %d is more than the %d cores there are, so %d are used", config.threads, cores, cores
+        )
     if not config.presamples:
         for name in ("fan_out", "batch_size", "presample_epochs"):
             if getattr(config, name) != getattr(PartitionConfig, name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -218,3 +219,13 @@ def test_what_a_recipe_leaves_out_comes_as_a_flag(recipe, store, tmp_path):
 def test_bad_recipes(recipe, text, message):
     with pytest.raises(InputError, match=message):
         command([str(recipe(text))])
+
+
+def test_no_more_threads_than_cores(store, tmp_path, monkeypatch, caplog):
+    problems = []
+    monkeypatch.setattr(methods, "assign", lambda name, problem: problems.append(problem) or np.arange(60) % 2)
+    for threads in (0, 1, 10**5):
+        partition(PartitionConfig(store=store, out=tmp_path / str(threads), parts=2, threads=threads))
+    cores = len(os.sched_getaffinity(0))
+    assert [problem.threads for problem in problems] == [cores, 1, cores]
+    assert caplog.text.count("more than the") == 1
