@@ -46,6 +46,7 @@ FLAGS = [
     (("partition", "layout", "--out", "new"), "layout is no gsplit-graph.*it is a layout"),
     (("partition", "store", "--out", "layout"), "layout exists already"),
     (("partition", "store", "--out", "store", "--overwrite"), "store is or holds the graph store itself"),
+    (("partition", "store", "--out", "ids.npy/new"), "cannot write to ids.npy: Not a directory"),
     ((*PARTITION, "--parts", "1001"), "--parts 1001 is more than the 1000 vertices"),
     ((*PARTITION, "--parts", "0"), "--parts must be at least 1, not 0"),
     ((*PARTITION, "--parts", "two"), "--parts.*'two'"),
