@@ -16,10 +16,12 @@ from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
-from gsplit.partition.presample import Counts, Training, presample
+from gsplit.partition.presample import MAX_THREADS, Counts, Training, check_targets, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, vertex_weights
+
+MAX_SEED = 2**63 - 1
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +67,9 @@ class PartitionConfig:
             if getattr(self, name) < least:
                 flag = name.replace("_", "-")
                 raise InputError(f"--{flag} must be at least {least}, not {getattr(self, name)}")
+        for name, most in {"seed": MAX_SEED, "threads": MAX_THREADS}.items():
+            if getattr(self, name) > most:
+                raise InputError(f"--{name} must be at most {most}, not {getattr(self, name)}")
         assert self.training  # refuses what no training has
 
     @property
@@ -155,6 +160,8 @@ def _open(config: PartitionConfig) -> GraphStore:
     if config.parts > source.graph.num_vertices:
         vertices = source.graph.num_vertices
         raise InputError(f"--parts {config.parts} is more than the {vertices} vertices of {config.store}")
+    if config.presamples:
+        check_targets(source.graph)
     return source
 
 

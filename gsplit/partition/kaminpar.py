@@ -48,7 +48,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
         graph = Undirected(indptr=graph.indptr, indices=graph.indices[:0], vertex_weight=None, edge_weight=None,
                            vertices=graph.vertices)  # fmt: skip
         with interruptible():
-            kaminpar.reseed(problem.seed)
+            kaminpar.reseed(problem.seed % 2**31)
             loaded = kaminpar.load_graph(f"/proc/self/fd/{file.fileno()}", kaminpar.GraphFileFormat.PARHIP)
             solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
             parts = solver.compute_partition(loaded, problem.parts, IMBALANCE)

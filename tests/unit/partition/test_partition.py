@@ -12,7 +12,7 @@ from support.graphs import random_graph
 from gsplit import _core
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.errors import InputError
-from gsplit.partition import PartitionConfig, methods, partition
+from gsplit.partition import MAX_SEED, PartitionConfig, methods, partition
 from gsplit.partition.__main__ import command, read_recipe
 from gsplit.partition.presample import Training, presample
 from gsplit.partition.problem import Problem
@@ -106,6 +106,12 @@ def test_quality_equals_a_count(made):
         assert quality[f"balance_{name}"] == pytest.approx(max(amount) * parts / sum(amount))
     assert layout.description["quality"] == quality
     assert layout.store_checksum == store.checksum
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_the_largest_seed(method):
+    part = methods.assign(method, Problem(graph=random_graph(50, 3), parts=2, seed=MAX_SEED))
+    assert set(part.tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("weighted", [False, True])

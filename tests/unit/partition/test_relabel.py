@@ -9,6 +9,7 @@ from support.graphs import random_graph
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.data.folders import forget
 from gsplit.data.graph import row_ranges
+from gsplit.errors import InputError
 from gsplit.partition import estimate, relabel
 from gsplit.partition.__main__ import command
 
@@ -75,6 +76,10 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, capsys):
                   "memory to relabel", "disk for the layout", "disk for a while"):  # fmt: skip
         assert words in printed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+    graph.train_idx.resize(0, refcheck=False)
+    write_store(tmp_path / "untrained", graph, name="test", source="test")
+    with pytest.raises(InputError, match="no training vertices to sample for"):
+        command([str(tmp_path / "untrained"), *flags[1:], "--dry-run", "--hotness", "presample"])
     promised = estimate.estimate_of(open_store(tmp_path / "store").graph).layout
     command(flags)
     taken = sum(path.stat().st_size for path in (tmp_path / "layout").glob("*.npy"))
