@@ -153,6 +153,15 @@ def test_auto_takes_what_is_installed_and_fits(available, gigabytes, kaminpar, c
     assert methods.choose("auto", SIZE) == chosen
 
 
+def test_streaming_takes_memory_for_a_bounded_number_of_edges():
+    def needed(adjacencies, *, edge_weights=False):
+        size = Size(vertices=10**6, adjacencies=adjacencies, edge_weights=edge_weights)
+        return methods.PARTITIONERS["streaming"].memory.of(size)
+
+    assert needed(0) < needed(10**6) < needed(10**8) == needed(10**10) < 10**9
+    assert needed(10**10, edge_weights=True) - needed(10**10) == 4 * 10**10  # the weights themselves
+
+
 @pytest.mark.parametrize(
     ("gigabytes", "kaminpar", "message"),
     [
