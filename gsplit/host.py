@@ -83,10 +83,12 @@ def _rebuild(passed: Any) -> SharedBuffer:
 def interruptible() -> Iterator[None]:
     """Let Ctrl-C end the process at once, for calls of other libraries that neither look for it nor let Python look.
 
-    Nothing is tidied up: not for where files are half written.
+    Nothing is tidied up: not for where files are half written. A process that ignores Ctrl-C, as shells start
+    those in the background, goes on to.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not for this thread to arrange
+    # Signals are not for other threads to arrange.
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        yield
         return
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

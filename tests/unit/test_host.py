@@ -31,6 +31,15 @@ def test_the_handler_comes_back():
     assert signal.getsignal(signal.SIGINT) == before
 
 
+def test_ctrl_c_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interruptible():
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_threads_leave_signals_alone():
     seen = []
 
