@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionConfig:
-    """Make a layout: partition a graph store and relabel it."""
+    """Make a layout: partition a graph store and relabel it. (``report LAYOUT`` says how good one is.)"""
 
     store: Annotated[Path, tyro.conf.Positional]
     """The graph store to partition, or a recipe: NAME.toml with these flags as keys."""
