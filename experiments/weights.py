@@ -61,9 +61,11 @@ class WeightsConfig:
     """Of the training; by default that of a calibrated preset, else 20,20,20."""
     batch_size: int | None = None
     """Of the training; by default that of a calibrated preset, else 4096."""
-    presample_epochs: int = 1
+    imbalance: float = 0.03
+    """How much more than the mean a part may hold of what is balanced."""
+    presample_epochs: int = 3
     """That pre-sampled weights are counted over."""
-    epochs: int = 1
+    epochs: int = 3
     """That are sampled to measure."""
     seed: int = 0
     """Of the generator, the partitioner and the draws."""
@@ -123,6 +125,7 @@ def report_of(
             fan_out=training.fan_out,
             batch_size=training.batch_size,
             presample_epochs=config.presample_epochs,
+            imbalance=config.imbalance,
             seed=config.seed,
             overwrite=True,
         )

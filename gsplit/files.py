@@ -47,9 +47,9 @@ def check_writable(path: Path, flag: str = "--json") -> None:
     Raises:
         InputError: where it cannot.
     """
-    if path.is_dir():
-        raise InputError(f"{flag} {path} is a folder")
     try:
+        if path.is_dir():
+            raise InputError(f"{flag} {path} is a folder")
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:

@@ -22,6 +22,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+import gsplit._core as _core
 from gsplit.units import binary
 
 PR_SET_PDEATHSIG = 1
@@ -81,18 +82,25 @@ def _rebuild(passed: Any) -> SharedBuffer:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the process at once, for calls of other libraries that neither look for it nor let Python look.
+    """Let Ctrl-C and SIGTERM end the process at once, while a library neither looks for them nor lets Python look.
 
-    Nothing is tidied up: not for where files are half written.
+    Nothing is tidied up: not for where files are half written. What the process ignores, as shells start those in
+    the background ignoring Ctrl-C, it goes on to ignore.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are not for this thread to arrange
+        yield  # signals are not for other threads to arrange
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, signal.SIG_DFL)
+    keeper = _core.DefaultSignals() if signal.SIGTERM in before else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        del keeper
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@
 #include "gather.hpp"
 #include "graph.hpp"
 #include "sampler.hpp"
+#include "signals.hpp"
 #include "stream.hpp"
 #include "symmetric.hpp"
 
@@ -198,6 +199,8 @@ NB_MODULE(_core, m) {
         nb::arg("weights").none() = nb::none());
   bind_stream<int32_t>(m);
   bind_stream<int64_t>(m);
+  nb::class_<gsplit::DefaultSignals>(m, "DefaultSignals", "While one lives, SIGTERM has its default meaning.")
+      .def(nb::init<>());
   m.def("gather_rows",
         [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
            nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads,

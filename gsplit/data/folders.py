@@ -29,6 +29,8 @@ from gsplit.host import ending_tidily
 
 DESCRIPTIONS = ("graph.json", "layout.json")
 """A folder with one of these was written by us."""
+SUFFIX_LETTERS = 8
+"""Of the name of a temporary folder, as tempfile makes it."""
 SMALL_BYTES = 1 << 16
 """Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
 
@@ -146,15 +148,29 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     """Whether ``out`` may be written: nothing is there, or a store or layout (or nothing in it) to replace.
 
     Raises:
-        InputError: where it may not.
+        InputError: where it may not, or could not.
     """
     if not os.path.lexists(out):
+        _check_place(out)
         return
     if not overwrite:
         raise InputError(f"{out} exists already; choose another --out or add --overwrite")
     ours = out.is_dir() and (not any(out.iterdir()) or any((out / name).is_file() for name in DESCRIPTIONS))
     if out.is_symlink() or not ours:
         raise InputError(f"{out} is neither a graph store nor a layout, so --overwrite does not remove it")
+
+
+def _check_place(out: Path) -> None:
+    """Before minutes of work, whether the folder can be made afterwards."""
+    there = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
+    names = out.absolute().relative_to(there).parts
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            longest = os.pathconf(there, "PC_NAME_MAX")
+        if max(len(os.fsencode(name)) for name in (*names, f".{out.name}.{'x' * SUFFIX_LETTERS}")) > longest:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    except OSError as error:
+        raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
 
 
 @contextmanager
@@ -174,13 +190,14 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
         except OSError as error:
             raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
         held.enter_context(ending_tidily())
-        yield from _fill(out, temporary, missing)
+        yield from _fill(out, temporary, missing, overwrite)
 
 
-def _fill(out: Path, temporary: Path, missing: list[Path]) -> Iterator[FolderWriter]:
+def _fill(out: Path, temporary: Path, missing: list[Path], overwrite: bool) -> Iterator[FolderWriter]:
     """:func:`writing_folder`, with a temporary folder to fill."""
     try:
         yield FolderWriter(temporary)
+        check_free(out, overwrite=overwrite)  # somebody else may have been faster
         (temporary / LOCK).unlink()
         for file in temporary.iterdir():
             make_durable(file)
@@ -218,7 +235,7 @@ def _temporary_folder(out: Path, held: ExitStack) -> Path:
 
 def _sweep(out: Path) -> None:
     """Remove what writers of ``out`` left behind that were killed."""
-    temporary_name = re.compile(re.escape(f".{out.name}.") + r"[a-z0-9_]{8}")  # as tempfile makes them
+    temporary_name = re.compile(re.escape(f".{out.name}.") + rf"[a-z0-9_]{{{SUFFIX_LETTERS}}}")
     for left in out.parent.iterdir():
         if temporary_name.fullmatch(left.name) and (left / LOCK).is_file():
             with suppress(OSError, InputError), locked(left):

@@ -16,17 +16,19 @@ from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
-from gsplit.partition.presample import Counts, Training, presample
+from gsplit.partition.presample import MAX_THREADS, Counts, Training, check_targets, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, vertex_weights
+
+MAX_SEED = 2**63 - 1
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionConfig:
-    """Make a layout: partition a graph store and relabel it. Then report LAYOUT says how good it is."""
+    """Make a layout: partition a graph store and relabel it. (``report LAYOUT`` says how good one is.)"""
 
     store: Annotated[Path, tyro.conf.Positional]
     """The graph store to partition, or a recipe: NAME.toml with these flags as keys."""
@@ -48,10 +50,12 @@ class PartitionConfig:
     """presample: of the training to come."""
     batch_size: int = 4096
     """presample: of the training to come."""
-    presample_epochs: int = 1
+    presample_epochs: int = 3
     """presample: how many epochs to sample."""
     threads: int = 0
     """For presample and kaminpar, whose parts are the same every time only with 1; 0: all cores."""
+    imbalance: float = 0.03
+    """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
     seed: int = 0
     """Of the partitioner, and of the sampling."""
     dry_run: bool = False
@@ -65,6 +69,11 @@ class PartitionConfig:
             if getattr(self, name) < least:
                 flag = name.replace("_", "-")
                 raise InputError(f"--{flag} must be at least {least}, not {getattr(self, name)}")
+        for name, most in {"seed": MAX_SEED, "threads": MAX_THREADS}.items():
+            if getattr(self, name) > most:
+                raise InputError(f"--{name} must be at most {most}, not {getattr(self, name)}")
+        if not 0 <= self.imbalance <= 1:
+            raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {self.imbalance}")
         assert self.training  # refuses what no training has
 
     @property
@@ -111,6 +120,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         edge_weight=edge_weight,
         # What targets cost is in the weights already where they were presampled.
         targets=None if config.weights == "presample" else graph.train_idx,
+        imbalance=config.imbalance,
         seed=config.seed,
         threads=threads,
     )
@@ -156,6 +166,8 @@ def _open(config: PartitionConfig) -> GraphStore:
     if config.parts > source.graph.num_vertices:
         vertices = source.graph.num_vertices
         raise InputError(f"--parts {config.parts} is more than the {vertices} vertices of {config.store}")
+    if config.presamples:
+        check_targets(source.graph)
     return source
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import tyro
 
 from gsplit import cli
-from gsplit.data import open_layout
+from gsplit.data import layout, open_layout
+from gsplit.data.folders import read_description
 from gsplit.errors import InputError
 from gsplit.files import check_writable, replace_file
 from gsplit.partition import PartitionConfig, dry_run, partition, show
@@ -67,12 +68,12 @@ def read_recipe(path: Path) -> PartitionConfig:
 def report(arguments: list[str]) -> None:
     """Print how good a layout is for a training, and write it as JSON and as a picture."""
     config = cli.parse(ReportConfig, arguments, prog=f"{PROG} report")
-    layout = open_layout(config.layout)
+    opened = open_layout(config.layout)
     out = config.out or config.layout.resolve().with_name(f"{config.layout.resolve().name}-report")
     for suffix in ("json", "png"):
         check_writable(Path(f"{out}.{suffix}"), "--out")
     threads = config.threads or len(os.sched_getaffinity(0))
-    measured = measure(layout, config.training(layout), epochs=config.epochs, seed=config.seed, threads=threads)
+    measured = measure(opened, config.training(opened), epochs=config.epochs, seed=config.seed, threads=threads)
     print("\n".join(show.lines(measured)))
     replace_file(Path(f"{out}.json"), json.dumps(measured, indent=2).encode() + b"\n")
     written = f"{out}.json"
@@ -99,7 +100,9 @@ def command(arguments: list[str]) -> None:
         print("\n  ".join(dry_run(config)))
         return
     measured = partition(config)
-    print(f"{config.out}: {config.parts} parts by {config.method}, weights {config.weights}")
+    # What auto stood for.
+    method = read_description(config.out, layout.FILE, layout.FORMAT, layout.VERSION)["method"]
+    print(f"{config.out}: {config.parts} parts by {method}, weights {config.weights}")
     print(f"  edge cut {measured['edge_cut']:,} directed edges, local edges {measured['local_edges']:.4f}")
     print(
         f"  balance (largest part / mean): vertices {measured['balance_vertices']:.3f}, "

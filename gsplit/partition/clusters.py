@@ -8,11 +8,10 @@ N vertices, E edges, C clusters.
 from __future__ import annotations
 
 import numpy as np
-import pymetis
 from numpy.typing import NDArray
 
 from gsplit.data.graph import row_ranges
-from gsplit.partition import restream
+from gsplit.partition import metis, restream
 from gsplit.partition.restream import Stream, limits_of, one_pass
 
 CLUSTER_PASSES = 3
@@ -68,15 +67,7 @@ def pack(
         starts.append(np.rint(2.0**30 * both).astype(np.int64))
     tried = []
     for number, balanced in enumerate(starts):
-        result = pymetis.part_graph(
-            parts,
-            pymetis.CSRAdjacency(packed.indptr, packed.indices),
-            vweights=balanced,
-            eweights=weight,
-            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, int(imbalance * 1000))),
-        )
-        part = np.asarray(result.vertex_part, dtype=np.int32)
-        assert len(part) == clusters
+        part = metis.part_graph(parts, packed.indptr, of, balanced, weight, seed=seed, imbalance=imbalance)
         restream.restream(packed, part, parts, imbalance, PACK_PASSES, seed)
         excess = max(0, int(packed.loads(part, parts)[1].max()) - limits_of(packed, parts, imbalance)[1])
         cut = int(weight[part[to] != part[of]].sum())

@@ -13,7 +13,7 @@ from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 from gsplit.partition.methods import Partitioner
 from gsplit.partition.problem import Size
-from gsplit.partition.relabel import BYTES_AT_ONCE, EDGES_AT_ONCE
+from gsplit.partition.relabel import BYTES_AT_ONCE, EDGES_AT_ONCE, memory_for_rows
 from gsplit.units import binary
 
 VERTEX_BYTES = 72
@@ -30,7 +30,7 @@ class Estimate:
     partition: int
     """Memory of the partitioner."""
     relabel: int
-    """Memory of relabelling."""
+    """Memory of relabelling: it takes half of what is available where the features are larger than that."""
     layout: int
     """Disk, where the layout goes."""
     temporary: int
@@ -70,7 +70,11 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
         memory = BASE_BYTES + partitioner.memory.of(size)
         if partitioner.through_file:
             temporary = 8 * n + size.adjacencies * graph.indices.itemsize * (2 if size.edge_weights else 1)
-    window = 0 if rows is None else min(rows.nbytes, 4 * BYTES_AT_ONCE)
+    window = 0
+    if rows is not None:
+        window = min(rows.nbytes, 4 * BYTES_AT_ONCE)
+        if rows.nbytes > memory_for_rows():  # windows as large as they may be: the fewer, the less is read
+            window += memory_for_rows()
     return Estimate(
         partition=memory,
         relabel=BASE_BYTES + VERTEX_BYTES * n + PIECE_BYTES_PER_EDGE * min(EDGES_AT_ONCE, graph.num_edges) + window,

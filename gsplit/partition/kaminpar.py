@@ -18,7 +18,6 @@ from gsplit.errors import InputError
 from gsplit.host import interruptible
 from gsplit.partition.problem import Footprint, Problem, Undirected
 
-IMBALANCE = 0.03
 MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)
 
 # The flags of the header say what is absent or narrow.
@@ -48,10 +47,10 @@ def assign(problem: Problem) -> NDArray[np.int32]:
         graph = Undirected(indptr=graph.indptr, indices=graph.indices[:0], vertex_weight=None, edge_weight=None,
                            vertices=graph.vertices)  # fmt: skip
         with interruptible():
-            kaminpar.reseed(problem.seed)
+            kaminpar.reseed(problem.seed % 2**31)
             loaded = kaminpar.load_graph(f"/proc/self/fd/{file.fileno()}", kaminpar.GraphFileFormat.PARHIP)
             solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
-            parts = solver.compute_partition(loaded, problem.parts, IMBALANCE)
+            parts = solver.compute_partition(loaded, problem.parts, problem.imbalance)
     return graph.assignment(np.asarray(parts, np.int32), problem.graph.num_vertices)
 
 

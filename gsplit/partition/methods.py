@@ -17,7 +17,7 @@ import psutil
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
-from gsplit.partition import kaminpar, metis
+from gsplit.partition import kaminpar, metis, streaming
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
 from gsplit.partition.streaming import stream
 from gsplit.units import binary
@@ -40,12 +40,12 @@ class Partitioner:
     """What to install, where it cannot be had yet."""
 
 
-def streaming(problem: Problem) -> NDArray[np.int32]:
+def _streaming(problem: Problem) -> NDArray[np.int32]:
     """Two-phase streaming; the only one that balances targets as well."""
     graph = problem.graph
     return stream(
         graph.indptr, graph.indices, problem.parts, seed=problem.seed, vertex_weight=problem.vertex_weight,
-        edge_weight=problem.edge_weight, targets=problem.targets,
+        edge_weight=problem.edge_weight, targets=problem.targets, imbalance=problem.imbalance,
     )  # fmt: skip
 
 
@@ -64,14 +64,13 @@ def range_(problem: Problem) -> NDArray[np.int32]:
     return (before * problem.parts // total).astype(np.int32)
 
 
-STREAMING = Footprint(per_adjacency=0, per_weighted_adjacency=0, per_vertex=100)
-LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=0, per_vertex=40)
+LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 PARTITIONERS: dict[str, Partitioner] = {
     "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY),
     "kaminpar": Partitioner(
         assign=kaminpar.assign, memory=kaminpar.MEMORY, missing=kaminpar.missing, through_file=True
     ),
-    "streaming": Partitioner(assign=streaming, memory=STREAMING),
+    "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY),
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
 }

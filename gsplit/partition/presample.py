@@ -21,6 +21,9 @@ from gsplit.sampling.sampler import MiniBatchSampler
 
 PRESAMPLE = 0x50524553
 """Keeps the draws apart from those of a training with the same seed."""
+MAX_FAN_OUT = 2**31 - 1
+MAX_THREADS = 256
+"""More than any host makes use of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,8 @@ class Training:
         if not self.fan_out or any(number < -1 or number == 0 for number in self.fan_out):
             given = ",".join(map(str, self.fan_out)) or "nothing"
             raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {given}")
+        if max(self.fan_out) > MAX_FAN_OUT:
+            raise InputError(f"--fan-out takes numbers up to {MAX_FAN_OUT}, not {max(self.fan_out)}; -1 takes all")
         if self.batch_size < 1:
             raise InputError(f"--batch-size must be at least 1, not {self.batch_size}")
 
@@ -72,10 +77,7 @@ def presample(
         InputError: where there are no training vertices to sample for.
     """
     n = graph.num_vertices
-    if not len(graph.train_idx):
-        raise InputError(
-            "the graph has no training vertices to sample for; give it some (python -m gsplit.data import --split)"
-        )
+    check_targets(graph)
     seed = fold_key(seed, PRESAMPLE)
     plan = EpochPlan(graph.train_idx, np.arange(n) if global_ids is None else global_ids, training.batch_size, seed)
     sampler = MiniBatchSampler(
@@ -95,3 +97,11 @@ def presample(
                     computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
                 bar.update()
     return Counts(mini_batches=epochs * plan.num_batches, loaded=loaded, computed=computed)
+
+
+def check_targets(graph: GraphArrays) -> None:
+    """Raise InputError where there are no training vertices to sample for."""
+    if not len(graph.train_idx):
+        raise InputError(
+            "the graph has no training vertices to sample for; give it some (python -m gsplit.data import --split)"
+        )

@@ -63,7 +63,7 @@ def write_layout(
     offsets = np.concatenate([[0], np.cumsum(np.bincount(assignment, minlength=parts))])
     with writing_folder(out, overwrite=overwrite) as writer:
         _write_adjacency(writer, graph, order, new_of_old)
-        memory = psutil.virtual_memory().available // 2 if memory is None else memory
+        memory = memory_for_rows() if memory is None else memory
         if graph.features is not None:
             _write_rows(writer, "features", graph.features, order, memory)
         _write_rows(writer, "labels", graph.labels, order, memory)
@@ -83,6 +83,11 @@ def write_layout(
                 **about,
             },
         )
+
+
+def memory_for_rows() -> int:
+    """Bytes that features may take while they are permuted: half of what is available."""
+    return psutil.virtual_memory().available // 2
 
 
 def _write_adjacency(

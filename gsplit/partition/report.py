@@ -23,7 +23,7 @@ from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.cli import IntList
 from gsplit.data import Layout
 from gsplit.errors import InputError
-from gsplit.partition.presample import Training, presample
+from gsplit.partition.presample import MAX_THREADS, Training, presample
 from gsplit.partition.weights import heat
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.sampler import MiniBatchSampler
@@ -57,6 +57,8 @@ class ReportConfig:
         for name, least in {"epochs": 1, "seed": 0, "threads": 0}.items():
             if getattr(self, name) < least:
                 raise InputError(f"--{name} must be at least {least}, not {getattr(self, name)}")
+        if self.threads > MAX_THREADS:
+            raise InputError(f"--threads must be at most {MAX_THREADS}, not {self.threads}")
 
     def training(self, layout: Layout) -> Training:
         known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
@@ -159,7 +161,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
         "sampled": {
             "iterations": len(sampled.edges_IP),
             "edges": int(edges_P.sum()),
-            "local_edges": sampled.local_edges / max(1, int(edges_P.sum())),
+            "local_edges": sampled.local_edges / int(edges_P.sum()) if edges_P.any() else 1.0,
             "edge_skew": float(np.mean([edge_skew(edges) for edges in sampled.edges_IP.tolist()])),
             "balance_edges": _balance(edges_P),
             "balance_targets": _balance(sampled.targets_P),

@@ -10,13 +10,29 @@ few of their neighbours placed (two-phase streaming: Mayer et al., ICDE 2022).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.partition.clusters import cluster_vertices, pack
+from gsplit.partition.clusters import MAX_PAIRS, cluster_vertices, pack
+from gsplit.partition.problem import Footprint, Size
 from gsplit.partition.restream import Stream, restream
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamingFootprint(Footprint):
+    """With the graph of clusters, whose size is bounded; no graph needs more, one without communities as much."""
+
+    per_pair: int
+
+    def of(self, size: Size) -> int:
+        pairs = max(MAX_PAIRS, size.vertices // 4)
+        return super().of(size) + self.per_pair * min(size.adjacencies // 2, pairs)
+
+
+MEMORY = StreamingFootprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=100, per_pair=160)
 
 
 def stream(

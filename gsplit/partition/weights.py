@@ -16,7 +16,7 @@ Hotness = Literal["degree", "presample"]
 
 DRAW = 64
 """The weight of an edge that was drawn once."""
-MAX_WEIGHT = 1 << 30
+MAX_WEIGHT = (1 << 30) - 1
 """Both directions of an edge together fit in 32 bits, signed."""
 ENTRIES_AT_ONCE = 1 << 24
 

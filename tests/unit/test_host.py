@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
 from gsplit.host import interruptible
 
 CHILD = """
@@ -24,11 +26,45 @@ def test_ctrl_c_ends_a_call_that_does_not_look_for_it():
         assert child.wait(timeout=30) == -signal.SIGINT
 
 
-def test_the_handler_comes_back():
-    before = signal.getsignal(signal.SIGINT)
+METIS = """
+import numpy as np
+from gsplit import _core
+from gsplit.partition import metis
+random = np.random.default_rng(0)
+indptr, indices = _core.csc_from_edges(*random.integers(0, 10**5, (2, 10**6)), 10**5, True)
+print("begun", flush=True)
+metis.part_graph(4, indptr, indices, None, None, seed=0, imbalance=0.03)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.4, 0.8])
+def test_metis_does_not_keep_sigterm_for_itself(delay_s):
+    # It has a handler of its own, which jumps out of where it is: to a traceback, or to a process that hangs.
+    with subprocess.Popen([sys.executable, "-c", METIS], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout.readline() == b"begun\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(timeout=delay_s)
+        child.terminate()
+        assert child.wait(timeout=30) == -signal.SIGTERM
+        assert child.stdout.read() == child.stderr.read() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_handler_comes_back(number):
+    before = signal.getsignal(number)
     with interruptible():
-        assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) == before
+        assert signal.getsignal(number) == signal.SIG_DFL
+    assert signal.getsignal(number) == before
+
+
+def test_ctrl_c_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interruptible():
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_threads_leave_signals_alone():

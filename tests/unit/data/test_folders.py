@@ -6,12 +6,20 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack, nullcontext
 from itertools import product
 
 import numpy as np
 import pytest
 
-from gsplit.data.folders import SMALL_BYTES, open_array, read_description, verify_checksums, writing_folder
+from gsplit.data.folders import (
+    SMALL_BYTES,
+    check_free,
+    open_array,
+    read_description,
+    verify_checksums,
+    writing_folder,
+)
 from gsplit.errors import InputError
 
 FORMAT, VERSION, FILE = "gsplit-graph", 1, "graph.json"
@@ -82,6 +90,28 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"cannot write to .*file"):
         write(tmp_path / "file" / "folder")
+
+
+@pytest.mark.parametrize("name", ["a" * 250, "a" * 300, "a" * 300 + "/b", "\N{GREEK SMALL LETTER PI}" * 125])
+def test_a_name_that_is_too_long_is_refused_before_any_work(tmp_path, name):
+    with pytest.raises(InputError, match=r"cannot write to .*: File name too long"):
+        check_free(tmp_path / name, overwrite=False)
+    check_free(tmp_path / ("a" * 245), overwrite=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_writer_replaces_what_a_faster_one_wrote_only_if_told_to(tmp_path, overwrite):
+    with ExitStack() as slow:
+        slow.enter_context(
+            pytest.raises(InputError, match="folder exists already") if not overwrite else nullcontext()
+        )
+        writer = slow.enter_context(writing_folder(tmp_path / "folder", overwrite=overwrite))
+        writer.save("numbers", NUMBERS + 1)
+        writer.describe(FILE, {"format": FORMAT, "version": VERSION})
+        write(tmp_path / "folder")
+    assert (np.load(tmp_path / "folder" / "numbers.npy") == NUMBERS + overwrite).all()
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_a_dangling_link_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from support.graphs import random_graph
 from gsplit import _core
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.errors import InputError
-from gsplit.partition import PartitionConfig, methods, partition
+from gsplit.partition import MAX_SEED, PartitionConfig, methods, partition
 from gsplit.partition.__main__ import command, read_recipe
 from gsplit.partition.presample import Training, presample
 from gsplit.partition.problem import Problem
@@ -83,7 +83,7 @@ def test_hottest_first_within_each_part_then_by_global_id(made):
     hotness = [store.graph.indices.tolist().count(g) for g in range(store.graph.num_vertices)]
     if layout.description["weights"] == "presample":
         training = Training(fan_out=SAMPLING["fan_out"], batch_size=SAMPLING["batch_size"])
-        hotness = list(zip(presample(store.graph, training, epochs=1, seed=0).loaded.tolist(), hotness, strict=True))
+        hotness = list(zip(presample(store.graph, training, epochs=3, seed=0).loaded.tolist(), hotness, strict=True))
     assert layout.description["hotness"] == ("presample" if isinstance(hotness[0], tuple) else "degree")
     for p in range(layout.parts):
         own = layout.permutation[layout.offsets[p] : layout.offsets[p + 1]].tolist()
@@ -108,6 +108,12 @@ def test_quality_equals_a_count(made):
         assert quality[f"balance_{name}"] == pytest.approx(max(amount) * parts / sum(amount))
     assert layout.description["quality"] == quality
     assert layout.store_checksum == store.checksum
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_the_largest_seed(method):
+    part = methods.assign(method, Problem(graph=random_graph(50, 3), parts=2, seed=MAX_SEED))
+    assert set(part.tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -224,7 +230,7 @@ def test_bad_recipes(recipe, text, message):
 def test_no_more_threads_than_cores(store, tmp_path, monkeypatch, caplog):
     problems = []
     monkeypatch.setattr(methods, "assign", lambda name, problem: problems.append(problem) or np.arange(60) % 2)
-    for threads in (0, 1, 10**5):
+    for threads in (0, 1, 200):
         partition(PartitionConfig(store=store, out=tmp_path / str(threads), parts=2, threads=threads))
     cores = len(os.sched_getaffinity(0))
     assert [problem.threads for problem in problems] == [cores, 1, cores]

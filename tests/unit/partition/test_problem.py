@@ -18,6 +18,7 @@ from gsplit import _core
 from gsplit.errors import InputError
 from gsplit.partition import methods
 from gsplit.partition.problem import LEFT_OUT, Problem, Size, Undirected, size_of
+from gsplit.partition.weights import MAX_WEIGHT
 
 WEIGHTED_EDGES = st.integers(1, 12).flatmap(
     lambda n: st.tuples(
@@ -66,6 +67,13 @@ def test_weights_that_are_too_many_or_too_large():
     with pytest.raises(ValueError, match="between 1 and 0 is too large"):
         _core.symmetrize(indptr, indices, np.full(2, 2**31 - 1, np.uint32))
     assert _core.symmetrize_wide(indptr, indices, np.full(2, 2**31 - 1, np.uint32))[2].tolist() == [2**32 - 2] * 2
+
+
+def test_the_largest_weights_of_both_directions_fit():
+    weight = np.full(2, MAX_WEIGHT, np.uint32)
+    narrow = _core.symmetrize(np.array([0, 1, 2]), np.array([1, 0], np.int32), weight)[2]
+    assert narrow.dtype == np.int32
+    assert narrow.tolist() == [2 * MAX_WEIGHT] * 2
 
 
 def path_graph(n):
@@ -143,6 +151,15 @@ SIZE = Size(vertices=10**8, adjacencies=3 * 10**9, edge_weights=False)
 def test_auto_takes_what_is_installed_and_fits(available, gigabytes, kaminpar, chosen):
     available(gigabytes * 10**9, kaminpar=kaminpar)
     assert methods.choose("auto", SIZE) == chosen
+
+
+def test_streaming_takes_memory_for_a_bounded_number_of_edges():
+    def needed(adjacencies, *, edge_weights=False):
+        size = Size(vertices=10**6, adjacencies=adjacencies, edge_weights=edge_weights)
+        return methods.PARTITIONERS["streaming"].memory.of(size)
+
+    assert needed(0) < needed(10**6) < needed(10**8) == needed(10**10) < 10**9
+    assert needed(10**10, edge_weights=True) - needed(10**10) == 4 * 10**10  # the weights themselves
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from support.graphs import random_graph
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.data.folders import forget
 from gsplit.data.graph import row_ranges
+from gsplit.errors import InputError
 from gsplit.partition import estimate, relabel
 from gsplit.partition.__main__ import command
 
@@ -65,6 +66,15 @@ def test_forgotten_pages_come_back(tmp_path):
     forget(np.arange(3))  # not mapped: nothing to do
 
 
+@pytest.mark.parametrize(("available", "windows"), [(10**9, 0), (100, 100)])
+def test_windows_are_part_of_the_estimate(monkeypatch, available, windows):
+    graph = random_graph(300, 6)
+    monkeypatch.setattr(estimate, "memory_for_rows", lambda: 10**12)
+    least = estimate.estimate_of(graph).relabel
+    monkeypatch.setattr(estimate, "memory_for_rows", lambda: available)
+    assert estimate.estimate_of(graph).relabel == least + windows
+
+
 def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, capsys):
     graph = random_graph(300, 6)
     write_store(tmp_path / "store", graph, name="test", source="test")
@@ -75,7 +85,12 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, capsys):
                   "memory to relabel", "disk for the layout", "disk for a while"):  # fmt: skip
         assert words in printed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
+    graph.train_idx.resize(0, refcheck=False)
+    write_store(tmp_path / "untrained", graph, name="test", source="test")
+    with pytest.raises(InputError, match="no training vertices to sample for"):
+        command([str(tmp_path / "untrained"), *flags[1:], "--dry-run", "--hotness", "presample"])
     promised = estimate.estimate_of(open_store(tmp_path / "store").graph).layout
-    command(flags)
+    command([*flags, "--method", "auto"])
+    assert "2 parts by metis, weights uniform" in capsys.readouterr().out
     taken = sum(path.stat().st_size for path in (tmp_path / "layout").glob("*.npy"))
     assert promised == pytest.approx(taken, abs=128 * 9)  # but for the headers of the arrays

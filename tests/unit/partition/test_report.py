@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,13 @@ def test_hit_rates_equal_a_count(layout):
     assert best[-1] == 1
 
 
+def test_without_edges_all_are_local(tmp_path):
+    graph = replace(random_graph(20, 3), indptr=np.zeros(21, np.int64), indices=np.zeros(0, np.int32))
+    report = measure(lay_out(graph, tmp_path, parts=3), TRAINING, epochs=1, seed=0, threads=1)
+    assert report["sampled"]["local_edges"] == report["graph"]["local_edges"] == 1.0
+    assert report["sampled"]["edge_skew"] == 0.0
+
+
 def test_no_inputs_no_hits():
     assert hit_rates(np.zeros(4, np.int64), np.array([0, 2, 4]), None) == [0.0] * len(CACHE_PERCENTS)
 
@@ -124,6 +132,8 @@ def test_without_matplotlib_there_is_no_picture(layout, tmp_path, monkeypatch, c
         (["--epochs", "0"], "--epochs must be at least 1, not 0"),
         (["--batch-size", "0"], "--batch-size must be at least 1, not 0"),
         (["--fan-out", "0"], "--fan-out takes numbers from 1 on"),
+        (["--threads", "257"], "--threads must be at most 256, not 257"),
+        (["--out", "a" * 300], "File name too long"),
         (["--out", "nowhere/quality"], "--out nowhere/quality.json: cannot write to nowhere"),
     ],
 )
