@@ -148,9 +148,13 @@ def dry_run(config: PartitionConfig) -> list[str]:
     """What :func:`partition` would take, in lines to print; refuses what it would refuse at once."""
     graph = _open(config).graph
     size = size_of(graph, None, edge_weights=config.weights == "presample")
-    method = methods.choose(config.method, size) if config.method == "auto" else config.method
+    method: Any = methods.choose(config.method, size) if config.method == "auto" else config.method
     lines = [f"{config.store} into {config.parts} parts by {method}, weights {config.weights}: nothing is written"]
     lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
+    try:
+        methods.choose(method, size)
+    except InputError as error:
+        lines.append(f"it does not fit: {error}")
     if config.weights == "presample":
         lines.append("edges of vertices that are never computed are left out, so partitioning may take far less")
     return lines

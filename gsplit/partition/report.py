@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.cli import IntList
 from gsplit.data import Layout
+from gsplit.data.layout import FILE
 from gsplit.errors import InputError
 from gsplit.partition.presample import MAX_THREADS, Training, presample
 from gsplit.partition.weights import heat
@@ -31,6 +32,8 @@ from gsplit.sampling.segment import Segment
 
 CACHE_PERCENTS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 """Of all feature rows, over all trainers together; each caches this share of its part."""
+QUALITY = {"edge_cut", "local_edges", "balance_vertices", "balance_edges", "balance_train_targets",
+           "vertices_per_part", "edges_per_part", "train_targets_per_part"}  # fmt: skip
 FAN_OUT, BATCH_SIZE = (20, 20, 20), 4096
 
 
@@ -62,9 +65,13 @@ class ReportConfig:
 
     def training(self, layout: Layout) -> Training:
         known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
+        try:
+            fan_out, batch_size = tuple(map(int, known["fan_out"])), int(known["batch_size"])
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{layout.path / FILE} is damaged where it says what was presampled") from None
         return Training(
-            fan_out=tuple(known["fan_out"] if self.fan_out is None else self.fan_out),
-            batch_size=known["batch_size"] if self.batch_size is None else self.batch_size,
+            fan_out=fan_out if self.fan_out is None else tuple(self.fan_out),
+            batch_size=batch_size if self.batch_size is None else self.batch_size,
         )
 
 
@@ -135,6 +142,9 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
     Raises:
         InputError: for a layout without training vertices.
     """
+    missing = QUALITY - layout.description["quality"].keys()
+    if missing:
+        raise InputError(f"{layout.path / FILE} is damaged: its quality has no {min(missing)}")
     counts = presample(
         layout.graph, training, epochs=epochs, seed=seed, threads=threads, global_ids=layout.permutation
     )

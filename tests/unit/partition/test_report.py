@@ -127,6 +127,22 @@ def test_without_matplotlib_there_is_no_picture(layout, tmp_path, monkeypatch, c
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("quality", {}, "layout.json is damaged: its quality has no balance_edges"),
+        ("presample", {"fan_out": 3}, "layout.json is damaged where it says what was presampled"),
+        ("presample", {"fan_out": [3], "batch_size": "many"}, "damaged where it says what was presampled"),
+    ],
+)
+def test_damaged_descriptions(tmp_path, key, value, message):
+    path = lay_out(random_graph(50, 4), tmp_path, parts=2).path
+    description = json.loads((path / "layout.json").read_text())
+    (path / "layout.json").write_text(json.dumps({**description, key: value}))
+    with pytest.raises(InputError, match=message):
+        command(["report", str(path)])
+
+
+@pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--epochs", "0"], "--epochs must be at least 1, not 0"),
