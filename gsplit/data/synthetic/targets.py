@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.synthetic.calibration import Calibrated
 from gsplit.data.synthetic.line import QUARTERS, Line
-
-if TYPE_CHECKING:
-    from gsplit.data.synthetic.calibrated import Calibrated
 
 
 def splits_of(preset: Calibrated, line: Line, random: np.random.Generator) -> list[NDArray[np.int64]]:
