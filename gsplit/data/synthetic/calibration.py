@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gsplit.data.synthetic.line import QUARTERS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Calibrated:
