@@ -38,7 +38,8 @@ class PartitionConfig:
     """Number of parts: one a trainer."""
     method: methods.Method = "metis"
     """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
-    fit neither; auto: the first of these that is installed and fits. random and range are ablations."""
+    fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample). random
+    and range are ablations."""
     weights: Weights = "uniform"
     """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
     sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and

@@ -151,6 +151,8 @@ SIZE = Size(vertices=10**8, adjacencies=3 * 10**9, edge_weights=False)
 def test_auto_takes_what_is_installed_and_fits(available, gigabytes, kaminpar, chosen):
     available(gigabytes * 10**9, kaminpar=kaminpar)
     assert methods.choose("auto", SIZE) == chosen
+    if gigabytes == 1000:  # both fit
+        assert methods.choose("auto", replace(SIZE, edge_weights=True)) == "kaminpar"
 
 
 def test_streaming_takes_memory_for_a_bounded_number_of_edges():
