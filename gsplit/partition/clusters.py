@@ -21,6 +21,9 @@ PACK_PASSES = 24
 """Over the graph of clusters, at most: they are cheap, and two weights are hard to balance."""
 MAX_CLUSTERS, MAX_PAIRS = 1 << 20, 1 << 22
 """Clusters, and pairs of adjacent clusters, that METIS gets; where N / 16 and N / 4 are more, that many."""
+MAX_CUTS, PAIRS_PER_PACKING = 32, 1 << 22
+"""METIS keeps the best of several cuts of the graph of clusters, of as many as so many pairs allow: chance decides
+much where weights are concentrated."""
 EDGES_PER_PAIR = 4
 """Looked at for each of these pairs, at most, where edges have no weights."""
 
@@ -67,7 +70,10 @@ def pack(
         starts.append(np.rint(2.0**30 * both).astype(np.int64))
     tried = []
     for number, balanced in enumerate(starts):
-        part = metis.part_graph(parts, packed.indptr, of, balanced, weight, seed=seed, imbalance=imbalance)
+        cuts = int(np.clip(PAIRS_PER_PACKING // max(1, len(of)), 1, MAX_CUTS))
+        part = metis.part_graph(
+            parts, packed.indptr, of, balanced, weight, seed=seed, imbalance=imbalance, cuts=cuts
+        )  # fmt: skip
         restream.restream(packed, part, parts, imbalance, PACK_PASSES, seed)
         excess = max(0, int(packed.loads(part, parts)[1].max()) - limits_of(packed, parts, imbalance)[1])
         cut = int(weight[part[to] != part[of]].sum())

@@ -34,8 +34,9 @@ def part_graph(
     *,
     seed: int,
     imbalance: float,
+    cuts: int = 1,
 ) -> NDArray[np.int32]:
-    """[V] the part of each vertex of an undirected graph with V vertices."""
+    """[V] the part of each vertex of an undirected graph with V vertices; the best of so many ``cuts``."""
     # Weights of another length would be read past their end, without a word.
     assert vertex_weight is None or len(vertex_weight) == len(indptr) - 1
     assert edge_weight is None or len(edge_weight) == len(indices)
@@ -46,7 +47,7 @@ def part_graph(
             vweights=vertex_weight,
             eweights=edge_weight,
             recursive=False,
-            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(1000 * imbalance))),
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(1000 * imbalance)), ncuts=cuts),
         )
     part_V = np.asarray(result.vertex_part, np.int32)
     assert len(part_V) == len(indptr) - 1
