@@ -208,7 +208,7 @@ def test_a_part_of_an_epoch_is_scaled(layouts, capsys, caplog):
     ("words", "message"),
     [
         (("--dataset", "nowhere"), "nowhere is not a folder: no such path"),
-        (("--dataset", "synthetic:huge"), "unknown preset 'huge'; choose one of tiny"),
+        (("--dataset", "synthetic:vast"), "unknown preset 'vast'; choose one of tiny"),
         ((*TINY, "--batch-size", "0"), "--batch-size must be at least 1, not 0"),
         ((*TINY, "--hidden", "0"), "--hidden must be at least 1, not 0"),
         ((*TINY, "--iterations", "0"), "--iterations must be at least 1, not 0"),

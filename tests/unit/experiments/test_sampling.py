@@ -180,7 +180,7 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
     ("words", "message"),
     [
         (("--dataset", "nowhere"), "nowhere is not a folder: no such path"),
-        (("--dataset", "synthetic:huge"), "unknown preset 'huge'; choose one of tiny"),
+        (("--dataset", "synthetic:vast"), "unknown preset 'vast'; choose one of tiny"),
         ((*TINY, "--batch-sizes", "501"), "--batch-sizes 501 is more than the 500 training vertices"),
         ((*TINY, "--batch-sizes", "3"), "--batch-sizes 3 is less than a target for each of 4 micro-batches"),
         ((*TINY, "--batch-sizes", "0"), "--batch-sizes takes numbers from 1 on"),
