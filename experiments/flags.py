@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gsplit.errors import InputError
-
-
-def check_fan_out(fan_out: Sequence[int]) -> None:
-    """One number for each hop, from 1 on, or -1 for all.
-
-    Raises:
-        InputError: for anything else.
-    """
-    if not fan_out or any(number < 1 and number != -1 for number in fan_out):
-        raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all, not {list(fan_out)}")
 
 
 def check_positive(config: object, *names: str) -> None:

@@ -39,7 +39,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.flags import check_fan_out
 from experiments.loading_ways import COPY, Way, ways_of
 from experiments.results import write_json
 from gsplit import cli
@@ -81,7 +80,7 @@ class LoadingConfig:
     """Where to write the results."""
 
     def __post_init__(self) -> None:
-        check_fan_out(self.fan_out)
+        cli.check_fan_out(self.fan_out)
         at_least = {"rows": 1, "width": 1, "batch_size": 1, "rounds": 1, "threads": 0, "seed": 0}
         for name, least in at_least.items():
             if getattr(self, name) < least:

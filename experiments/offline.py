@@ -48,6 +48,10 @@ class OfflineConfig:
     """presample: of the training."""
     batch_size: int = 4096
     """presample: of the training."""
+    presample_epochs: int = 3
+    """presample: how many epochs to sample."""
+    imbalance: float = 0.03
+    """How much more than the mean a part may hold of what is balanced."""
     work: Path = Path("work")
     """Where the layouts are for as long as it takes."""
     json: Path | None = None
@@ -86,7 +90,8 @@ def run(config: OfflineConfig, method: Method, weights: Weights) -> dict[str, An
     ):
         wanted = PartitionConfig(
             store=config.store, out=Path(folder) / "layout", parts=config.parts, method=method, weights=weights,
-            fan_out=config.fan_out, batch_size=config.batch_size,
+            fan_out=config.fan_out, batch_size=config.batch_size, presample_epochs=config.presample_epochs,
+            imbalance=config.imbalance,
         )  # fmt: skip
         return pool.apply(measured, (wanted,))
 

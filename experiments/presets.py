@@ -29,7 +29,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.flags import check_fan_out, check_positive, check_seed
+from experiments.flags import check_positive, check_seed
 from experiments.ownership import Ownership, relabelled
 from experiments.redundancy_table import TABLE_2
 from experiments.results import paper_graph, write_json
@@ -68,7 +68,7 @@ class PresetsConfig:
 
     def __post_init__(self) -> None:
         if self.fan_out:
-            check_fan_out(self.fan_out)
+            cli.check_fan_out(self.fan_out)
         check_positive(self, "iterations")
         check_seed(self.seed)
 

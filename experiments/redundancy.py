@@ -47,7 +47,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.flags import check_fan_out, check_positive, check_seed
+from experiments.flags import check_positive, check_seed
 from experiments.layings import Layings
 from experiments.orders import open_or_make
 from experiments.redundancy_table import PAPER, bar_of, show, traffic_rows, work_rows
@@ -95,7 +95,7 @@ class RedundancyConfig:
     """Keeps the layouts of synthetic graphs."""
 
     def __post_init__(self) -> None:
-        check_fan_out(self.fan_out)
+        cli.check_fan_out(self.fan_out)
         if not self.caches or not all(0 <= percent <= 100 for percent in self.caches):
             raise InputError(f"--caches takes percents from 0 to 100, not {list(self.caches)}")
         check_positive(self, "batch_size", "hidden", "feature_width", "iterations")

@@ -55,7 +55,7 @@ import numpy as np
 
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
-from experiments.flags import check_fan_out, check_positive, check_seed
+from experiments.flags import check_positive, check_seed
 from experiments.orders import Dataset, open_dataset
 from experiments.results import about, dataset_text, write_json
 from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
@@ -94,7 +94,7 @@ class SamplingConfig:
 
     def __post_init__(self) -> None:
         check_positive(self, "batch_sizes", "rounds")
-        check_fan_out(self.fan_out)
+        cli.check_fan_out(self.fan_out)
         if any(number < 1 for number in self.samplers):
             raise InputError(f"--samplers takes numbers from 1 on, not {list(self.samplers)}")
         check_seed(self.seed)

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.flags import check_fan_out, check_positive, check_seed
+from experiments.flags import check_positive, check_seed
 from experiments.orders import open_or_make
 from experiments.ownership import Ownership, at_random, of_layout
 from experiments.results import about, dataset_text, paper_graph, write_json
@@ -87,7 +87,7 @@ class QualityConfig:
 
     def __post_init__(self) -> None:
         check_positive(self, "batch_sizes", "iterations")
-        check_fan_out(self.fan_out)
+        cli.check_fan_out(self.fan_out)
         check_seed(self.seed)
 
 

@@ -11,7 +11,6 @@ presets bring the fan-out and batch size of their training. ``--json`` writes a 
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ and by the very counts (optimal). Reached: inputs of a mini-batch, of all vertic
 |---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
 PROG = "python -m experiments.weights"
 PERCENT = 10
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

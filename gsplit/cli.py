@@ -56,6 +56,19 @@ FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_fr
 """The same for fractions."""
 
 
+def check_fan_out(fan_out: Sequence[int]) -> None:
+    """One number for each hop, from 1 on, or -1 for all neighbours.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if not fan_out:
+        raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
+    for number in fan_out:
+        if number < -1 or number == 0:
+            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {number}")
+
+
 def main(command: Callable[[list[str]], None]) -> None:
     """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)

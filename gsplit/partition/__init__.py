@@ -104,8 +104,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     graph = source.graph
     _warn_of_what_is_ignored(config)
     estimate_of(graph).check_disk(config.out)
-    cores = len(os.sched_getaffinity(0))
-    threads = min(config.threads or cores, cores)
+    threads = _threads(config)
     stages = stages or Stages()
     counts = None
     if config.presamples:
@@ -179,16 +178,20 @@ def _open(config: PartitionConfig) -> GraphStore:
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
-    cores = len(os.sched_getaffinity(0))
-    if config.threads > cores:
-        logger.warning(
-            "--threads %d is more than the %d cores there are, so %d are used", config.threads, cores, cores
-        )
     if not config.presamples:
         for name in ("fan_out", "batch_size", "presample_epochs"):
             if getattr(config, name) != getattr(PartitionConfig, name):
                 flag = name.replace("_", "-")
                 logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
+
+
+def _threads(config: PartitionConfig) -> int:
+    cores = len(os.sched_getaffinity(0))
+    if config.threads > cores:
+        logger.warning(
+            "--threads %d is more than the %d cores there are, so %d are used", config.threads, cores, cores
+        )
+    return min(config.threads or cores, cores)
 
 
 def _about_counts(config: PartitionConfig, counts: Counts) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.cli import check_fan_out
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 from gsplit.sampling.plan import EpochPlan, fold_key
@@ -36,9 +37,7 @@ class Training:
     """Targets of a mini-batch over all trainers."""
 
     def __post_init__(self) -> None:
-        if not self.fan_out or any(number < -1 or number == 0 for number in self.fan_out):
-            given = ",".join(map(str, self.fan_out)) or "nothing"
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {given}")
+        check_fan_out(self.fan_out)
         if max(self.fan_out) > MAX_FAN_OUT:
             raise InputError(f"--fan-out takes numbers up to {MAX_FAN_OUT}, not {max(self.fan_out)}; -1 takes all")
         if self.batch_size < 1:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
-from gsplit.cli import IntList
+from gsplit.cli import IntList, check_fan_out
 from gsplit.errors import InputError
 from gsplit.units import CacheSize, parse_bytes
 
@@ -224,13 +224,10 @@ class TrainConfig:
             )
         if self.model == "gat" and self.hidden % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
-        if not self.fan_out:
-            raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
         for fan_out in self.fan_out:
             if not isinstance(fan_out, int):
                 raise InputError(f"--fan-out takes whole numbers, not {fan_out!r}")
-            if fan_out < -1 or fan_out == 0:
-                raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {fan_out}")
+        check_fan_out(self.fan_out)
         if self.num_layers is not None and self.num_layers != len(self.fan_out):
             raise InputError(
                 f"--fan-out has {len(self.fan_out)} numbers, but --num-layers is {self.num_layers}; "
