@@ -22,6 +22,7 @@ from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, vertex_weights
 
 MAX_SEED = 2**63 - 1
+MAX_CUTS = 1000
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +58,9 @@ class PartitionConfig:
     """For presample and kaminpar, whose parts are the same every time only with 1; 0: all cores."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
+    cuts: int = 1
+    """metis and kaminpar: how many to make, one after another; the best is kept. With presample, chance decides much
+    about what they find."""
     seed: int = 0
     """Of the partitioner, and of the sampling."""
     dry_run: bool = False
@@ -66,11 +70,11 @@ class PartitionConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fan_out", tuple(self.fan_out))
-        for name, least in {"parts": 1, "seed": 0, "presample_epochs": 1, "threads": 0}.items():
+        for name, least in {"parts": 1, "seed": 0, "presample_epochs": 1, "threads": 0, "cuts": 1}.items():
             if getattr(self, name) < least:
                 flag = name.replace("_", "-")
                 raise InputError(f"--{flag} must be at least {least}, not {getattr(self, name)}")
-        for name, most in {"seed": MAX_SEED, "threads": MAX_THREADS}.items():
+        for name, most in {"seed": MAX_SEED, "threads": MAX_THREADS, "cuts": MAX_CUTS}.items():
             if getattr(self, name) > most:
                 raise InputError(f"--{name} must be at most {most}, not {getattr(self, name)}")
         if not 0 <= self.imbalance <= 1:
@@ -113,6 +117,8 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
                                threads=threads)  # fmt: skip
     edge_weight = edge_weights(graph, config.weights, counts)
     method = methods.choose(config.method, size_of(graph, edge_weight))
+    if config.cuts > 1 and not methods.PARTITIONERS[method].keeps_best_cut:
+        logger.warning("--cuts %d is ignored: %s finds one answer", config.cuts, method)
     problem = Problem(
         graph=graph,
         parts=config.parts,
@@ -121,6 +127,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         # What targets cost is in the weights already where they were presampled.
         targets=None if config.weights == "presample" else graph.train_idx,
         imbalance=config.imbalance,
+        cuts=config.cuts,
         seed=config.seed,
         threads=threads,
     )
@@ -132,6 +139,8 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         "method": method,
         "weights": config.weights,
         "hotness": config.ordered_by,
+        "imbalance": config.imbalance,
+        "cuts": config.cuts,
         "presample": None if counts is None else _about_counts(config, counts),
         "seed": config.seed,
         "quality": measured,

@@ -8,6 +8,8 @@ is gone when the process is.
 from __future__ import annotations
 
 import importlib.util
+import logging
+import math
 import tempfile
 from typing import IO, Any
 
@@ -22,6 +24,8 @@ MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)
 
 # The flags of the header say what is absent or narrow.
 NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS, NARROW_IDS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 32
+
+logger = logging.getLogger(__name__)
 
 
 def missing() -> str | None:
@@ -44,14 +48,32 @@ def assign(problem: Problem) -> NDArray[np.int32]:
                 f"with {parhip_bytes(graph):,} bytes"
             ) from None
         # Only the file is needed from here on.
-        graph = Undirected(indptr=graph.indptr, indices=graph.indices[:0], vertex_weight=None, edge_weight=None,
-                           vertices=graph.vertices)  # fmt: skip
+        graph = Undirected(indptr=graph.indptr, indices=graph.indices[:0], vertex_weight=graph.vertex_weight,
+                           edge_weight=None, vertices=graph.vertices)  # fmt: skip
         with interruptible():
-            kaminpar.reseed(problem.seed % 2**31)
             loaded = kaminpar.load_graph(f"/proc/self/fd/{file.fileno()}", kaminpar.GraphFileFormat.PARHIP)
-            solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
-            parts = solver.compute_partition(loaded, problem.parts, problem.imbalance)
-    return graph.assignment(np.asarray(parts, np.int32), problem.graph.num_vertices)
+            tried = (_cut(loaded, graph.vertex_weight, problem, number) for number in range(problem.cuts))
+            part_V = min(tried, key=lambda cut: cut[:2])[-1]
+    return graph.assignment(part_V, problem.graph.num_vertices)
+
+
+def _cut(
+    loaded: Any, vertex_weight: NDArray[np.int64] | None, problem: Problem, number: int
+) -> tuple[int, int, NDArray[np.int32]]:
+    """(weight of the heaviest part above the limit, weight of the cut edges, int32 [V] parts), by its own seed."""
+    import kaminpar
+
+    kaminpar.reseed((problem.seed + number) % 2**31)
+    solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
+    parts = solver.compute_partition(loaded, problem.parts, problem.imbalance)
+    part_V = np.asarray(parts, np.int32)
+    load = np.bincount(part_V, weights=vertex_weight)
+    limit = math.ceil((1 + problem.imbalance) * math.ceil(load.sum() / problem.parts))
+    excess = max(0, int(load.max()) - limit)
+    weight = int(kaminpar.edge_cut(loaded, parts))
+    if problem.cuts > 1:
+        logger.info("cut %d of %d: edges of weight %d", number + 1, problem.cuts, weight)
+    return excess, weight, part_V
 
 
 def write_parhip(file: IO[bytes], graph: Undirected) -> None:

@@ -34,6 +34,8 @@ class Partitioner:
     assign: Callable[[Problem], NDArray[np.int32]]
     """[N] a part for each vertex, or ``LEFT_OUT``."""
     memory: Footprint
+    keeps_best_cut: bool = False
+    """Whether it makes ``Problem.cuts``."""
     through_file: bool = False
     """Whether the graph goes through a temporary file."""
     missing: Callable[[], str | None] = lambda: None
@@ -66,9 +68,13 @@ def range_(problem: Problem) -> NDArray[np.int32]:
 
 LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 PARTITIONERS: dict[str, Partitioner] = {
-    "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY),
+    "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY, keeps_best_cut=True),
     "kaminpar": Partitioner(
-        assign=kaminpar.assign, memory=kaminpar.MEMORY, missing=kaminpar.missing, through_file=True
+        assign=kaminpar.assign,
+        memory=kaminpar.MEMORY,
+        missing=kaminpar.missing,
+        keeps_best_cut=True,
+        through_file=True,
     ),
     "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY),
     "random": Partitioner(assign=random, memory=LINEAR),

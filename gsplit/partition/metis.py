@@ -20,7 +20,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     graph = Undirected.of(problem, wide=True)
     part_V = part_graph(
         problem.parts, graph.indptr, graph.indices, graph.vertex_weight, graph.edge_weight, seed=problem.seed,
-        imbalance=problem.imbalance,
+        imbalance=problem.imbalance, cuts=problem.cuts,
     )  # fmt: skip
     return graph.assignment(part_V, problem.graph.num_vertices)
 

@@ -35,6 +35,8 @@ class Problem:
     imbalance: float = 0.03
     """How much heavier than the mean a part may be."""
     seed: int = 0
+    cuts: int = 1
+    """For partitioners whose outcome chance decides much about: how many to make, of which the best is kept."""
     threads: int = 1
     """For partitioners that can use several; what they find may then differ from run to run."""
 

@@ -227,6 +227,17 @@ def test_bad_recipes(recipe, text, message):
         command([str(recipe(text))])
 
 
+def test_cuts_of_a_partitioner_that_makes_one(store, tmp_path, caplog):
+    for method in ("metis", "streaming"):
+        layout = tmp_path / method
+        command([str(store), "--out", str(layout), "--parts", "2", "--method", method, "--cuts", "3"])
+        assert open_layout(layout).description["cuts"] == 3
+    assert [record.message for record in caplog.records] == ["--cuts 3 is ignored: streaming finds one answer"]
+    for cuts in (0, 1001):
+        with pytest.raises(InputError, match=f"--cuts must be at (least 1|most 1000), not {cuts}"):
+            command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
+
+
 def test_no_more_threads_than_cores(store, tmp_path, monkeypatch, caplog):
     problems = []
     monkeypatch.setattr(methods, "assign", lambda name, problem: problems.append(problem) or np.arange(60) % 2)

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
+import kaminpar
 import numpy as np
 import pymetis
 import pytest
@@ -113,6 +114,42 @@ def test_weighty_edges_are_not_cut(method):
     )
     assert (part[graph.indices] == part[to])[heavy].all()
     assert np.bincount(part).tolist() == [20, 20]
+
+
+@pytest.mark.parametrize("method", ["metis", "kaminpar"])
+def test_the_best_of_several_cuts_is_kept(method):
+    # Half of the vertices weigh nine times the others; a random graph has no best cut that is found every time.
+    graph, random = random_graph(3000, 8, seed=1), np.random.default_rng(0)
+    vertex_weight = np.where(random.random(3000) < 0.5, 9, 1)
+    edge_weight = random.integers(1, 9, graph.num_edges).astype(np.uint32)
+    to = np.repeat(np.arange(3000), np.diff(graph.indptr))
+
+    def cut(seed, cuts=1):
+        problem = Problem(
+            graph=graph, parts=3, vertex_weight=vertex_weight, edge_weight=edge_weight, seed=seed, cuts=cuts
+        )
+        part = methods.assign(method, problem)
+        assert np.bincount(part, weights=vertex_weight).max() <= 1.04 * vertex_weight.sum() / 3
+        return int(edge_weight[part[graph.indices] != part[to]].sum())
+
+    single = [cut(seed) for seed in range(4)]
+    assert len(set(single)) > 1
+    if method == "kaminpar":  # the cuts are those of the seeds that follow
+        assert [cut(0, cuts) for cuts in (1, 2, 3, 4)] == [min(single[:cuts]) for cuts in (1, 2, 3, 4)]
+    else:
+        assert cut(0, 8) < cut(0)
+
+
+def test_a_cut_out_of_balance_is_the_last_to_be_kept(monkeypatch):
+    # Two cliques of 8 that one edge joins, and four ways to cut them.
+    cuts = iter([[0] * 16, [0] * 10 + [1] * 6, [0, 1] * 8, [0] * 8 + [1] * 8])
+    monkeypatch.setattr(kaminpar.KaMinPar, "compute_partition", lambda *_: next(cuts))
+    pairs = np.array([(u, v) for u in range(16) for v in range(u) if u // 8 == v // 8] + [(8, 7)]).T.copy()
+    indptr, indices = _core.csc_from_edges(*pairs, 16, True)
+    graph = replace(random_graph(16, 1), indptr=indptr, indices=indices.astype(np.int32))
+    kept = methods.assign("kaminpar", Problem(graph=graph, parts=2, cuts=3))
+    assert kept.tolist() == [0, 1] * 8  # of those made, the only one in balance
+    assert next(cuts)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
