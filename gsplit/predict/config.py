@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 import tyro
 
-from gsplit.cli import IntList
+from gsplit.cli import IntList, check_fan_out
 from gsplit.errors import InputError
 from gsplit.train.config import Device
 
@@ -65,9 +65,8 @@ class PredictConfig:
                 raise InputError(f"{flag} must be a whole number, not {value!r}")
             if value is not None and value < least:
                 raise InputError(f"{flag} must be at least {least}, not {value}")
-        for fan_out in self.fan_out:
-            if not isinstance(fan_out, int) or fan_out < -1 or fan_out == 0:
-                raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {fan_out!r}")
+        if self.fan_out:
+            check_fan_out(self.fan_out)
         if self.layer is not None and self.what != "embeddings":
             raise InputError(f"--layer is for --what embeddings, not for {self.what}")
 
