@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,11 @@ from support.graphs import lay_out, random_graph
 from support.pool import Pool
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_configure():
+    # A shell's background jobs ignore SIGINT, and so would all that tests start: here it means Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -39,11 +38,9 @@ class Command:
         environment = {**os.environ, "TMPDIR": str(temporary)}
         if python_path is not None:
             environment["PYTHONPATH"] = str(python_path)
-        # A shell's background jobs ignore SIGINT, and so would what they start; here it means Ctrl-C again.
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
 
     def wait_until(self, condition):
