@@ -22,7 +22,11 @@ from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, vertex_weights
 
 MAX_SEED = 2**63 - 1
-MAX_CUTS = 1000
+MANY = 2**31 - 1
+RANGES = {"parts": (1, MANY), "seed": (0, MAX_SEED), "presample_epochs": (1, MANY), "threads": (0, MAX_THREADS),
+          "cuts": (1, 1000)}  # fmt: skip
+"""Least and most of each flag."""
+CUTS_WITH_PRESAMPLE = 4
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +62,9 @@ class PartitionConfig:
     """For presample and kaminpar, whose parts are the same every time only with 1; 0: all cores."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
-    cuts: int = 1
-    """metis and kaminpar: how many to make, one after another; the best is kept. With presample, chance decides much
-    about what they find."""
+    cuts: int | None = None
+    """metis and kaminpar: how many to make, one after another, of which the best is kept. By default 4 with
+    --weights presample, where chance decides much about what is found, else 1."""
     seed: int = 0
     """Of the partitioner, and of the sampling."""
     dry_run: bool = False
@@ -70,13 +74,12 @@ class PartitionConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fan_out", tuple(self.fan_out))
-        for name, least in {"parts": 1, "seed": 0, "presample_epochs": 1, "threads": 0, "cuts": 1}.items():
-            if getattr(self, name) < least:
-                flag = name.replace("_", "-")
-                raise InputError(f"--{flag} must be at least {least}, not {getattr(self, name)}")
-        for name, most in {"seed": MAX_SEED, "threads": MAX_THREADS, "cuts": MAX_CUTS}.items():
-            if getattr(self, name) > most:
-                raise InputError(f"--{name} must be at most {most}, not {getattr(self, name)}")
+        for name, (least, most) in RANGES.items():
+            value, flag = getattr(self, name), name.replace("_", "-")
+            if value is not None and value < least:
+                raise InputError(f"--{flag} must be at least {least}, not {value}")
+            if value is not None and value > most:
+                raise InputError(f"--{flag} must be at most {most}, not {value}")
         if not 0 <= self.imbalance <= 1:
             raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {self.imbalance}")
         assert self.training  # refuses what no training has
@@ -92,6 +95,12 @@ class PartitionConfig:
     @property
     def presamples(self) -> bool:
         return "presample" in (self.weights, self.ordered_by)
+
+    def cuts_by(self, method: str) -> int:
+        """How many are made."""
+        if not methods.PARTITIONERS[method].keeps_best_cut:
+            return 1
+        return self.cuts or (CUTS_WITH_PRESAMPLE if self.weights == "presample" else 1)
 
 
 def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str, Any]:
@@ -117,7 +126,8 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
                                threads=threads)  # fmt: skip
     edge_weight = edge_weights(graph, config.weights, counts)
     method = methods.choose(config.method, size_of(graph, edge_weight))
-    if config.cuts > 1 and not methods.PARTITIONERS[method].keeps_best_cut:
+    cuts = config.cuts_by(method)
+    if config.cuts not in (None, cuts):
         logger.warning("--cuts %d is ignored: %s finds one answer", config.cuts, method)
     problem = Problem(
         graph=graph,
@@ -127,7 +137,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         # What targets cost is in the weights already where they were presampled.
         targets=None if config.weights == "presample" else graph.train_idx,
         imbalance=config.imbalance,
-        cuts=config.cuts,
+        cuts=cuts,
         seed=config.seed,
         threads=threads,
     )
@@ -140,7 +150,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         "weights": config.weights,
         "hotness": config.ordered_by,
         "imbalance": config.imbalance,
-        "cuts": config.cuts,
+        "cuts": cuts,
         "presample": None if counts is None else _about_counts(config, counts),
         "seed": config.seed,
         "quality": measured,

@@ -227,12 +227,20 @@ def test_bad_recipes(recipe, text, message):
         command([str(recipe(text))])
 
 
-def test_cuts_of_a_partitioner_that_makes_one(store, tmp_path, caplog):
-    for method in ("metis", "streaming"):
-        layout = tmp_path / method
-        command([str(store), "--out", str(layout), "--parts", "2", "--method", method, "--cuts", "3"])
-        assert open_layout(layout).description["cuts"] == 3
-    assert [record.message for record in caplog.records] == ["--cuts 3 is ignored: streaming finds one answer"]
+def test_how_many_cuts_are_made(store, tmp_path, caplog):
+    for made, flags in [
+        (3, ("--method", "metis", "--cuts", "3")),
+        (1, ("--method", "metis")),
+        (4, ("--method", "metis", "--weights", "presample")),
+        (2, ("--method", "kaminpar", "--weights", "presample", "--cuts", "2")),
+        (1, ("--method", "streaming", "--cuts", "3")),
+        (1, ("--method", "streaming", "--weights", "presample")),
+    ]:
+        layout = tmp_path / "-".join(flags)
+        command([str(store), "--out", str(layout), "--parts", "2", *flags])
+        assert open_layout(layout).description["cuts"] == made
+    assert "--cuts 3 is ignored: streaming finds one answer" in caplog.text
+    assert caplog.text.count("is ignored") == 1
     for cuts in (0, 1001):
         with pytest.raises(InputError, match=f"--cuts must be at (least 1|most 1000), not {cuts}"):
             command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
