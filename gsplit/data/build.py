@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from gsplit import cli
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
-from gsplit.data import folders
 from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
-from gsplit.data.folders import FolderWriter
+from gsplit.data.description import read_description
+from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import SPLITS, GraphArrays, cast, check_splits, open_arrays
 from gsplit.data.importers.arrays import clean_labels, integers
 from gsplit.data.importers.source import Rows, Source
@@ -90,7 +90,7 @@ def build_store(
     splits = source.splits
     if options.split and splits:
         raise InputError(f"{source.where} has splits already ({', '.join(splits)}); drop --split")
-    with folders.writing_folder(out, overwrite=overwrite) as writer:
+    with writing_folder(out, overwrite=overwrite) as writer:
         if n is not None:
             check_memory(n, source.where)
             _check_rows(source, n)
@@ -122,7 +122,7 @@ def build_store(
         header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
         writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
-    return open_arrays(out, folders.read_description(out, FILE, FORMAT, VERSION))
+    return open_arrays(out, read_description(out, FILE, FORMAT, VERSION))
 
 
 def _num_vertices(source: Source, options: BuildOptions) -> int | None:

@@ -1,7 +1,7 @@
-"""Folders of ``.npy`` arrays with a JSON description: written whole or not at all, checked when opened.
+"""Folders of ``.npy`` arrays with a JSON description: written whole or not at all.
 
 Graph stores and layouts are both such folders. The description lists every array with dtype, shape, size in
-bytes and the SHA-256 of its file, so ``sha256sum`` can check a folder as well.
+bytes and the SHA-256 of its file, so ``sha256sum`` can check a folder as well (gsplit.data.description reads it).
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import mmap
 import os
 import re
 import shutil
 import tempfile
-import tokenize
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.npy import NpyStream, map_array, sha256_of_file
 from gsplit.errors import InputError
 from gsplit.files import LOCK, locked, make_durable
 from gsplit.host import ending_tidily
@@ -31,16 +30,6 @@ DESCRIPTIONS = ("graph.json", "layout.json")
 """A folder with one of these was written by us."""
 SUFFIX_LETTERS = 8
 """Of the name of a temporary folder, as tempfile makes it."""
-SMALL_BYTES = 1 << 16
-"""Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
-
-
-def sha256_of_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 class FolderWriter:
@@ -75,14 +64,14 @@ class FolderWriter:
 
     def mapped(self, name: str) -> NDArray[Any]:
         """An array that has been written, read-only."""
-        return _map(self.path / f"{name}.npy")
+        return map_array(self.path / f"{name}.npy")
 
     def describe(self, file_name: str, description: dict[str, Any]) -> None:
         """Write the JSON description, with the arrays' checksums and one over all of them. Comes last."""
         arrays: dict[str, Any] = {}
         for name in sorted(self._arrays):
             path = self.path / f"{name}.npy"
-            array = _map(path)
+            array = map_array(path)
             arrays[name] = {
                 "dtype": str(array.dtype),
                 "shape": list(array.shape),
@@ -94,54 +83,6 @@ class FolderWriter:
         (self.path / file_name).write_text(
             json.dumps({**description, "checksum": checksum, "arrays": arrays}, indent=2) + "\n"
         )
-
-
-class NpyStream:
-    """An array that grows at the end; its header, of a fixed size, is written again when the length is known.
-
-    Unlike a writable map it keeps nothing of what was written in memory.
-    """
-
-    def __init__(self, path: Path, dtype: np.dtype[Any], width: int | None) -> None:
-        self.rows = 0
-        self._dtype = dtype
-        self._width = width
-        self._file = path.open("wb")
-        self._write_header()
-        self._header_bytes = self._file.tell()
-
-    def write(self, rows: NDArray[Any]) -> None:
-        """Append rows of the array's width; other dtypes are converted."""
-        assert rows.shape[1:] == (() if self._width is None else (self._width,))
-        self._file.write(np.ascontiguousarray(rows, self._dtype).data)
-        self.rows += len(rows)
-
-    def close(self) -> None:
-        self._file.seek(0)
-        self._write_header()
-        assert self._file.tell() == self._header_bytes
-        self._file.close()
-
-    def _write_header(self) -> None:
-        shape = (self.rows,) if self._width is None else (self.rows, self._width)
-        descr = np.lib.format.dtype_to_descr(self._dtype)
-        np.lib.format.write_array_header_1_0(self._file, {"descr": descr, "fortran_order": False, "shape": shape})
-
-
-def forget(array: NDArray[Any]) -> None:
-    """Let the pages of a mapped file that this process has touched go; they come back when they are read again.
-
-    Nothing happens to an array in memory.
-    """
-    base: Any = array
-    while base is not None and not isinstance(base, mmap.mmap):
-        base = getattr(base, "base", None)
-    if base is not None:
-        base.madvise(mmap.MADV_DONTNEED)
-
-
-def _map(path: Path) -> NDArray[Any]:
-    return np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
@@ -240,108 +181,3 @@ def _sweep(out: Path) -> None:
         if temporary_name.fullmatch(left.name) and (left / LOCK).is_file():
             with suppress(OSError, InputError), locked(left):
                 shutil.rmtree(left)
-
-
-def read_description(folder: Path, file_name: str, format_name: str, version: int) -> dict[str, Any]:
-    """The JSON description of a folder.
-
-    Raises:
-        InputError: where it is missing, damaged, of another format or version.
-    """
-    path = folder / file_name
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder" + (", it is a file" if folder.exists() else ": no such path"))
-    if not path.is_file():
-        raise InputError(f"{folder} is no {format_name}: it has no {file_name}{_hint(folder)}")
-    try:
-        description = json.loads(path.read_text())
-        found, found_version = description["format"], description["version"]
-        arrays = description["arrays"]
-        if not isinstance(arrays, dict) or not isinstance(description["checksum"], str):
-            raise TypeError
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"{path} is damaged: no valid description of a {format_name}") from None
-    if found != format_name or found_version != version:
-        raise InputError(
-            f"{path} says {found!r} version {found_version!r}; this release reads {format_name!r} version {version}"
-        )
-    return description
-
-
-def _hint(folder: Path) -> str:
-    if (folder / "graph.json").is_file():
-        return "; it is a graph store: make a layout of it with python -m gsplit.partition"
-    if (folder / "layout.json").is_file():
-        return "; it is a layout"
-    return ""
-
-
-def open_array(
-    folder: Path,
-    name: str,
-    description: dict[str, Any],
-    dtypes: tuple[str, ...],
-    shape: tuple[int | None, ...],
-) -> NDArray[Any]:
-    """A read-only map of ``name``.npy, checked against its description, the dtypes allowed and the shape.
-
-    ``None`` in ``shape`` admits any size.
-
-    Raises:
-        InputError: where the file is missing, truncated or of another dtype or shape.
-    """
-    path = folder / f"{name}.npy"
-    entry = _entry(folder, name, description)
-    try:
-        size_bytes = path.stat().st_size
-        if size_bytes != entry["bytes"]:
-            raise InputError(f"{path} is truncated or changed: {size_bytes} bytes, {entry['bytes']} expected")
-        array = np.load(path, mmap_mode="r" if size_bytes > SMALL_BYTES else None, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing") from None
-    except InputError:
-        raise
-    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
-        # A .npy header is a Python literal; a damaged one fails in as many ways as Python's parser has.
-        raise InputError(f"{path} is not a readable .npy file: {error}") from None
-    if str(array.dtype) != entry["dtype"] or list(array.shape) != entry["shape"]:
-        raise InputError(
-            f"{path} is damaged or changed: {array.dtype} of shape {array.shape}, "
-            f"described as {entry['dtype']} of shape {tuple(entry['shape'])}"
-        )
-    array.setflags(write=False)
-    if str(array.dtype) not in dtypes:
-        raise InputError(f"{path} has dtype {array.dtype}; expected {' or '.join(dtypes)}")
-    fits = len(shape) == array.ndim and all(
-        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
-    )
-    if not fits:
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise InputError(f"{path} has shape {array.shape}; expected ({wanted})")
-    return array
-
-
-def _entry(folder: Path, name: str, description: dict[str, Any]) -> dict[str, Any]:
-    """What the description says of one array."""
-    entry = description["arrays"].get(name)
-    if entry is None:
-        raise InputError(f"{folder}: the description lists no array {name!r}")
-    types = {"dtype": str, "shape": list, "bytes": int, "sha256": str}
-    if not isinstance(entry, dict) or any(not isinstance(entry.get(key), kind) for key, kind in types.items()):
-        raise InputError(f"{folder}: the description is damaged where it lists the array {name!r}")
-    return entry
-
-
-def verify_checksums(folder: Path, description: dict[str, Any]) -> None:
-    """Read every array once and compare its SHA-256.
-
-    Raises:
-        InputError: for the first file that differs.
-    """
-    for name in description["arrays"]:
-        entry = _entry(folder, name, description)
-        path = folder / f"{name}.npy"
-        if not path.is_file():
-            raise InputError(f"{path} is missing")
-        if sha256_of_file(path) != entry["sha256"]:
-            raise InputError(f"{path} is damaged: its SHA-256 is not the one in the description")

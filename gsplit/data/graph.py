@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.folders import open_array
+from gsplit.data.description import open_array
 from gsplit.errors import InputError
 
 SPLITS = ("train", "valid", "test")

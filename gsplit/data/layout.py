@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data import folders
+from gsplit.data.description import open_array, read_description, verify_checksums
 from gsplit.data.graph import GraphArrays, check, open_arrays
 from gsplit.errors import InputError
 
@@ -54,12 +54,12 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
         InputError: where anything is missing, damaged or out of range.
     """
     path = Path(path)
-    description = folders.read_description(path, FILE, FORMAT, VERSION)
+    description = read_description(path, FILE, FORMAT, VERSION)
     if verify:
-        folders.verify_checksums(path, description)
+        verify_checksums(path, description)
     graph = open_arrays(path, description)
     n = graph.num_vertices
-    permutation = folders.open_array(path, "permutation", description, ("int64",), (n,))
+    permutation = open_array(path, "permutation", description, ("int64",), (n,))
     try:
         offsets = np.array(description["offsets"], dtype=np.int64)
         store_checksum = str(description["store"]["checksum"])

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data import folders
+from gsplit.data.description import read_description, verify_checksums
+from gsplit.data.folders import writing_folder
 from gsplit.data.graph import GraphArrays, check, open_arrays
 from gsplit.errors import InputError
 
@@ -42,9 +43,9 @@ def open_store(path: Path | str, *, verify: bool = False) -> GraphStore:
         InputError: where anything is missing, damaged or out of range.
     """
     path = Path(path)
-    description = folders.read_description(path, FILE, FORMAT, VERSION)
+    description = read_description(path, FILE, FORMAT, VERSION)
     if verify:
-        folders.verify_checksums(path, description)
+        verify_checksums(path, description)
     graph = open_arrays(path, description)
     check(graph, str(path))
     return GraphStore(
@@ -69,7 +70,7 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
     if graph.edge_weight is not None and not np.isfinite(graph.edge_weight).all():
         at = int(np.argmin(np.isfinite(graph.edge_weight)))
         raise InputError(f"{source}: edge_weight[{at}] is NaN or infinite; clean the weights first")
-    with folders.writing_folder(Path(out), overwrite=overwrite) as writer:
+    with writing_folder(Path(out), overwrite=overwrite) as writer:
         for array in (
             "indptr",
             "indices",

@@ -15,7 +15,7 @@ import tyro
 
 from gsplit import cli
 from gsplit.data import layout, open_layout
-from gsplit.data.folders import read_description
+from gsplit.data.description import read_description
 from gsplit.errors import InputError
 from gsplit.files import check_writable, replace_file
 from gsplit.partition import PartitionConfig, dry_run, partition, show

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.folders import forget
 from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
+from gsplit.data.npy import forget
 from gsplit.partition.relabel import EDGES_AT_ONCE
 
 

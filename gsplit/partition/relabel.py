@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
-from gsplit.data.folders import FolderWriter, forget, writing_folder
+from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
+from gsplit.data.npy import forget
 
 EDGES_AT_ONCE = 1 << 22
 BYTES_AT_ONCE = 1 << 26

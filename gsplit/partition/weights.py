@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.folders import forget
 from gsplit.data.graph import GraphArrays
+from gsplit.data.npy import forget
 from gsplit.partition.presample import Counts
 
 Weights = Literal["uniform", "degree", "presample"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.folders import SMALL_BYTES
+from gsplit.data.npy import map_array
 from gsplit.errors import InputError
 
 
@@ -70,8 +70,7 @@ def read_npy(path: Path) -> NDArray[Any]:
         InputError: where the file is missing, damaged or holds Python objects.
     """
     try:
-        large = path.stat().st_size > SMALL_BYTES
-        array = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
+        array = map_array(path)
         if not isinstance(array, np.ndarray):
             raise ValueError("it is an archive of arrays")
         return array

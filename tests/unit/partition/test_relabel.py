@@ -9,8 +9,8 @@ import pytest
 from support.graphs import random_graph
 
 from gsplit.data import open_layout, open_store, write_store
-from gsplit.data.folders import forget
 from gsplit.data.graph import row_ranges
+from gsplit.data.npy import forget
 from gsplit.errors import InputError
 from gsplit.partition import estimate, methods, relabel
 from gsplit.partition.__main__ import command
