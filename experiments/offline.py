@@ -52,8 +52,8 @@ class OfflineConfig:
     """presample: how many epochs to sample."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced."""
-    cuts: int = 1
-    """To make, of which the best is kept."""
+    cuts: int | None = None
+    """Of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
     work: Path = Path("work")
     """Where the layouts are for as long as it takes."""
     json: Path | None = None
@@ -93,7 +93,7 @@ def run(config: OfflineConfig, method: Method, weights: Weights) -> dict[str, An
         wanted = PartitionConfig(
             store=config.store, out=Path(folder) / "layout", parts=config.parts, method=method, weights=weights,
             fan_out=config.fan_out, batch_size=config.batch_size, presample_epochs=config.presample_epochs,
-            imbalance=config.imbalance, cuts=config.cuts,
+            imbalance=config.imbalance, cuts=config.cuts if weights == "presample" else None,
         )  # fmt: skip
         return pool.apply(measured, (wanted,))
 

@@ -60,8 +60,8 @@ class WeightsConfig:
     """Of the training; by default that of a calibrated preset, else 4096."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced."""
-    cuts: int = 1
-    """To make with pre-sampled weights, of which the best is kept."""
+    cuts: int | None = None
+    """Of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
     presample_epochs: int = 3
     """That pre-sampled weights are counted over."""
     epochs: int = 3
@@ -125,7 +125,7 @@ def report_of(
             batch_size=training.batch_size,
             presample_epochs=config.presample_epochs,
             imbalance=config.imbalance,
-            cuts=config.cuts if weights == "presample" else 1,
+            cuts=config.cuts if weights == "presample" else None,
             seed=config.seed,
             overwrite=True,
         )

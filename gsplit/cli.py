@@ -65,8 +65,10 @@ def check_fan_out(fan_out: Sequence[int]) -> None:
     if not fan_out:
         raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
     for number in fan_out:
-        if not isinstance(number, int) or number < -1 or number == 0:  # from Python it may be anything
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {number!r}")
+        if not isinstance(number, int):  # from Python it may be anything
+            raise InputError(f"--fan-out takes whole numbers, not {number!r}")
+        if number < -1 or number == 0:
+            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {number}")
 
 
 def main(command: Callable[[list[str]], None]) -> None:

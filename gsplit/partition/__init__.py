@@ -25,8 +25,9 @@ MAX_SEED = 2**63 - 1
 MANY = 2**31 - 1
 RANGES = {"parts": (1, MANY), "seed": (0, MAX_SEED), "presample_epochs": (1, MANY), "threads": (0, MAX_THREADS),
           "cuts": (1, 1000)}  # fmt: skip
-"""Least and most of each flag."""
+"""The least and the most of flags that are whole numbers."""
 CUTS_WITH_PRESAMPLE = 4
+"""Unless told otherwise."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +64,8 @@ class PartitionConfig:
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
     cuts: int | None = None
-    """metis and kaminpar: how many to make, one after another, of which the best is kept. By default 4 with
-    --weights presample, where chance decides much about what is found, else 1."""
+    """metis and kaminpar: make so many, one after another, and keep the best. By default 4 with --weights presample,
+    where chance decides much about what is found, else 1."""
     seed: int = 0
     """Of the partitioner, and of the sampling."""
     dry_run: bool = False
@@ -76,9 +77,11 @@ class PartitionConfig:
         object.__setattr__(self, "fan_out", tuple(self.fan_out))
         for name, (least, most) in RANGES.items():
             value, flag = getattr(self, name), name.replace("_", "-")
-            if value is not None and value < least:
+            if name == "cuts" and value is None:
+                continue
+            if value < least:
                 raise InputError(f"--{flag} must be at least {least}, not {value}")
-            if value is not None and value > most:
+            if value > most:
                 raise InputError(f"--{flag} must be at most {most}, not {value}")
         if not 0 <= self.imbalance <= 1:
             raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {self.imbalance}")
@@ -97,8 +100,8 @@ class PartitionConfig:
         return "presample" in (self.weights, self.ordered_by)
 
     def cuts_by(self, method: str) -> int:
-        """How many are made."""
-        if not methods.PARTITIONERS[method].keeps_best_cut:
+        """How many are made, of which the best is kept."""
+        if self.parts == 1 or not methods.PARTITIONERS[method].keeps_best_cut:
             return 1
         return self.cuts or (CUTS_WITH_PRESAMPLE if self.weights == "presample" else 1)
 
@@ -126,9 +129,6 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
                                threads=threads)  # fmt: skip
     edge_weight = edge_weights(graph, config.weights, counts)
     method = methods.choose(config.method, size_of(graph, edge_weight))
-    cuts = config.cuts_by(method)
-    if config.cuts not in (None, cuts):
-        logger.warning("--cuts %d is ignored: %s finds one answer", config.cuts, method)
     problem = Problem(
         graph=graph,
         parts=config.parts,
@@ -137,7 +137,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         # What targets cost is in the weights already where they were presampled.
         targets=None if config.weights == "presample" else graph.train_idx,
         imbalance=config.imbalance,
-        cuts=cuts,
+        cuts=config.cuts_by(method),
         seed=config.seed,
         threads=threads,
     )
@@ -150,7 +150,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         "weights": config.weights,
         "hotness": config.ordered_by,
         "imbalance": config.imbalance,
-        "cuts": cuts,
+        "cuts": problem.cuts,
         "presample": None if counts is None else _about_counts(config, counts),
         "seed": config.seed,
         "quality": measured,
@@ -166,9 +166,12 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
 def dry_run(config: PartitionConfig) -> list[str]:
     """What :func:`partition` would take, in lines to print; refuses what it would refuse at once."""
     graph = _open(config).graph
+    _warn_of_what_is_ignored(config)
     size = size_of(graph, None, edge_weights=config.weights == "presample")
     method: Any = methods.choose(config.method, size) if config.method == "auto" else config.method
-    lines = [f"{config.store} into {config.parts} parts by {method}, weights {config.weights}: nothing is written"]
+    cuts = config.cuts_by(method)
+    by = method if cuts == 1 else f"{method}, the best of {cuts} cuts"
+    lines = [f"{config.store} into {config.parts} parts by {by}, weights {config.weights}: nothing is written"]
     lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
     try:
         methods.choose(method, size)
@@ -197,6 +200,8 @@ def _open(config: PartitionConfig) -> GraphStore:
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
+    if config.cuts and config.method in ("streaming", "random", "range"):
+        logger.warning("--cuts is ignored: it is for metis and kaminpar")
     if not config.presamples:
         for name in ("fan_out", "batch_size", "presample_epochs"):
             if getattr(config, name) != getattr(PartitionConfig, name):

@@ -19,8 +19,12 @@ from numpy.typing import NDArray
 from gsplit.errors import InputError
 from gsplit.host import interruptible
 from gsplit.partition.problem import Footprint, Problem, Undirected
+from gsplit.sampling.plan import fold_key
 
 MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)
+
+LEAST_IMBALANCE = 1e-9
+"""It refuses 0."""
 
 # The flags of the header say what is absent or narrow.
 NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS, NARROW_IDS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 32
@@ -38,6 +42,8 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     import kaminpar
 
     graph = Undirected.of(problem, wide=problem.graph.num_vertices > np.iinfo(np.int32).max)
+    if not graph.num_vertices:
+        return graph.nowhere(problem.graph.num_vertices)
     with tempfile.TemporaryFile() as file:
         try:
             write_parhip(file, graph)
@@ -47,33 +53,40 @@ def assign(problem: Problem) -> NDArray[np.int32]:
                 f"cannot write a temporary file to {tempfile.gettempdir()}: {error.strerror}; set TMPDIR to a folder "
                 f"with {parhip_bytes(graph):,} bytes"
             ) from None
-        # Only the file is needed from here on.
+        # The adjacencies are needed in the file only from here on.
         graph = Undirected(indptr=graph.indptr, indices=graph.indices[:0], vertex_weight=graph.vertex_weight,
                            edge_weight=None, vertices=graph.vertices)  # fmt: skip
         with interruptible():
             loaded = kaminpar.load_graph(f"/proc/self/fd/{file.fileno()}", kaminpar.GraphFileFormat.PARHIP)
-            tried = (_cut(loaded, graph.vertex_weight, problem, number) for number in range(problem.cuts))
-            part_V = min(tried, key=lambda cut: cut[:2])[-1]
+            made = (_cut(loaded, graph.vertex_weight, problem, number) for number in range(problem.cuts))
+            *_, number, part_V = min(made, key=lambda cut: cut[:3])
+    if problem.cuts > 1:
+        logger.info("kept cut %d", number + 1)
     return graph.assignment(part_V, problem.graph.num_vertices)
 
 
 def _cut(
     loaded: Any, vertex_weight: NDArray[np.int64] | None, problem: Problem, number: int
-) -> tuple[int, int, NDArray[np.int32]]:
-    """(weight of the heaviest part above the limit, weight of the cut edges, int32 [V] parts), by its own seed."""
+) -> tuple[int, int, int, NDArray[np.int32]]:
+    """(by how much the heaviest part is above the limit, weight of the cut edges, number, int32 [V] parts).
+
+    The first has the problem's seed. A part above the limit counts first: there is none, unless a few vertices are as
+    heavy as parts should be.
+    """
     import kaminpar
 
-    kaminpar.reseed((problem.seed + number) % 2**31)
+    kaminpar.reseed((fold_key(problem.seed, number) if number else problem.seed) % 2**31)
     solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
-    parts = solver.compute_partition(loaded, problem.parts, problem.imbalance)
+    parts = solver.compute_partition(loaded, problem.parts, max(problem.imbalance, LEAST_IMBALANCE))
     part_V = np.asarray(parts, np.int32)
     load = np.bincount(part_V, weights=vertex_weight)
     limit = math.ceil((1 + problem.imbalance) * math.ceil(load.sum() / problem.parts))
     excess = max(0, int(load.max()) - limit)
     weight = int(kaminpar.edge_cut(loaded, parts))
     if problem.cuts > 1:
-        logger.info("cut %d of %d: edges of weight %d", number + 1, problem.cuts, weight)
-    return excess, weight, part_V
+        heavy = f", a part too heavy by {excess}" if excess else ""
+        logger.info("cut %d of %d: edges of weight %d%s", number + 1, problem.cuts, weight, heavy)
+    return excess, weight, number, part_V
 
 
 def write_parhip(file: IO[bytes], graph: Undirected) -> None:

@@ -35,7 +35,7 @@ class Partitioner:
     """[N] a part for each vertex, or ``LEFT_OUT``."""
     memory: Footprint
     keeps_best_cut: bool = False
-    """Whether it makes ``Problem.cuts``."""
+    """Whether it makes as many cuts as it is asked for, and keeps the best."""
     through_file: bool = False
     """Whether the graph goes through a temporary file."""
     missing: Callable[[], str | None] = lambda: None

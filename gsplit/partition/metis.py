@@ -18,6 +18,8 @@ MEMORY = Footprint(per_adjacency=105, per_weighted_adjacency=125, per_vertex=100
 def assign(problem: Problem) -> NDArray[np.int32]:
     """[N] the part of each vertex; the same for the same seed."""
     graph = Undirected.of(problem, wide=True)
+    if not graph.num_vertices:
+        return graph.nowhere(problem.graph.num_vertices)
     part_V = part_graph(
         problem.parts, graph.indptr, graph.indices, graph.vertex_weight, graph.edge_weight, seed=problem.seed,
         imbalance=problem.imbalance, cuts=problem.cuts,

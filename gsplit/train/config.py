@@ -224,9 +224,6 @@ class TrainConfig:
             )
         if self.model == "gat" and self.hidden % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
-        for fan_out in self.fan_out:
-            if not isinstance(fan_out, int):
-                raise InputError(f"--fan-out takes whole numbers, not {fan_out!r}")
         check_fan_out(self.fan_out)
         if self.num_layers is not None and self.num_layers != len(self.fan_out):
             raise InputError(

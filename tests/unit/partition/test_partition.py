@@ -227,19 +227,22 @@ def test_bad_recipes(recipe, text, message):
         command([str(recipe(text))])
 
 
-def test_how_many_cuts_are_made(store, tmp_path, caplog):
+def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
+    asked, assign = [], methods.assign
+    monkeypatch.setattr(methods, "assign", lambda name, problem: asked.append(problem.cuts) or assign(name, problem))
     for made, flags in [
         (3, ("--method", "metis", "--cuts", "3")),
         (1, ("--method", "metis")),
         (4, ("--method", "metis", "--weights", "presample")),
         (2, ("--method", "kaminpar", "--weights", "presample", "--cuts", "2")),
+        (1, ("--method", "kaminpar", "--cuts", "2", "--parts", "1")),
         (1, ("--method", "streaming", "--cuts", "3")),
         (1, ("--method", "streaming", "--weights", "presample")),
     ]:
         layout = tmp_path / "-".join(flags)
         command([str(store), "--out", str(layout), "--parts", "2", *flags])
-        assert open_layout(layout).description["cuts"] == made
-    assert "--cuts 3 is ignored: streaming finds one answer" in caplog.text
+        assert open_layout(layout).description["cuts"] == asked.pop() == made
+    assert "--cuts is ignored: it is for metis and kaminpar" in caplog.text
     assert caplog.text.count("is ignored") == 1
     for cuts in (0, 1001):
         with pytest.raises(InputError, match=f"--cuts must be at (least 1|most 1000), not {cuts}"):

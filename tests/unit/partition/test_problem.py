@@ -134,22 +134,45 @@ def test_the_best_of_several_cuts_is_kept(method):
 
     single = [cut(seed) for seed in range(4)]
     assert len(set(single)) > 1
-    if method == "kaminpar":  # the cuts are those of the seeds that follow
-        assert [cut(0, cuts) for cuts in (1, 2, 3, 4)] == [min(single[:cuts]) for cuts in (1, 2, 3, 4)]
-    else:
-        assert cut(0, 8) < cut(0)
+    for seed in range(2):
+        kept = [cut(seed, cuts) for cuts in (1, 2, 4, 8)]
+        assert kept == sorted(kept, reverse=True)
+        assert kept[0] == single[seed] > kept[-1]
 
 
-def test_a_cut_out_of_balance_is_the_last_to_be_kept(monkeypatch):
-    # Two cliques of 8 that one edge joins, and four ways to cut them.
-    cuts = iter([[0] * 16, [0] * 10 + [1] * 6, [0, 1] * 8, [0] * 8 + [1] * 8])
+def test_cuts_are_each_by_a_seed_of_their_own(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(kaminpar, "reseed", seeds.append)
+    for seed in (0, 1, 2):
+        methods.assign("kaminpar", Problem(graph=random_graph(50, 3), parts=2, cuts=3, seed=seed))
+    assert seeds[::3] == [0, 1, 2]
+    assert len(set(seeds)) == 9
+
+
+@pytest.mark.parametrize(("imbalance", "made", "best"), [(0.0, 4, 2), (0.2, 4, 3), (0.3, 3, 1), (0.3, 4, 3)])
+def test_the_lightest_cut_in_balance_is_kept(monkeypatch, imbalance, made, best):
+    # Two cliques of 8 that one edge joins, and four ways to cut them: all on one side, into 10 and 6 and into
+    # 8 and 8, across the cliques, and into 9 and 7.
+    ways = [[0] * 16, [0] * 10 + [1] * 6, [0, 1] * 8, [0] * 9 + [1] * 7]
+    cuts = iter(ways)
     monkeypatch.setattr(kaminpar.KaMinPar, "compute_partition", lambda *_: next(cuts))
     pairs = np.array([(u, v) for u in range(16) for v in range(u) if u // 8 == v // 8] + [(8, 7)]).T.copy()
     indptr, indices = _core.csc_from_edges(*pairs, 16, True)
     graph = replace(random_graph(16, 1), indptr=indptr, indices=indices.astype(np.int32))
-    kept = methods.assign("kaminpar", Problem(graph=graph, parts=2, cuts=3))
-    assert kept.tolist() == [0, 1] * 8  # of those made, the only one in balance
-    assert next(cuts)
+    kept = methods.assign("kaminpar", Problem(graph=graph, parts=2, cuts=made, imbalance=imbalance))
+    assert kept.tolist() == ways[best]
+
+
+@pytest.mark.parametrize("method", ["metis", "kaminpar", "streaming"])
+def test_no_edge_counts(method):
+    problem = Problem(graph=path_graph(8), parts=4, edge_weight=np.zeros(14, np.uint32))
+    assert np.bincount(methods.assign(method, problem)).tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("method", ["metis", "kaminpar", "streaming"])
+def test_no_room_at_all(method):
+    part = methods.assign(method, Problem(graph=random_graph(301, 6), parts=3, imbalance=0))
+    assert np.bincount(part).max() <= (101 if method != "metis" else 102)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -90,7 +90,7 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, capsys):
     flags = [str(tmp_path / "store"), "--parts", "2", "--out", str(tmp_path / "layout")]
     command([*flags, "--dry-run", "--method", "kaminpar", "--weights", "presample"])
     printed = capsys.readouterr().out
-    for words in ("2 parts by kaminpar, weights presample: nothing is written", "memory to partition",
+    for words in ("kaminpar, the best of 4 cuts, weights presample: nothing is written", "memory to partition",
                   "memory to relabel", "disk for the layout", "disk for a while"):  # fmt: skip
         assert words in printed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
