@@ -21,7 +21,7 @@ PACK_PASSES = 24
 """Over the graph of clusters, at most: they are cheap, and two weights are hard to balance."""
 MAX_CLUSTERS, MAX_PAIRS = 1 << 20, 1 << 22
 """Clusters, and pairs of adjacent clusters, that METIS gets; where N / 16 and N / 4 are more, that many."""
-MAX_CUTS, PAIRS_PER_PACKING = 32, 1 << 22
+MAX_CUTS, PAIRS_PER_PACKING = 32, 1 << 25
 """METIS keeps the best of several cuts of the graph of clusters, of as many as so many pairs allow: chance decides
 much where weights are concentrated."""
 EDGES_PER_PAIR = 4
