@@ -5,8 +5,9 @@
 
 Each way runs in a process of its own, and the layouts are removed. Seconds are those of the machine at that moment;
 memory is resident memory at the peak of the stage, touched pages of mapped files included. ``--json`` writes
-``store`` (``name``, ``vertices``, ``edges``, ``features``) and ``runs``: ``method``, ``weights``, ``seconds`` in all,
-``stages`` (name -> ``seconds``, ``peak_bytes``) and ``quality`` as in ``layout.json``.
+``store`` (``name``, ``vertices``, ``edges``, ``features``) and ``runs``: ``method``, ``weights``, ``imbalance``, ``cuts``
+(null: by default), ``seconds`` in all, ``stages`` (name -> ``seconds``, ``peak_bytes``) and ``quality`` as in
+``layout.json``.
 """
 
 from __future__ import annotations
@@ -106,6 +107,8 @@ def measured(config: PartitionConfig) -> dict[str, Any]:
     return {
         "method": config.method,
         "weights": config.weights,
+        "imbalance": config.imbalance,
+        "cuts": config.cuts,
         "seconds": time.perf_counter() - start_s,
         "stages": {name: asdict(taken) for name, taken in stages.taken.items()},
         "quality": quality,
