@@ -5,8 +5,8 @@
 
 Each way runs in a process of its own, and the layouts are removed. Seconds are those of the machine at that moment;
 memory is resident memory at the peak of the stage, touched pages of mapped files included. ``--json`` writes
-``store`` (``name``, ``vertices``, ``edges``, ``features``) and ``runs``: ``method``, ``weights``, ``imbalance``, ``cuts``
-(null: by default), ``seconds`` in all, ``stages`` (name -> ``seconds``, ``peak_bytes``) and ``quality`` as in
+``store`` (``name``, ``vertices``, ``edges``, ``features``) and ``runs``: ``method``, ``weights``, ``imbalance``,
+``cuts`` (null: by default), ``seconds`` in all, ``stages`` (name -> ``seconds``, ``peak_bytes``), ``quality`` as in
 ``layout.json``.
 """
 
