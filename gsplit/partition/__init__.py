@@ -64,8 +64,8 @@ class PartitionConfig:
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
     cuts: int | None = None
-    """metis and kaminpar: make so many, one after another, and keep the best. By default 4 with --weights presample,
-    where chance decides much about what is found, else 1."""
+    """metis, kaminpar and streaming: make so many, one after another, and keep the best. By default 4 with
+    --weights presample, where chance decides much about what is found, else 1."""
     seed: int = 0
     """Of the partitioner, and of the sampling."""
     dry_run: bool = False
@@ -200,8 +200,8 @@ def _open(config: PartitionConfig) -> GraphStore:
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
-    if config.cuts and config.method in ("streaming", "random", "range"):
-        logger.warning("--cuts is ignored: it is for metis and kaminpar")
+    if config.cuts and config.method in ("random", "range"):
+        logger.warning("--cuts is ignored: %s makes one", config.method)
     if not config.presamples:
         for name in ("fan_out", "batch_size", "presample_epochs"):
             if getattr(config, name) != getattr(PartitionConfig, name):

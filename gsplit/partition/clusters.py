@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.graph import row_ranges
 from gsplit.partition import metis, restream
-from gsplit.partition.restream import Stream, limits_of, one_pass
+from gsplit.partition.restream import Stream, one_pass
 
 CLUSTER_PASSES = 3
 CLUSTERS_PER_PART = 64
@@ -50,36 +50,39 @@ def cluster_vertices(graph: Stream, parts: int, seed: int) -> tuple[NDArray[np.i
     return number_of[cluster], kept
 
 
-def pack(
-    graph: Stream, cluster: NDArray[np.int32], clusters: int, parts: int, imbalance: float, seed: int
-) -> NDArray[np.int32]:
-    """int32 [N] part of each vertex, or -1: clusters are placed as a whole."""
+def graph_of_clusters(graph: Stream, cluster: NDArray[np.int32], clusters: int, seed: int) -> Stream:
+    """The symmetric graph of C vertices, one for each cluster; vertices in none of them are left out."""
     load, target_load = graph.loads(cluster, clusters)
     to, of, weight = _cluster_edges(graph, cluster, clusters, seed)
-    packed = Stream(
+    return Stream(
         indptr=np.searchsorted(to, np.arange(clusters + 1)).astype(np.int64),
         indices=of,
         edge_weight=np.minimum(weight, np.iinfo(np.uint32).max).astype(np.uint32),
         vertex_weight=load,
         target_weight=None if graph.target_weight is None else target_load.astype(np.int32),
     )
+
+
+def pack(packed: Stream, parts: int, imbalance: float, seed: int) -> NDArray[np.int32]:
+    """int32 [C] part of each cluster."""
+    assert packed.vertex_weight is not None
+    assert packed.edge_weight is not None
     # METIS through pymetis balances one weight: that of vertices, or the sum of both. The better outcome counts.
-    starts = [load]
-    if target_load.any():
-        both = load / max(1, load.sum()) + target_load / target_load.sum()
+    starts = [packed.vertex_weight]
+    if packed.target_weight is not None and packed.target_weight.any():
+        weight, target_weight = packed.totals
+        both = packed.vertex_weight / max(1, weight) + packed.target_weight / target_weight
         starts.append(np.rint(2.0**30 * both).astype(np.int64))
+    cuts = int(np.clip(PAIRS_PER_PACKING // max(1, len(packed.indices)), 1, MAX_CUTS))
     tried = []
     for number, balanced in enumerate(starts):
-        cuts = int(np.clip(PAIRS_PER_PACKING // max(1, len(of)), 1, MAX_CUTS))
         part = metis.part_graph(
-            parts, packed.indptr, of, balanced, weight, seed=seed, imbalance=imbalance, cuts=cuts
+            parts, packed.indptr, packed.indices, balanced, packed.edge_weight.astype(np.int64), seed=seed,
+            imbalance=imbalance, cuts=cuts,
         )  # fmt: skip
         restream.restream(packed, part, parts, imbalance, PACK_PASSES, seed)
-        excess = max(0, int(packed.loads(part, parts)[1].max()) - limits_of(packed, parts, imbalance)[1])
-        cut = int(weight[part[to] != part[of]].sum())
-        tried.append((excess, cut, number, part))
-    part = min(tried)[-1]
-    return np.where(cluster >= 0, part[cluster], -1).astype(np.int32)
+        tried.append((*restream.judge(packed, part, parts, imbalance), number, part))
+    return min(tried)[-1]
 
 
 def _cluster_edges(

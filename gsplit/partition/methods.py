@@ -47,7 +47,7 @@ def _streaming(problem: Problem) -> NDArray[np.int32]:
     graph = problem.graph
     return stream(
         graph.indptr, graph.indices, problem.parts, seed=problem.seed, vertex_weight=problem.vertex_weight,
-        edge_weight=problem.edge_weight, targets=problem.targets, imbalance=problem.imbalance,
+        edge_weight=problem.edge_weight, targets=problem.targets, imbalance=problem.imbalance, cuts=problem.cuts,
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ PARTITIONERS: dict[str, Partitioner] = {
         keeps_best_cut=True,
         through_file=True,
     ),
-    "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY),
+    "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY, keeps_best_cut=True),
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
 }

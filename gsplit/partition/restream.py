@@ -81,6 +81,20 @@ def restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: flo
             break
 
 
+def judge(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: float) -> tuple[int, int, int]:
+    """(targets above their limit, weight above its limit, weight of the cut edges) of parts; less is better."""
+    loads, limits = graph.loads(group, parts), limits_of(graph, parts, imbalance)
+    excess, target_excess = (max(0, int(load.max()) - limit) for load, limit in zip(loads, limits, strict=True))
+    cut = 0
+    for begin, end in row_ranges(graph.indptr, EDGES_AT_ONCE):
+        edges = slice(int(graph.indptr[begin]), int(graph.indptr[end]))
+        across = group[graph.indices[edges]] != np.repeat(group[begin:end], np.diff(graph.indptr[begin : end + 1]))
+        cut += int(
+            across.sum() if graph.edge_weight is None else graph.edge_weight[edges][across].sum(dtype=np.int64)
+        )
+    return target_excess, excess, cut
+
+
 def limits_of(graph: Stream, parts: int, imbalance: float) -> tuple[int, int]:
     """On the vertex weights and on the target weights of a part."""
     limit, target_limit = (max(int((1 + imbalance) * total / parts), -(-total // parts)) for total in graph.totals)

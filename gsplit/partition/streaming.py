@@ -10,15 +10,19 @@ few of their neighbours placed (two-phase streaming: Mayer et al., ICDE 2022).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.partition.clusters import MAX_PAIRS, cluster_vertices, pack
+from gsplit.partition.clusters import MAX_PAIRS, cluster_vertices, graph_of_clusters, pack
 from gsplit.partition.problem import Footprint, Size
-from gsplit.partition.restream import Stream, restream
+from gsplit.partition.restream import Stream, judge, restream
+from gsplit.sampling.plan import fold_key
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,7 @@ def stream(
     targets: NDArray[np.int64] | None = None,
     imbalance: float = 0.03,
     passes: int = 6,
+    cuts: int = 1,
     assignment: NDArray[np.int32] | None = None,
     movable: NDArray[Any] | None = None,
 ) -> NDArray[np.int32]:
@@ -59,6 +64,7 @@ def stream(
         imbalance: by how much a part may be above the mean of the parts. Where a single vertex is heavier than
             that, no part has more than the mean and the weight of one vertex. Vertices that stay can break both.
         passes: of restreaming.
+        cuts: clusters are packed and restreamed so often; the best outcome is kept.
         assignment: int32 [N] where to start from, -1 for vertices without a part. Not changed.
         movable: bool [N], or ids: only these get another part. The others need one in ``assignment``.
 
@@ -88,19 +94,35 @@ def stream(
     )
     if assignment is None:
         _require(movable is None, "movable needs an assignment for the vertices that stay")
-        if parts == 1:
-            return np.zeros(n, np.int32)
-        group = pack(graph, *cluster_vertices(graph, parts, seed), parts, imbalance, seed)
-    else:
-        group = assignment.astype(np.int32)
-        _require(
-            n == 0 or (group.min() >= -1 and group.max() < parts),
-            f"the assignment has a part not in -1 .. {parts - 1}",
-        )
-        stays = group[graph.movable == 0] if graph.movable is not None else group[:0]
-        _require((stays >= 0).all(), "a vertex that is not movable has no part")
+        return np.zeros(n, np.int32) if parts == 1 else _stream(graph, parts, imbalance, passes, cuts, seed)
+    group = assignment.astype(np.int32)
+    _require(
+        n == 0 or (group.min() >= -1 and group.max() < parts),
+        f"the assignment has a part not in -1 .. {parts - 1}",
+    )
+    stays = group[graph.movable == 0] if graph.movable is not None else group[:0]
+    _require((stays >= 0).all(), "a vertex that is not movable has no part")
     restream(graph, group, parts, imbalance, passes, seed)
     return group
+
+
+def _stream(graph: Stream, parts: int, imbalance: float, passes: int, cuts: int, seed: int) -> NDArray[np.int32]:
+    """The three steps, the last two once for each cut."""
+    cluster, clusters = cluster_vertices(graph, parts, seed)
+    packed = graph_of_clusters(graph, cluster, clusters, seed)
+    best: tuple[tuple[int, int, int], NDArray[np.int32]] | None = None
+    for number in range(cuts):
+        part_C = pack(packed, parts, imbalance, fold_key(seed, number) if number else seed)
+        group = np.where(cluster >= 0, part_C[cluster], -1).astype(np.int32)
+        restream(graph, group, parts, imbalance, passes, seed)
+        if cuts == 1:
+            return group
+        judged = judge(graph, group, parts, imbalance)
+        logger.info("cut %d of %d: edges of weight %d", number + 1, cuts, judged[-1])
+        if best is None or judged < best[0]:
+            best = judged, group
+    assert best is not None
+    return best[1]
 
 
 def _mask(chosen: NDArray[Any], n: int, name: str) -> NDArray[np.uint8]:

@@ -236,14 +236,15 @@ def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
         (4, ("--method", "metis", "--weights", "presample")),
         (2, ("--method", "kaminpar", "--weights", "presample", "--cuts", "2")),
         (1, ("--method", "kaminpar", "--cuts", "2", "--parts", "1")),
-        (1, ("--method", "streaming", "--cuts", "3")),
-        (1, ("--method", "streaming", "--weights", "presample")),
+        (3, ("--method", "streaming", "--cuts", "3")),
+        (1, ("--method", "range", "--cuts", "3")),
+        (1, ("--method", "random", "--weights", "presample")),
     ]:
         layout = tmp_path / "-".join(flags)
         command([str(store), "--out", str(layout), "--parts", "2", *flags])
         assert open_layout(layout).description["cuts"] == asked.pop() == made
-    assert "--cuts is ignored: it is for metis and kaminpar" in caplog.text
-    assert caplog.text.count("is ignored") == 1
+    assert "--cuts is ignored: range makes one" in caplog.text
+    assert caplog.text.count("--cuts is ignored") == 1
     for cuts in (0, 1001):
         with pytest.raises(InputError, match=f"--cuts must be at (least 1|most 1000), not {cuts}"):
             command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
