@@ -276,3 +276,25 @@ def test_what_it_refuses(options, message):
 def test_ids_out_of_range_are_refused():
     with pytest.raises(ValueError, match="out of range: 7"):
         stream(np.array([0, 1, 2]), np.array([1, 7], np.int32), 2, seed=0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_outcomes_are_judged_by_targets_then_weight_then_cut(weighted, monkeypatch):
+    monkeypatch.setattr(restream, "EDGES_AT_ONCE", 50)
+    graph, random = random_graph(60, 5), np.random.default_rng(0)
+    group = random.integers(0, 3, 60).astype(np.int32)
+    weight = random.integers(1, 50, 60) if weighted else np.ones(60, np.int64)
+    edge_weight = random.integers(0, 2**32, graph.num_edges).astype(np.uint32) if weighted else None
+    target = (random.random(60) < 0.3).astype(np.int32)
+    target[group == 1] = 1
+    asked = restream.Stream(
+        indptr=graph.indptr, indices=graph.indices, edge_weight=edge_weight,
+        vertex_weight=weight if weighted else None, target_weight=target,
+    )  # fmt: skip
+    edges = [(graph.indices[e], v, e) for v in range(60) for e in range(graph.indptr[v], graph.indptr[v + 1])]
+    cut = sum(int(edge_weight[e]) if weighted else 1 for u, v, e in edges if group[u] != group[v])
+    limits = restream.limits_of(asked, 3, 0.01)
+    most = [max(int(of[group == part].sum()) for part in range(3)) for of in (weight, target)]
+    judged = restream.judge(asked, group, 3, 0.01)
+    assert judged == (most[1] - limits[1], max(0, most[0] - limits[0]), cut)
+    assert judged[0] > 0
