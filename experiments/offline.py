@@ -21,6 +21,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from experiments.flags import check_positive
 from experiments.results import write_json
 from gsplit import cli
 from gsplit.data import open_store
@@ -59,6 +60,9 @@ class OfflineConfig:
     """Where the layouts are for as long as it takes."""
     json: Path | None = None
     """Where to write the results."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "parts", "batch_size", "presample_epochs", "cuts")
 
 
 def command(arguments: list[str]) -> None:

@@ -54,10 +54,11 @@ def graph_of_clusters(graph: Stream, cluster: NDArray[np.int32], clusters: int, 
     """The symmetric graph of C vertices, one for each cluster; vertices in none of them are left out."""
     load, target_load = graph.loads(cluster, clusters)
     to, of, weight = _cluster_edges(graph, cluster, clusters, seed)
+    too_wide = max(0, int(weight.max(initial=0)).bit_length() - np.iinfo(np.uint32).bits)
     return Stream(
         indptr=np.searchsorted(to, np.arange(clusters + 1)).astype(np.int64),
         indices=of,
-        edge_weight=np.minimum(weight, np.iinfo(np.uint32).max).astype(np.uint32),
+        edge_weight=np.maximum(weight >> too_wide, 1).astype(np.uint32),
         vertex_weight=load,
         target_weight=None if graph.target_weight is None else target_load.astype(np.int32),
     )

@@ -75,6 +75,7 @@ def stream(
     _require(1 <= parts <= max(n, 1), f"parts must be 1 to {n}, the number of vertices, not {parts}")
     _require(n < 2**31, f"vertices must be fewer than 2**31, not {n}")
     _require(passes >= 1 and imbalance >= 0, f"passes {passes} must be at least 1, imbalance {imbalance} 0")
+    _require(cuts >= 1, f"cuts must be at least 1, not {cuts}")
     _require(0 <= seed < 2**63, f"seed must be 0 to 2**63 - 1, not {seed}")
     for name, array, dtype, size in [
         ("vertex_weight", vertex_weight, np.int64, n),

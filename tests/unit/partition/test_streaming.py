@@ -259,6 +259,7 @@ def test_one_vertex_heavier_than_all_others():
         ({"passes": 0}, "passes 0"),
         ({"imbalance": -0.1}, "imbalance -0.1"),
         ({"vertex_weight": np.ones(23, np.int64)}, "vertex_weight must be int64 .24., not int64 .23."),
+        ({"cuts": 0}, "cuts must be at least 1, not 0"),
         ({"vertex_weight": np.full(24, -1)}, "negative"),
         ({"edge_weight": np.ones(266, np.float32)}, "edge_weight must be uint32 .266., not float32"),
         ({"targets": np.array([24])}, "targets has an id outside 0 .. 23"),
@@ -271,6 +272,25 @@ def test_what_it_refuses(options, message):
     indptr, indices = cliques(2, 12)
     with pytest.raises(ValueError, match=message):
         stream(indptr, indices, options.get("parts", 2), seed=0, **{k: o for k, o in options.items() if k != "parts"})
+
+
+def test_weights_between_clusters_keep_their_proportions():
+    # Three clusters of two: eight edges of the largest weight between the first two, one to the third, a light one.
+    most = 2**32 - 1
+    edges = [(u, v, most) for u in (0, 1) for v in (2, 3)] + [(v, u, most) for u in (0, 1) for v in (2, 3)]
+    edges += [(4, 2, most), (5, 0, 1)]
+    edges.sort(key=lambda edge: edge[1])
+    sources, to, weight = (np.array(column) for column in zip(*edges, strict=True))
+    graph = restream.Stream(
+        indptr=np.searchsorted(to, np.arange(7)).astype(np.int64),
+        indices=sources,
+        edge_weight=weight.astype(np.uint32),
+    )
+    packed = clusters.graph_of_clusters(graph, np.array([0, 0, 1, 1, 2, 2], np.int32), 3, seed=0)
+    assert packed.indices.tolist() == [1, 2, 0, 2, 0, 1]
+    heavy, light, _, middle = packed.edge_weight[:4].tolist()
+    assert heavy == pytest.approx(8 * middle, rel=1e-6)
+    assert light == 1
 
 
 def test_ids_out_of_range_are_refused():
