@@ -6,7 +6,7 @@
 Each way runs in a process of its own, and the layouts are removed. Seconds are those of the machine at that moment;
 memory is resident memory at the peak of the stage, touched pages of mapped files included. ``--json`` writes
 ``store`` (``name``, ``vertices``, ``edges``, ``features``) and ``runs``: ``method``, ``weights``, ``imbalance``,
-``cuts`` (null: by default), ``seconds`` in all, ``stages`` (name -> ``seconds``, ``peak_bytes``), ``quality`` as in
+``cuts`` (0: by default), ``seconds`` in all, ``stages`` (name -> ``seconds``, ``peak_bytes``), ``quality`` as in
 ``layout.json``.
 """
 
@@ -54,7 +54,7 @@ class OfflineConfig:
     """presample: how many epochs to sample."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced."""
-    cuts: int | None = None
+    cuts: int = 0
     """Of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
     work: Path = Path("work")
     """Where the layouts are for as long as it takes."""
@@ -62,7 +62,7 @@ class OfflineConfig:
     """Where to write the results."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "parts", "batch_size", "presample_epochs", "cuts")
+        check_positive(self, "parts", "batch_size", "presample_epochs")
 
 
 def command(arguments: list[str]) -> None:
@@ -98,7 +98,7 @@ def run(config: OfflineConfig, method: Method, weights: Weights) -> dict[str, An
         wanted = PartitionConfig(
             store=config.store, out=Path(folder) / "layout", parts=config.parts, method=method, weights=weights,
             fan_out=config.fan_out, batch_size=config.batch_size, presample_epochs=config.presample_epochs,
-            imbalance=config.imbalance, cuts=config.cuts if weights == "presample" else None,
+            imbalance=config.imbalance, cuts=config.cuts if weights == "presample" else 0,
         )  # fmt: skip
         return pool.apply(measured, (wanted,))
 

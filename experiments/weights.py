@@ -60,7 +60,7 @@ class WeightsConfig:
     """Of the training; by default that of a calibrated preset, else 4096."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced."""
-    cuts: int | None = None
+    cuts: int = 0
     """Of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
     presample_epochs: int = 3
     """That pre-sampled weights are counted over."""
@@ -74,7 +74,7 @@ class WeightsConfig:
     """Where to write the results."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "parts", "batch_size", "cuts", "presample_epochs", "epochs")
+        check_positive(self, "parts", "batch_size", "presample_epochs", "epochs")
         check_seed(self.seed)
 
 
@@ -125,7 +125,7 @@ def report_of(
             batch_size=training.batch_size,
             presample_epochs=config.presample_epochs,
             imbalance=config.imbalance,
-            cuts=config.cuts if weights == "presample" else None,
+            cuts=config.cuts if weights == "presample" else 0,
             seed=config.seed,
             overwrite=True,
         )

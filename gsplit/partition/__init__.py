@@ -24,10 +24,9 @@ from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, verte
 MAX_SEED = 2**63 - 1
 MANY = 2**31 - 1
 RANGES = {"parts": (1, MANY), "seed": (0, MAX_SEED), "presample_epochs": (1, MANY), "threads": (0, MAX_THREADS),
-          "cuts": (1, 1000)}  # fmt: skip
+          "cuts": (0, 1000)}  # fmt: skip
 """The least and the most of flags that are whole numbers."""
 CUTS_WITH_PRESAMPLE = 4
-"""Unless told otherwise."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +62,9 @@ class PartitionConfig:
     """For presample and kaminpar, whose parts are the same every time only with 1; 0: all cores."""
     imbalance: float = 0.03
     """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
-    cuts: int | None = None
-    """metis, kaminpar and streaming: make so many, one after another, and keep the best. By default 4 with
-    --weights presample, where chance decides much about what is found, else 1."""
+    cuts: int = 0
+    """metis, kaminpar and streaming: make so many, one after another, and keep the best. 0: 4 with --weights
+    presample, where chance decides much about what is found, else 1."""
     seed: int = 0
     """Of the partitioner, and of the sampling."""
     dry_run: bool = False
@@ -77,8 +76,6 @@ class PartitionConfig:
         object.__setattr__(self, "fan_out", tuple(self.fan_out))
         for name, (least, most) in RANGES.items():
             value, flag = getattr(self, name), name.replace("_", "-")
-            if name == "cuts" and value is None:
-                continue
             if value < least:
                 raise InputError(f"--{flag} must be at least {least}, not {value}")
             if value > most:

@@ -245,8 +245,8 @@ def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
         assert open_layout(layout).description["cuts"] == asked.pop() == made
     assert "--cuts is ignored: range makes one" in caplog.text
     assert caplog.text.count("--cuts is ignored") == 1
-    for cuts in (0, 1001):
-        with pytest.raises(InputError, match=f"--cuts must be at (least 1|most 1000), not {cuts}"):
+    for cuts in (-1, 1001):
+        with pytest.raises(InputError, match=f"--cuts must be at (least 0|most 1000), not {cuts}"):
             command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
 
 
