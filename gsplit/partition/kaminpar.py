@@ -54,7 +54,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
                 f"with {parhip_bytes(graph):,} bytes"
             ) from None
         # The adjacencies are needed in the file only from here on.
-        graph = Undirected(indptr=graph.indptr, indices=graph.indices[:0], vertex_weight=graph.vertex_weight,
+        graph = Undirected(indptr=graph.indptr, indices=np.empty(0), vertex_weight=graph.vertex_weight,
                            edge_weight=None, vertices=graph.vertices)  # fmt: skip
         with interruptible():
             loaded = kaminpar.load_graph(f"/proc/self/fd/{file.fileno()}", kaminpar.GraphFileFormat.PARHIP)
