@@ -98,7 +98,7 @@ class PartitionConfig:
 
     def cuts_by(self, method: str) -> int:
         """How many are made, of which the best is kept."""
-        if self.parts == 1 or not methods.PARTITIONERS[method].keeps_best_cut:
+        if self.parts == 1 or method in methods.ABLATIONS:
             return 1
         return self.cuts or (CUTS_WITH_PRESAMPLE if self.weights == "presample" else 1)
 
@@ -197,7 +197,7 @@ def _open(config: PartitionConfig) -> GraphStore:
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
-    if config.cuts and config.method in ("random", "range"):
+    if config.cuts and config.method in methods.ABLATIONS:
         logger.warning("--cuts is ignored: %s makes one", config.method)
     if not config.presamples:
         for name in ("fan_out", "batch_size", "presample_epochs"):

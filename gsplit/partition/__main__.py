@@ -18,7 +18,7 @@ from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
 from gsplit.errors import InputError
 from gsplit.files import check_writable, replace_file
-from gsplit.partition import PartitionConfig, dry_run, partition, show
+from gsplit.partition import PartitionConfig, dry_run, methods, partition, show
 from gsplit.partition.report import ReportConfig, measure
 
 if sys.version_info >= (3, 11):
@@ -109,7 +109,7 @@ def command(arguments: list[str]) -> None:
         f"edges {measured['balance_edges']:.3f}, training targets {measured['balance_train_targets']:.3f}"
     )
     uneven = max(measured["balance_edges"], measured["balance_train_targets"]) > UNEVEN
-    if uneven and config.weights != "presample" and config.method not in ("random", "range"):
+    if uneven and config.weights != "presample" and config.method not in methods.ABLATIONS:
         print("  --weights presample would balance what the parts compute")
 
 

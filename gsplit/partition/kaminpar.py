@@ -8,7 +8,6 @@ is gone when the process is.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import math
 import tempfile
 from typing import IO, Any
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 
 from gsplit.errors import InputError
 from gsplit.host import interruptible
+from gsplit.partition.cuts import best_cut
 from gsplit.partition.problem import Footprint, Problem, Undirected
-from gsplit.sampling.plan import fold_key
 
 MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)
 
@@ -28,8 +27,6 @@ LEAST_IMBALANCE = 1e-9
 
 # The flags of the header say what is absent or narrow.
 NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS, NARROW_IDS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 32
-
-logger = logging.getLogger(__name__)
 
 
 def missing() -> str | None:
@@ -43,7 +40,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
 
     graph = Undirected.of(problem, wide=problem.graph.num_vertices > np.iinfo(np.int32).max)
     if not graph.num_vertices:
-        return graph.nowhere(problem.graph.num_vertices)
+        return graph.assignment(np.empty(0, np.int32), problem.graph.num_vertices)
     with tempfile.TemporaryFile() as file:
         try:
             write_parhip(file, graph)
@@ -58,35 +55,20 @@ def assign(problem: Problem) -> NDArray[np.int32]:
                            edge_weight=None, vertices=graph.vertices)  # fmt: skip
         with interruptible():
             loaded = kaminpar.load_graph(f"/proc/self/fd/{file.fileno()}", kaminpar.GraphFileFormat.PARHIP)
-            made = (_cut(loaded, graph.vertex_weight, problem, number) for number in range(problem.cuts))
-            *_, number, part_V = min(made, key=lambda cut: cut[:3])
-    if problem.cuts > 1:
-        logger.info("kept cut %d", number + 1)
+
+            def make(seed: int) -> NDArray[np.int32]:
+                kaminpar.reseed(seed % 2**31)
+                solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
+                imbalance = max(problem.imbalance, LEAST_IMBALANCE)
+                return np.asarray(solver.compute_partition(loaded, problem.parts, imbalance), np.int32)
+
+            def judge(part_V: NDArray[np.int32]) -> tuple[int, int]:
+                load = np.bincount(part_V, weights=graph.vertex_weight)
+                limit = math.ceil((1 + problem.imbalance) * math.ceil(load.sum() / problem.parts))
+                return max(0, int(load.max()) - limit), int(kaminpar.edge_cut(loaded, part_V.tolist()))
+
+            part_V = best_cut(problem.cuts, problem.seed, make, judge)
     return graph.assignment(part_V, problem.graph.num_vertices)
-
-
-def _cut(
-    loaded: Any, vertex_weight: NDArray[np.int64] | None, problem: Problem, number: int
-) -> tuple[int, int, int, NDArray[np.int32]]:
-    """(by how much the heaviest part is above the limit, weight of the cut edges, number, int32 [V] parts).
-
-    The first has the problem's seed. A part above the limit counts first: there is none, unless a few vertices are as
-    heavy as parts should be.
-    """
-    import kaminpar
-
-    kaminpar.reseed((fold_key(problem.seed, number) if number else problem.seed) % 2**31)
-    solver = kaminpar.KaMinPar(problem.threads, kaminpar.default_context())
-    parts = solver.compute_partition(loaded, problem.parts, max(problem.imbalance, LEAST_IMBALANCE))
-    part_V = np.asarray(parts, np.int32)
-    load = np.bincount(part_V, weights=vertex_weight)
-    limit = math.ceil((1 + problem.imbalance) * math.ceil(load.sum() / problem.parts))
-    excess = max(0, int(load.max()) - limit)
-    weight = int(kaminpar.edge_cut(loaded, parts))
-    if problem.cuts > 1:
-        heavy = f", a part too heavy by {excess}" if excess else ""
-        logger.info("cut %d of %d: edges of weight %d%s", number + 1, problem.cuts, weight, heavy)
-    return excess, weight, number, part_V
 
 
 def write_parhip(file: IO[bytes], graph: Undirected) -> None:

@@ -34,8 +34,6 @@ class Partitioner:
     assign: Callable[[Problem], NDArray[np.int32]]
     """[N] a part for each vertex, or ``LEFT_OUT``."""
     memory: Footprint
-    keeps_best_cut: bool = False
-    """Whether it makes as many cuts as it is asked for, and keeps the best."""
     through_file: bool = False
     """Whether the graph goes through a temporary file."""
     missing: Callable[[], str | None] = lambda: None
@@ -66,17 +64,18 @@ def range_(problem: Problem) -> NDArray[np.int32]:
     return (before * problem.parts // total).astype(np.int32)
 
 
+ABLATIONS = ("random", "range")
+"""They look at no edge."""
 LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 PARTITIONERS: dict[str, Partitioner] = {
-    "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY, keeps_best_cut=True),
+    "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY),
     "kaminpar": Partitioner(
         assign=kaminpar.assign,
         memory=kaminpar.MEMORY,
         missing=kaminpar.missing,
-        keeps_best_cut=True,
         through_file=True,
     ),
-    "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY, keeps_best_cut=True),
+    "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY),
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
 }

@@ -19,7 +19,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     """[N] the part of each vertex; the same for the same seed."""
     graph = Undirected.of(problem, wide=True)
     if not graph.num_vertices:
-        return graph.nowhere(problem.graph.num_vertices)
+        return graph.assignment(np.empty(0, np.int32), problem.graph.num_vertices)
     part_V = part_graph(
         problem.parts, graph.indptr, graph.indices, graph.vertex_weight, graph.edge_weight, seed=problem.seed,
         imbalance=problem.imbalance, cuts=problem.cuts,

@@ -93,14 +93,9 @@ class Undirected:
         assert part_V.shape == (self.num_vertices,)
         if self.vertices is None:
             return part_V
-        whole = self.nowhere(num_vertices)
+        whole = np.full(num_vertices, LEFT_OUT, np.int32)
         whole[self.vertices] = part_V
         return whole
-
-    @staticmethod
-    def nowhere(num_vertices: int) -> NDArray[np.int32]:
-        """[N] what is to be answered where no edge counts."""
-        return np.full(num_vertices, LEFT_OUT, np.int32)
 
 
 @dataclass(frozen=True, kw_only=True)

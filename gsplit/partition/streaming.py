@@ -10,7 +10,6 @@ few of their neighbours placed (two-phase streaming: Mayer et al., ICDE 2022).
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.partition.clusters import MAX_PAIRS, cluster_vertices, graph_of_clusters, pack
+from gsplit.partition.cuts import best_cut
 from gsplit.partition.problem import Footprint, Size
 from gsplit.partition.restream import Stream, judge, restream
-from gsplit.sampling.plan import fold_key
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,19 +108,14 @@ def _stream(graph: Stream, parts: int, imbalance: float, passes: int, cuts: int,
     """The three steps, the last two once for each cut."""
     cluster, clusters = cluster_vertices(graph, parts, seed)
     packed = graph_of_clusters(graph, cluster, clusters, seed)
-    best: tuple[tuple[int, int, int], NDArray[np.int32]] | None = None
-    for number in range(cuts):
-        part_C = pack(packed, parts, imbalance, fold_key(seed, number) if number else seed)
+
+    def make(seed: int) -> NDArray[np.int32]:
+        part_C = pack(packed, parts, imbalance, seed)
         group = np.where(cluster >= 0, part_C[cluster], -1).astype(np.int32)
         restream(graph, group, parts, imbalance, passes, seed)
-        if cuts == 1:
-            return group
-        judged = judge(graph, group, parts, imbalance)
-        logger.info("cut %d of %d: edges of weight %d", number + 1, cuts, judged[-1])
-        if best is None or judged < best[0]:
-            best = judged, group
-    assert best is not None
-    return best[1]
+        return group
+
+    return best_cut(cuts, seed, make, lambda group: judge(graph, group, parts, imbalance))
 
 
 def _mask(chosen: NDArray[Any], n: int, name: str) -> NDArray[np.uint8]:
