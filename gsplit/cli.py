@@ -17,11 +17,13 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from gsplit.errors import InputError
+from gsplit.host import ending_tidily
 
 T = TypeVar("T")
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
@@ -72,24 +74,33 @@ def check_fan_out(fan_out: Sequence[int]) -> None:
 
 
 def main(command: Callable[[list[str]], None]) -> None:
-    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C."""
+    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C, 143 after SIGTERM."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
     logging.addLevelName(logging.WARNING, "warning")
     logging.addLevelName(logging.INFO, "info")
     try:
-        command(sys.argv[1:])
+        with ending_tidily():
+            command(sys.argv[1:])
     except InputError as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
-        try:
-            print("interrupted", file=sys.stderr, flush=True)
-        except OSError:
-            sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
+        _say_end("interrupted")
         sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == TERMINATED:
+            _say_end("terminated")
+        raise
     except BrokenPipeError:
         # The reader of our output went away, as `head` does.
         sys.stderr.close()
         sys.exit(0)
+
+
+def _say_end(word: str) -> None:
+    try:
+        print(word, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
 
 
 def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:

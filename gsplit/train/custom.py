@@ -34,6 +34,8 @@ ARGUMENT_NAMES = {
     "num_layers": ("num_layers", "n_layers"),
 }  # fmt: skip
 """What PyG's and DGL's models and examples call the arguments of their constructors."""
+DROPOUT = "dropout"
+"""What all of them call that one."""
 
 
 def signature(model: nn.Module) -> dict[str, Any]:
@@ -124,11 +126,19 @@ def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: di
     return arguments
 
 
+def settings_taken(config: TrainConfig) -> list[str]:
+    """Which of ``hidden`` and ``dropout`` reach the constructor of the class that ``config.model`` names."""
+    parameters = inspect.signature(class_named(config.model)).parameters
+    given = parse_arguments(config.model_args)
+    names = {"hidden": ARGUMENT_NAMES["hidden"], "dropout": (DROPOUT,)}
+    return [what for what, known in names.items() if any(name in parameters and name not in given for name in known)]
+
+
 def build(path: str, arguments: dict[str, Any], dropout: float = 0.0) -> nn.Module:
     """Construct package.module:Class; ``dropout`` is for a class that takes it and was not given another."""
     cls = class_named(path)
-    if "dropout" in inspect.signature(cls).parameters:
-        arguments = {"dropout": dropout, **arguments}
+    if DROPOUT in inspect.signature(cls).parameters:
+        arguments = {DROPOUT: dropout, **arguments}
     try:
         return cls(**arguments)
     except (TypeError, ValueError, AssertionError) as error:
