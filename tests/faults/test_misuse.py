@@ -195,6 +195,61 @@ def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_repl
     assert sorted(os.listdir(tmp_path)) == beside
 
 
+def test_a_run_that_cannot_begin_leaves_the_one_it_was_to_replace(run, tmp_path, monkeypatch):
+    def no_memory(world):
+        raise MemoryError("no descriptors")
+
+    monkeypatch.setattr("gsplit.train.api.Shared.create", no_memory)
+    before = sorted(os.listdir(tmp_path)), (run.out / "summary.json").read_bytes()
+    with pytest.raises(MemoryError):
+        train(config=replace(run, overwrite=True))
+    assert before == (sorted(os.listdir(tmp_path)), (run.out / "summary.json").read_bytes())
+
+
+class WithWidths(torch.nn.Module):
+    """A user's class that takes a width and arguments of its own, and no dropout."""
+
+    def __init__(self, in_features, hidden, out_features, depth=1):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, out_features)
+
+    def forward(self, blocks, x):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("named", "used"),
+    [
+        ({"model": "gcn"}, {"hidden", "dropout", "input_dropout", "norm", "normalization"}),
+        ({"model": "gat"}, {"hidden", "dropout", "input_dropout", "norm", "heads", "attention_dropout"}),
+        ({"model": f"{__name__}:WithWidths", "model_args": "depth=2"}, {"hidden", "model_args"}),
+        ({"model": f"{__name__}:WithWidths", "model_args": "hidden=3"}, {"model_args"}),
+        (None, set()),
+    ],
+)
+def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path, monkeypatch, caplog, named, used):
+    given = {"hidden": 12, "dropout": 0.25, "input_dropout": 0.25, "attention_dropout": 0.25, "norm": "layer",
+             "heads": 6, "normalization": "mean", **(named or {"model_args": "depth=2"})}  # fmt: skip
+    recorded = {}
+
+    def begin(function, world, job, own):
+        recorded.update(json.loads((job.run / "config.json").read_text()))
+        raise InputError("enough")
+
+    monkeypatch.setattr("gsplit.train.api.start", begin)
+    config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="cpu", fan_out=(2,), samplers=0, **given)
+    model = None if named else WithWidths(layout.graph.num_features, 4, layout.graph.num_classes)
+    with pytest.raises(InputError, match="enough"):
+        train(config=config, model=model)
+    for name in given.keys() - {"model"}:
+        flag = f"--{name.replace('_', '-')} has no effect on the model"
+        assert (recorded[name] is None, flag in caplog.text) == (name not in used, name not in used), name
+    assert (recorded["model"] is None) == (named is None)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(recorded))
+    assert TrainConfig.from_json(path).dropout == (0.25 if "dropout" in used else TrainConfig().dropout)
+
+
 @pytest.fixture
 def in_shares(pool, layout, tmp_path):
     """A run in the middle of an epoch in which each trainer has a share of its own."""
