@@ -18,7 +18,7 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import locked, replace_file
-from gsplit.parallel import refuse_in_trainer, rendezvous, start
+from gsplit.parallel import check_script, rendezvous, start
 from gsplit.sampling import SplitGroups
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
@@ -60,7 +60,7 @@ def train(
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
         gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
     """
-    refuse_in_trainer("gsplit.train")
+    check_script("gsplit.train")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ:
         raise InputError(
             "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run python -m "
