@@ -16,14 +16,17 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
+from gsplit import starting
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
+from gsplit.starting import INTERRUPTED
 
 T = TypeVar("T")
 
 BAD_INPUT = 2
-INTERRUPTED = 130
 TERMINATED = 143
+OURS = ("gsplit", "experiments", "__main__")
+"""Packages whose log is the user's to read; of libraries only warnings are."""
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
@@ -75,7 +78,9 @@ def check_fan_out(fan_out: Sequence[int]) -> None:
 
 def main(command: Callable[[list[str]], None]) -> None:
     """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C, 143 after SIGTERM."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
+    logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
     logging.addLevelName(logging.WARNING, "warning")
     logging.addLevelName(logging.INFO, "info")
     try:
@@ -94,6 +99,8 @@ def main(command: Callable[[list[str]], None]) -> None:
         # The reader of our output went away, as `head` does.
         sys.stderr.close()
         sys.exit(0)
+    finally:
+        starting.ended()
 
 
 def _say_end(word: str) -> None:
@@ -104,7 +111,7 @@ def _say_end(word: str) -> None:
 
 
 def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:
-    """``tyro.cli`` whose complaints become one line.
+    """``tyro.cli`` whose complaints become one line; then the command has started.
 
     Raises:
         InputError: for flags or values that do not parse.
@@ -113,11 +120,13 @@ def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, defaul
     try:
         with contextlib.redirect_stderr(complaint):
             given = {} if default is None else {"default": default}
-            return tyro.cli(spec, args=arguments, prog=prog, **given)  # type: ignore[call-overload]
+            parsed: T = tyro.cli(spec, args=arguments, prog=prog, **given)  # type: ignore[call-overload]
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise InputError(f"{_first_paragraph(complaint.getvalue())} (see {prog} --help)") from None
+    starting.over()
+    return parsed
 
 
 def subcommand(

@@ -51,7 +51,11 @@ class FolderWriter:
         if 0 in shape:
             np.save(self.path / f"{name}.npy", np.zeros(shape, dtype), allow_pickle=False)
             return np.zeros(shape, dtype)
-        return np.lib.format.open_memmap(self.path / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+        path = self.path / f"{name}.npy"
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        with path.open("r+b") as file:  # a full disk is an error here, not a signal while the map is written
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        return array
 
     @contextmanager
     def stream(self, name: str, dtype: Any, width: int | None = None) -> Iterator[NpyStream]:

@@ -32,13 +32,13 @@ from typing import Any, Protocol
 from gsplit.errors import InputError
 from gsplit.host import die_with_parent
 from gsplit.parallel.interrupts import Interrupts, held_back, interrupts
+from gsplit.parallel.parcel import Parcel, Sent
+from gsplit.parallel.scripts import GUARD, NAME, NO_GUARD, script_was_imported
 
 GRACE_S = 3.0
 """How long to wait for children that were killed, and for the report of an earlier failure."""
 EXIT_S = 60.0
 """How long a child that has reported its result may take to leave."""
-NAME = "gsplit-trainer"
-"""Of the processes, followed by the rank."""
 HINTS = {
     signal.SIGKILL: "if nobody did that, the host ran out of memory: see the kernel's log",
     signal.SIGBUS: "a file it had mapped was shortened or lost, or the disk failed",
@@ -82,19 +82,6 @@ class Child:
         return self.report is not None or self.process.exitcode is not None
 
 
-def refuse_in_trainer(call: str) -> None:
-    """For functions that start trainers: each would import the script that calls them, and call them again.
-
-    Raises:
-        InputError: in a trainer.
-    """
-    if multiprocessing.current_process().name.startswith(NAME):
-        raise InputError(
-            f"a trainer imported the script that calls {call} and would call it again; "
-            "put the call under: if __name__ == '__main__':"
-        )
-
-
 class Attendant(Protocol):
     """What else the parent attends to while its children run."""
 
@@ -118,12 +105,14 @@ def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequen
         with held_back():
             for rank in range(world):
                 reader, writer = context.Pipe(duplex=False)
+                parcel = Parcel((function, (*arguments, *([] if own is None else [own[rank]]))))
                 process = context.Process(
-                    target=_child_main,
-                    args=(os.getpid(), rank, writer, function, (*arguments, *([] if own is None else [own[rank]]))),
-                    name=f"{NAME}-{rank}",
+                    target=_child_main, args=(os.getpid(), rank, writer, parcel), name=f"{NAME}-{rank}"
                 )
-                process.start()
+                try:
+                    process.start()
+                finally:
+                    parcel.close()
                 writer.close()
                 children.members.append(Child(rank, process, reader))
     except BaseException:
@@ -232,6 +221,8 @@ def _cause(failed: list[Child]) -> Exception:
         code = child.process.exitcode
         if _ended_by_signal(child) and code is not None:
             return ProcessDied(death(f"trainer {child.rank}", child.process.pid, code))
+    if any(child.report is None and child.process.exitcode == NO_GUARD for child in failed):
+        return InputError(GUARD)
     reported = [(child.report.time_s, child.rank, child.report) for child in failed if child.report]
     if not reported:
         child = failed[0]
@@ -258,11 +249,11 @@ def death(who: str, pid: int | None, code: int) -> str:
     return f"{who} (pid {pid}) was ended by {ended_by.name}{hint}"
 
 
-def _child_main(
-    parent: int, rank: int, pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> None:
+def _child_main(parent: int, rank: int, pipe: Connection, parcel: Sent) -> None:
     die_with_parent(parent)
+    script_was_imported()
     try:
+        function, arguments = parcel.open()
         report = Report("result", function(rank, *arguments), time.monotonic())
     except InputError as error:
         report = Report("input", str(error), time.monotonic())

@@ -15,7 +15,7 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
-from gsplit.parallel import refuse_in_trainer, rendezvous, start
+from gsplit.parallel import check_script, rendezvous, start
 from gsplit.predict import worker
 from gsplit.predict.config import PredictConfig
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
@@ -60,7 +60,7 @@ def predict(
         InputError: for whatever is wrong with the input; nothing is written then.
         gsplit.parallel.ProcessDied: where a trainer fails; no process and no file is left then.
     """
-    refuse_in_trainer("gsplit.predict")
+    check_script("gsplit.predict")
     if isinstance(vertices, Path):
         vertices = str(vertices)
     which = vertices if isinstance(vertices, str) else "those given"

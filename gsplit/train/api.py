@@ -17,7 +17,7 @@ from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.files import replace_file
 from gsplit.host import ending_tidily
-from gsplit.parallel import refuse_in_trainer, rendezvous, start
+from gsplit.parallel import check_script, rendezvous, start
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.check import check_model
 from gsplit.train.config import CONFIG, Device, TrainConfig
@@ -56,7 +56,7 @@ def train(
         gsplit.parallel.ProcessDied: where a trainer fails; no process is left then.
         KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; what was trained is in a checkpoint.
     """
-    refuse_in_trainer("gsplit.train")
+    check_script("gsplit.train")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ:
         raise InputError(
             "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run python -m "
