@@ -43,11 +43,11 @@ class InPool:
 
     def __call__(self, run, world, job):
         self._world = world
-        self._fields = {name: value for name, value in vars(job).items() if name not in ("world", "shared")}
+        self.fields = {name: value for name, value in vars(job).items() if name not in ("world", "shared")}
         return self
 
     def join(self):
-        self._pool.run(self._world, predict_in_worker, self._fields)
+        self._pool.run(self._world, predict_in_worker, self.fields)
 
 
 def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):
