@@ -145,14 +145,15 @@ def _fill(out: Path, temporary: Path, missing: list[Path], overwrite: bool) -> I
         mask = os.umask(0o077)
         os.umask(mask)
         temporary.chmod(0o777 & ~mask)  # as mkdir would have made it
+        make_durable(temporary)
+        retired = None
         if out.exists():
             retired = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
             out.rename(retired / "old")
-            temporary.rename(out)
-            shutil.rmtree(retired)
-        else:
-            temporary.rename(out)
+        temporary.rename(out)
         make_durable(out.parent)
+        if retired is not None:
+            shutil.rmtree(retired)
     except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         with suppress(OSError):  # somebody else put something there
