@@ -157,6 +157,7 @@ def _publish(beside: Path, out: Path) -> None:
     """Give the new folder its name; what had the name before goes with ``beside``."""
     for file in (beside / NEW).iterdir():
         make_durable(file)
+    make_durable(beside / NEW)
     if out.exists():
         out.rename(beside / OLD)
     try:

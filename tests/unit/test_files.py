@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -98,23 +97,6 @@ def fail():
     raise InputError("no space")
 
 
-def recorded(monkeypatch):
-    """The calls that make a file durable and give it its name, in order."""
-    calls = []
-    fsync, rename = os.fsync, Path.replace
-    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append(("fsync", os.readlink(f"/proc/self/fd/{fd}"))),
-                                                 fsync(fd)))  # fmt: skip
-    monkeypatch.setattr(Path, "replace", lambda a, b: (calls.append(("rename", str(b))), rename(a, b)))
-    return calls
-
-
-def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_name_before_we_go_on(tmp_path, monkeypatch):
-    calls = recorded(monkeypatch)
-    replace_file(tmp_path / "file", b"content")
-    temporary = str(tmp_path / f".file.{os.getpid()}")
-    assert calls == [("fsync", temporary), ("rename", str(tmp_path / "file")), ("fsync", str(tmp_path))]
-
-
 DEAD = 2**22 + 1  # larger than any pid
 
 
@@ -137,7 +119,6 @@ def test_a_run_that_goes_on_sweeps_its_folder(tmp_path):
 
 KILLED = """
 import os, signal, sys
-from pathlib import Path
 {work}
 """
 
