@@ -119,6 +119,7 @@ def test_a_run_that_goes_on_sweeps_its_folder(tmp_path):
 
 KILLED = """
 import os, signal, sys
+from pathlib import Path
 {work}
 """
 

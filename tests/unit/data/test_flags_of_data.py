@@ -62,7 +62,9 @@ IMPORT = {
     "root": "only for ogb:NAME, which wants OGB's folders; tests/unit/data/test_ogb.py reads them from a root",
     "overwrite": "where a store is in --out it is refused or replaced: test_overwrite_replaces, below",
     "features": Row(value=file("features.npy"), see=graph_of("features")),
-    "id_column": Row(value="user", see=graph_of("features"), base={"features": file("users.csv"), "id_column": "none"}),
+    "id_column": Row(
+        value="user", see=graph_of("features"), base={"features": file("users.csv"), "id_column": "none"}
+    ),
     "labels": Row(value=file("labels.npy"), see=graph_of("labels")),
     "train": Row(value=file("train.npy"), see=graph_of("train_idx"), base=LABELLED),
     "valid": Row(value=file("valid.npy"), see=graph_of("valid_idx"), base=LABELLED),
