@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the first one asks the children to stop; a second one, or minutes of silence, end them."""
+"""Ctrl-C as a request: the first one asks the children to stop; a second one, or a day of silence, ends them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-STOP_S = 600.0
-"""How long children may take to stop when they are asked to: an evaluation they are at is ended first."""
+STOP_S = 86400.0
+"""How long children may take to stop when they are asked to: an evaluation they are at is finished first, and may
+take long. Who does not want to wait presses Ctrl-C again."""
 STOPPING = "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once"
 
 
