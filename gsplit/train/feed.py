@@ -180,7 +180,10 @@ class Feed:
         with torch.cuda.stream(self._stream), record_function("load"):  # a stream of None changes nothing
             segment, sample_s = self._source.segment(handle)
             start_s = time.perf_counter()
-            lane = Lane(self._split_group, ExchangeCounters(), self._worker.device, everyone=self._worker.group)
+            lane = Lane(
+                self._split_group, ExchangeCounters(), self._worker.device,
+                everyone=self._worker.group, board=self._worker.board,
+            )  # fmt: skip
             mini_batch = MiniBatch(
                 handle=handle,
                 segment=segment,

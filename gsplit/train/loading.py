@@ -44,6 +44,8 @@ class Shared:
     """A copy of the feature rows, where one is made."""
     caches: tuple[SharedBuffer, ...]
     """Of each trainer, where they read each other's on the CPU."""
+    board: SharedBuffer
+    """The notice board of the trainers (:mod:`gsplit.nn.board`)."""
 
     @classmethod
     def create(cls, trainers: int) -> Shared:
@@ -51,10 +53,11 @@ class Shared:
             levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
             features=SharedBuffer("gsplit-features"),
             caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
+            board=SharedBuffer("gsplit-board"),
         )
 
     def close(self) -> None:
-        for buffer in (*self.levels, self.features, *self.caches):
+        for buffer in (*self.levels, self.features, *self.caches, self.board):
             buffer.close()
 
 
