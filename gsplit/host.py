@@ -19,10 +19,10 @@ from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 import gsplit._core as _core
+from gsplit.limits import host_memory
 from gsplit.units import binary
 
 PR_SET_PDEATHSIG = 1
@@ -50,7 +50,7 @@ class SharedBuffer:
         """Make room for ``num_bytes``; what is there stays. One process calls it, the others wait for it.
 
         Raises:
-            MemoryError: where the host has less than that free, or does not give it.
+            MemoryError: where less than that is available, or the system does not give it.
         """
         if num_bytes <= self.num_bytes:
             return
@@ -120,8 +120,8 @@ def ending_tidily() -> Iterator[None]:
 
 
 def check_memory(num_bytes: int) -> None:
-    """Raise MemoryError where the host has less than that available."""
-    available = psutil.virtual_memory().available
+    """Raise MemoryError where less than that is available to this process."""
+    available = host_memory().available_bytes
     if num_bytes > available:
         raise MemoryError(f"{binary(num_bytes)} of shared memory are needed, {binary(available)} are available")
 

@@ -8,12 +8,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
 from gsplit.features.placement import hottest, prefixes
+from gsplit.limits import host_memory
 from gsplit.units import CacheSize, binary
 
 MIN_RESERVE_BYTES = 2 << 30
@@ -43,8 +43,8 @@ class Memory:
             free, total = torch.cuda.mem_get_info(device)
             spare = max(0, free - max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE)))
         else:
-            host = psutil.virtual_memory()
-            total, free, spare = host.total, host.available, host.available // 2
+            host = host_memory()
+            total, free, spare = host.total_bytes, host.available_bytes, host.available_bytes // 2
         return cls(
             device=str(device), total_bytes=total // sharers, free_bytes=free // sharers, auto_bytes=spare // sharers
         )
