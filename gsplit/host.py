@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import reduction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from gsplit.limits import host_memory
 from gsplit.units import binary
 
 PR_SET_PDEATHSIG = 1
+SHARED_MEMORY = Path("/dev/shm")
 
 
 class SharedBuffer:
@@ -124,6 +126,17 @@ def check_memory(num_bytes: int) -> None:
     available = host_memory().available_bytes
     if num_bytes > available:
         raise MemoryError(f"{binary(num_bytes)} of shared memory are needed, {binary(available)} are available")
+
+
+def sweep_cuda_ipc(pid: int) -> None:
+    """Remove the files in /dev/shm that PyTorch makes for memory of GPUs that processes share, of one that is dead.
+
+    It removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for one
+    that was killed. They are named after the process (torch/csrc/CudaIPCTypes.cpp, up to PyTorch 2.13).
+    """
+    for path in SHARED_MEMORY.glob(f"torch_{pid}_*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def die_with_parent(parent: int) -> None:
