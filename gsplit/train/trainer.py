@@ -91,7 +91,7 @@ class Trainer:
         self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
         self.num_batches = -(-len(graph.train_idx) // config.batch_size)
         """Of an epoch."""
-        self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads)
+        self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads, self.model)
         self.evaluator = Evaluator(
             self.layout, worker, self.loading.loader(dtype), self.edges, self.task, job.shared.levels,
             num_layers=config.layers, dtype=dtype, threads=job.threads,
