@@ -24,7 +24,7 @@ from gsplit.train.config import CONFIG, Device, TrainConfig
 from gsplit.train.loading import Shared
 from gsplit.train.loop import run
 from gsplit.train.profiling import QUIET, sweep
-from gsplit.train.resume import finished, follow_layout, resume
+from gsplit.train.resume import check_resumable, finished, follow_layout, warn_of_changes
 from gsplit.train.run_folder import new_run, resumed_run
 from gsplit.train.strategy import decide, world_of
 from gsplit.train.supply import samplers_of, supplied
@@ -91,9 +91,11 @@ def train(
     with ending_tidily(), ExitStack() as held:
         run_folder = held.enter_context(folder)
         if config.resume:
+            check_resumable(config, opened, world, signature)
             if (summary := finished(run_folder, config.epochs)) is not None:
                 return summary
-            config = resume(config, opened, strategy.groups, threads, signature)
+            warn_of_changes(config, strategy.groups, threads)
+            config = replace(config, out=run_folder)
         resolved = replace(config, layout=layout_path, threads=threads)
         replace_file(run_folder / CONFIG, resolved.to_json(unused).encode())
         sweep(run_folder)

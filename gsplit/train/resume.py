@@ -59,15 +59,19 @@ def _check_same_epoch(
             raise InputError(f"the checkpoint in {folder} is in the middle of an epoch, so {flag} must stay {old}")
 
 
-def resume(
-    config: TrainConfig, layout: Layout, groups: SplitGroups, threads: int, signature: dict[str, Any]
-) -> TrainConfig:
-    """What a run goes on with, in its folder, which this process holds; says what changes.
+def check_resumable(config: TrainConfig, layout: Layout, world: int, signature: dict[str, Any]) -> None:
+    """Whether a run, which this process holds, can go on like this.
+
+    Args:
+        config: of what is to come; ``resume`` names the folder.
+        layout: to go on with.
+        world: trainers.
+        signature: of the model.
 
     Raises:
-        InputError: for what cannot go on, or not in this way.
+        InputError: where it cannot, or what it saved is damaged.
     """
-    folder, world = config.resume, groups.trainers
+    folder = config.resume
     assert folder is not None
     if config.out is not None and config.out.resolve() != folder.resolve():
         raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
@@ -82,6 +86,16 @@ def resume(
     if saved["store_checksum"] != layout.store_checksum:
         raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
     checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+    if saved["batch"]:
+        _check_same_epoch(folder, saved, before, config, layout, world)
+
+
+def warn_of_changes(config: TrainConfig, groups: SplitGroups, threads: int) -> None:
+    """Say what will be different from now on in a run that goes on, and what of it changes results."""
+    folder, world = config.resume, groups.trainers
+    assert folder is not None
+    before = TrainConfig.from_json(folder / CONFIG)
+    saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
     effect = "sums change their order, and results their last digits"
     if groups.number > 1 and saved["trainers"] != world:
         effect = "mini-batches are cut into other micro-batches, with other samples"
@@ -91,9 +105,6 @@ def resume(
     if before.cache != config.cache and "replicated" in (before.cache, config.cache):
         logger.warning("resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",
                        config.cache, before.cache)  # fmt: skip
-    if saved["batch"]:
-        _check_same_epoch(folder, saved, before, config, layout, world)
     for name in RESULTS_DEPEND_ON:
         if getattr(before, name) != getattr(config, name):
             logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))
-    return replace(config, out=folder)
