@@ -16,7 +16,6 @@ and the profiler repeats the span on the stream.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ import tyro
 from experiments.results import write_json
 from gsplit import cli
 from gsplit.errors import InputError
-from gsplit.files import check_writable
+from gsplit.files import check_writable, read_json
 
 PROG = "python -m experiments.overlap"
 LOAD = "load"
@@ -118,7 +117,7 @@ def read_trace(path: Path) -> list[Event]:
         InputError: where there is no trace.
     """
     try:
-        events = json.loads(path.read_text())["traceEvents"]
+        events = read_json(path)["traceEvents"]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; --profile writes one into the run") from None
     except (ValueError, KeyError, TypeError):

@@ -12,6 +12,7 @@ import tyro
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.errors import InputError
+from gsplit.files import read_json
 from gsplit.units import CacheSize, parse_bytes
 
 CONFIG = "config.json"
@@ -247,7 +248,7 @@ class TrainConfig:
             InputError: where it is missing or damaged.
         """
         try:
-            values: dict[str, Any] = json.loads(path.read_text())
+            values: dict[str, Any] = read_json(path)
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
                 raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
@@ -256,7 +257,7 @@ class TrainConfig:
             raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:
             raise InputError(f"{path.parent} is no run: it has no {path.name}") from None
-        except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, OSError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
 
     @classmethod

@@ -43,6 +43,8 @@ def load_npz(path: Path) -> GraphArrays:
     if n < 1:
         raise InputError(f"{path}: indptr has {len(indptr)} entries, so the graph has no vertices")
     indices = integers(arrays["indices"], f"{path}: indices", ndim=1)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise InputError(f"{path}: indptr does not ascend from 0 to the {len(indices)} indices")
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         at = int(np.argmax((indices < 0) | (indices >= n)))
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")

@@ -6,6 +6,7 @@ called id (or one without a name, as pandas writes it) must count 0, 1, 2, ...; 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,6 +147,9 @@ def _split_file(path: Path) -> tuple[dict[str, NDArray[np.int64]], int]:
         words = read_npy(path)
         if words.ndim != 1 or words.dtype.kind != "U":
             raise InputError(f"{path} must be texts of shape (N,), not {words.dtype} of shape {words.shape}")
+        marks = np.ascontiguousarray(words, words.dtype.newbyteorder("=")).view(np.uint32)
+        if (marks > sys.maxunicode).any():
+            raise InputError(f"{path} is damaged: it holds characters that there are not")
         return _split_of_words(words, path, "entry {}".format)
     table = open_table(path, frozenset((*SPLIT_WORDS, *NO_SPLIT)))
     columns = _value_columns(table)
