@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ import psutil
 from experiments.fault_traces import processes_of
 
 SAVED = "checkpoint.json"
+READERS_S = 5.0
+"""For what was written to be read."""
 
 
 class Running:
@@ -27,17 +30,27 @@ class Running:
         self.temporary.mkdir(parents=True)
         self.shared_before = set(os.listdir("/dev/shm"))
         self.begin = time.monotonic()
-        self._files = {name: self.temporary.with_suffix(f".{name}") for name in ("out", "err")}
-        with self._files["out"].open("wb") as out, self._files["err"].open("wb") as err:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=out, stderr=err,
-                stdin=subprocess.DEVNULL, cwd=folder, env={**os.environ, "TMPDIR": str(self.temporary)},
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
-            )  # fmt: skip
+        # Pipes: a file of its own would be full when the disk is.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=folder, text=True, errors="backslashreplace",
+            env={**os.environ, "TMPDIR": str(self.temporary)},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        )  # fmt: skip
+        self._said: dict[str, str] = {}
+        self._readers = [threading.Thread(target=self._read, args=(name,)) for name in ("stdout", "stderr")]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str) -> None:
+        self._said[name] = getattr(self.process, name).read()
 
     @property
     def stderr(self) -> str:
-        return self._files["err"].read_text(errors="backslashreplace")
+        """All of it, once its processes have ended."""
+        for reader in self._readers:
+            reader.join(READERS_S)
+        return self._said.get("stderr", "")
 
     def processes(self) -> list[psutil.Process]:
         return processes_of(self.temporary)
@@ -73,6 +86,8 @@ class Running:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
+        for reader in self._readers:
+            reader.join()
 
 
 def _command_line(process: psutil.Process) -> list[str]:

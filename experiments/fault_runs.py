@@ -26,6 +26,7 @@ LIMIT_S = 10.0
 """In which a run must have ended that a fault ends."""
 PATIENCE_S = 120.0
 """For a run that goes on, beside three times what the undisturbed one took."""
+POLL_S = 0.004
 OLD = "old-run"
 """A file in the run that another one is to replace."""
 FLAGS = (
@@ -114,7 +115,7 @@ def run_undisturbed(layout: Path, folder: Path) -> Undisturbed:
             position = position_of(run)
             if position is not None and (not seen or seen[-1][1] != position):
                 seen.append((time.monotonic() - command.begin, position))
-            time.sleep(0.002)
+            time.sleep(POLL_S)
         seconds = time.monotonic() - command.begin
         assert code == 0, command.stderr
     return Undisturbed(run=run, checkpoints=seen, seconds=seconds)
@@ -146,8 +147,10 @@ def disturb(fault: Fault, layout: Path, undisturbed: Undisturbed, folder: Path) 
             elif code:
                 outcome.problems["different"] = f"{words[0]} ended with {code}: {_last(command.stderr)}"
             _see_leftovers(command, [], folder, outcome, hidden=True)
-    if not {"hangs", "different"} & outcome.problems.keys() and (what := difference(run, undisturbed.run)):
-        outcome.problems["different"] = what
+    if "different" not in outcome.problems:
+        finished = (run / "summary.json").exists() and not (run / OLD).exists()
+        what = difference(run, undisturbed.run) if finished else "it did not finish"
+        outcome.problems |= {"different": what} if what else {}
     return outcome
 
 
@@ -156,7 +159,7 @@ def _wait_for(command: Running, run: Path, moment: tuple[tuple[int, int] | None,
     while position is not None and command.process.poll() is None:
         if not (run / OLD).exists() and (position_of(run) or (0, -1)) >= position:
             break
-        time.sleep(0.002)
+        time.sleep(POLL_S)
     with contextlib.suppress(subprocess.TimeoutExpired):
         command.process.wait(seconds)
 
@@ -223,7 +226,8 @@ def _see_leftovers(
     left = [f"process {process.pid}" for process in (*command.processes(), *(p for p in known if _alive(p)))]
     left += shared_left(command.shared_before) + temporary_left(command.temporary)
     if hidden:
-        left += files_left(folder, outcome.code == 0 and not (folder / "run" / OLD).exists())
+        run = folder / "run"
+        left += files_left(folder, finished=(run / "summary.json").exists() and not (run / OLD).exists())
     if left and "hangs" not in outcome.problems:
         outcome.problems["leftovers"] = ", ".join(dict.fromkeys(left))
 

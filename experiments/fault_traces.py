@@ -58,7 +58,7 @@ def temporary_left(temporary: Path) -> list[str]:
     return sorted(path.name for path in temporary.rglob("*") if not path.name.startswith(OF_PYTORCH))
 
 
-def files_left(folder: Path, finished: bool) -> list[str]:
+def files_left(folder: Path, *, finished: bool) -> list[str]:
     """Hidden files beside the run, and in it what belongs to none.
 
     Args:
