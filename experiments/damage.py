@@ -8,6 +8,7 @@ working folder, if anybody ran it.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -94,25 +95,23 @@ def damage(path: Path, random: Random) -> str:
 
 def _reseal(path: Path) -> bool:
     """Whether something describes this file, and now says what it is."""
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
     for name in (*STATES, *DESCRIPTIONS):
         beside = path.with_name(name)
-        if not beside.is_file():
-            continue
-        try:
+        # The description may be damaged in any way itself.
+        with contextlib.suppress(OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
             about = json.loads(beside.read_bytes())
-        except (ValueError, RecursionError):  # damaged itself
-            continue
-        if name in STATES and about["file"] == path.name:
-            about["sha256"] = digest
-        elif name in DESCRIPTIONS and path.stem in about["arrays"]:
-            shape = damage_arrays.header_of(path)
-            about["arrays"][path.stem] |= {"sha256": digest, "bytes": len(content), **shape}
-        else:
-            continue
-        beside.write_text(json.dumps(about))
-        return True
+            if name in STATES and about["file"] == path.name:
+                about["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+            elif name in DESCRIPTIONS:
+                about["arrays"][path.stem] |= {
+                    "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                    "bytes": path.stat().st_size,
+                    **damage_arrays.header_of(path),
+                }
+            else:
+                continue
+            beside.write_text(json.dumps(about))
+            return True
     return False
 
 

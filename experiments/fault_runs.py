@@ -144,6 +144,8 @@ def disturb(fault: Fault, layout: Path, undisturbed: Undisturbed, folder: Path) 
             code = command.wait(3 * undisturbed.seconds + PATIENCE_S)
             if code is None:
                 outcome.problems["hangs"] = f"{words[0]} did not end"
+            elif command.wait_gone(LIMIT_S):
+                outcome.problems["hangs"] = f"processes of {words[0]} outlived it"
             elif code:
                 outcome.problems["different"] = f"{words[0]} ended with {code}: {_last(command.stderr)}"
             _see_leftovers(command, [], folder, outcome, hidden=True)

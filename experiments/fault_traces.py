@@ -63,7 +63,7 @@ def files_left(folder: Path, *, finished: bool) -> list[str]:
 
     Args:
         folder: that holds the run, called ``run``, and our own files, whose names start with ``tmp-``.
-        finished: one state of each kind must be there, no more.
+        finished: the states that its descriptions name must be there, no others.
     """
     left = [path.name for path in folder.iterdir() if path.name != "run" and not path.name.startswith("tmp-")]
     run = folder / "run"
@@ -71,7 +71,8 @@ def files_left(folder: Path, *, finished: bool) -> list[str]:
         return sorted(left) + sorted(path.name for path in run.glob(".*") if path.name != ".lock")
     left += [path.name for path in run.iterdir() if not OF_A_RUN.fullmatch(path.name)]
     for state in ("checkpoint", "model"):
-        left += sorted(path.name for path in run.glob(f"{state}-*.pt"))[1:]
+        named = json.loads((run / f"{state}.json").read_text())["file"]
+        left += [path.name for path in run.glob(f"{state}-*.pt") if path.name != named]
     return sorted(left)
 
 

@@ -118,12 +118,30 @@ def read_trace(path: Path) -> list[Event]:
     """
     try:
         events = read_json(path)["traceEvents"]
+        if not all(map(_is_event, events)):
+            raise ValueError("an event")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; --profile writes one into the run") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no trace") from None
     names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
     return [{**event, "pid": names.get(event["pid"], "")} for event in events if event["ph"] == "X"]
+
+
+def _is_event(event: object) -> bool:
+    """Whether it has what is read here, of the right kinds."""
+    if not isinstance(event, dict) or not isinstance(args := event.get("args", {}), dict):
+        return False
+    texts = [event.get("ph"), event.get("name"), event.get("pid")]
+    numbers = [event.get(key, 0) for key in ("ts", "dur")] + [args.get(key, 0) for key in ("correlation", "stream")]
+    if event.get("ph") == "X":
+        texts.append(event.get("tid"))
+        numbers += [event.get("ts"), event.get("dur")]
+    if event.get("name") == "process_name":
+        texts.append(args.get("name"))
+    return all(isinstance(text, (str, int)) for text in texts) and all(
+        isinstance(number, (int, float)) for number in numbers
+    )
 
 
 def trainers_of(events: Iterable[Event]) -> list[int]:
@@ -152,7 +170,7 @@ def of_streams(events: Iterable[Event], rank: int, only: str = "") -> Overlap | 
     if not rows:
         return None
     launched = _launched_by_loads([event for event in events if event["pid"] == f"trainer {rank}"])
-    loading = {_stream(event) for event in rows if event["args"].get("correlation", -1) in launched}
+    loading = {_stream(event) for event in rows if event.get("args", {}).get("correlation", -1) in launched}
     loading |= {_stream(event) for event in on_gpu if event["name"] == LOAD}
     return Overlap.of(
         (_span(event) for event in rows if _stream(event) in loading and only in event["name"]),

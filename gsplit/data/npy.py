@@ -31,7 +31,8 @@ def sha256_of_file(path: Path) -> str:
 
 def map_array(path: Path) -> NDArray[Any]:
     """Read-only; a small one is read. Raises one of ``DAMAGE`` for a file that is no sound array."""
-    array = np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
+    with np.errstate(over="ignore"):  # of the size in a damaged header, which is refused
+        array = np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError("it is an archive of arrays")

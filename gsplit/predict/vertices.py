@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gsplit.data import Layout
 from gsplit.data.graph import SPLITS
-from gsplit.data.npy import DAMAGE
+from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 
@@ -60,7 +60,7 @@ def _read(path: Path) -> NDArray[Any]:
                 warnings.simplefilter("ignore", UserWarning)
                 columns = np.loadtxt(path, dtype=np.int64, ndmin=2)
                 return columns[:, 0] if columns.shape[1] == 1 else columns
-        return np.lib.format.open_memmap(path, mode="r") if path.stat().st_size else np.empty(0, np.int64)
+        return map_array(path) if path.stat().st_size else np.empty(0, np.int64)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
     except DAMAGE as error:

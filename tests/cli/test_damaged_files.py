@@ -15,6 +15,7 @@ import torch
 
 from experiments import overlap
 from gsplit.errors import InputError
+from gsplit.train.metrics import RunLog
 
 IMPORT = ("data", "import")
 OUT = ("--out", "new/store")
@@ -70,6 +71,18 @@ def test_sources(refused_in, tmp_path, monkeypatch, name, content, words, messag
     (tmp_path / "e.csv").write_text(EDGES)
     (tmp_path / name).write_bytes(content)
     assert re.search(message, refused_in(tmp_path, *IMPORT, *words, *OUT))
+
+
+def test_a_header_whose_size_overflows(refused, place):
+    header = "{'descr': '<i8', 'fortran_order': False, 'shape': (4611686018427387904, 4), }"
+    (place / "ids.npy").write_bytes(npy(header, bytes(80)))
+    assert "ids.npy is no list of vertices" in refused(*PREDICT, "--vertices", "ids.npy")
+
+
+def test_a_folder_in_place_of_the_metrics(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"metrics\.jsonl is a folder"):
+        RunLog(tmp_path).mend({"epochs": [], "num_bytes": 0, "sha256": ""})
 
 
 def test_a_table_of_nothing_but_a_header(refused_in, tmp_path, monkeypatch):
@@ -141,7 +154,16 @@ def test_folders(refused, place, damage, words, message):
     assert not (place / "executed").exists()
 
 
-def test_a_trace(tmp_path):
-    deep(tmp_path / "trace.json")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        deep,
+        lambda path: path.write_text('{"traceEvents": [[]]}'),
+        lambda path: path.write_text('{"traceEvents": [{"ph": "X", "name": "load", "pid": {}, "ts": 1, "dur": 1}]}'),
+        lambda path: path.write_text('{"traceEvents": [{"ph": "X", "name": "load", "pid": 1, "ts": "1", "dur": 1}]}'),
+    ],
+)
+def test_a_trace(tmp_path, damage):
+    damage(tmp_path / "trace.json")
     with pytest.raises(InputError, match="is no trace"):
         overlap.command([str(tmp_path / "trace.json")])
