@@ -8,6 +8,7 @@ import io
 import json
 import pathlib
 import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -56,6 +57,7 @@ IMPORTS = [
         ("g.npz",),
         "g.npz: indptr does not ascend from 0 to the 1 indices",
     ),
+    ("g.npz", npz(indptr=[0, 1], indices=[0]), ("g.npz",), "g.npz is not a readable .npz.*: x is no array"),
     # SciPy reads on behind these numbers, up to where the process ends; here the import goes on to what is missing.
     ("g.mtx", (MTX + "1 2 0.5e-").encode(), ("g.mtx", "--split-file", "none.csv"), "none.csv"),
     ("g.mtx.gz", gzip.compress((MTX + "1 2 0.5E").encode()), ("g.mtx.gz", "--split-file", "none.csv"), "none.csv"),
@@ -70,6 +72,9 @@ def test_sources(refused_in, tmp_path, monkeypatch, name, content, words, messag
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text(EDGES)
     (tmp_path / name).write_bytes(content)
+    if "no array" in message:
+        with zipfile.ZipFile(tmp_path / name, "a") as archive:
+            archive.writestr("x.npy", "noise")
     assert re.search(message, refused_in(tmp_path, *IMPORT, *words, *OUT))
 
 

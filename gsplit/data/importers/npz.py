@@ -74,7 +74,11 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("it holds a single array, not an archive of them")
         with archive:
-            return {key: archive[key] for key in archive.files}
+            arrays = {key: archive[key] for key in archive.files}
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray):  # NumPy hands out as bytes what begins like no .npy
+                raise ValueError(f"{key} is no array")
+        return arrays
     except DAMAGE as error:
         if "pickle" in str(error):  # what NumPy takes anything for that it does not know
             error = ValueError("it is no .npz at all, or holds Python objects, which are never read")
