@@ -16,7 +16,6 @@ and the profiler repeats the span on the stream.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ import tyro
 from experiments.results import write_json
 from gsplit import cli
 from gsplit.errors import InputError
-from gsplit.files import check_writable
+from gsplit.files import check_writable, read_json
 
 PROG = "python -m experiments.overlap"
 LOAD = "load"
@@ -118,13 +117,31 @@ def read_trace(path: Path) -> list[Event]:
         InputError: where there is no trace.
     """
     try:
-        events = json.loads(path.read_text())["traceEvents"]
+        events = read_json(path)["traceEvents"]
+        if not all(map(_is_event, events)):
+            raise ValueError("an event")
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}; --profile writes one into the run") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{path} is no trace") from None
     names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
     return [{**event, "pid": names.get(event["pid"], "")} for event in events if event["ph"] == "X"]
+
+
+def _is_event(event: object) -> bool:
+    """Whether it has what is read here, of the right kinds."""
+    if not isinstance(event, dict) or not isinstance(args := event.get("args", {}), dict):
+        return False
+    texts = [event.get("ph"), event.get("name"), event.get("pid")]
+    numbers = [event.get(key, 0) for key in ("ts", "dur")] + [args.get(key, 0) for key in ("correlation", "stream")]
+    if event.get("ph") == "X":
+        texts.append(event.get("tid"))
+        numbers += [event.get("ts"), event.get("dur")]
+    if event.get("name") == "process_name":
+        texts.append(args.get("name"))
+    return all(isinstance(text, (str, int)) for text in texts) and all(
+        isinstance(number, (int, float)) for number in numbers
+    )
 
 
 def trainers_of(events: Iterable[Event]) -> list[int]:
@@ -153,7 +170,7 @@ def of_streams(events: Iterable[Event], rank: int, only: str = "") -> Overlap | 
     if not rows:
         return None
     launched = _launched_by_loads([event for event in events if event["pid"] == f"trainer {rank}"])
-    loading = {_stream(event) for event in rows if event["args"].get("correlation", -1) in launched}
+    loading = {_stream(event) for event in rows if event.get("args", {}).get("correlation", -1) in launched}
     loading |= {_stream(event) for event in on_gpu if event["name"] == LOAD}
     return Overlap.of(
         (_span(event) for event in rows if _stream(event) in loading and only in event["name"]),

@@ -27,6 +27,8 @@ BAD_INPUT = 2
 TERMINATED = 143
 OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
+LONGEST_LINE = 2000
+"""Characters of an error; what is longer loses its middle."""
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
@@ -158,7 +160,11 @@ def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], obj
 
 
 def _say_error(message: str) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    """In one line that a terminal can show, whatever it quotes of a damaged file."""
+    line = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split()))
+    if len(line) > LONGEST_LINE:
+        line = f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"
+    print(f"error: {line}", file=sys.stderr)
     return BAD_INPUT
 
 

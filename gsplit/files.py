@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from gsplit.errors import InputError
 
@@ -51,6 +53,19 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file.
+
+    Raises:
+        OSError: where it cannot be read.
+        ValueError: where it is no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def check_writable(path: Path, flag: str = "--json") -> None:

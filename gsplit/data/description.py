@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import tokenize
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from gsplit.data.npy import map_array, sha256_of_file
+from gsplit.data.npy import DAMAGE, map_array, sha256_of_file
 from gsplit.errors import InputError
+from gsplit.files import read_json
 
 
 def read_description(folder: Path, file_name: str, format_name: str, version: int) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def read_description(folder: Path, file_name: str, format_name: str, version: in
     if not path.is_file():
         raise InputError(f"{folder} is no {format_name}: it has no {file_name}{_hint(folder)}")
     try:
-        description = json.loads(path.read_text())
+        description = read_json(path)
         found, found_version = description["format"], description["version"]
         arrays = description["arrays"]
         if not isinstance(arrays, dict) or not isinstance(description["checksum"], str):
@@ -72,8 +71,7 @@ def open_array(
         raise InputError(f"{path} is missing") from None
     except InputError:
         raise
-    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
-        # A .npy header is a Python literal; a damaged one fails in as many ways as Python's parser has.
+    except DAMAGE as error:
         raise InputError(f"{path} is not a readable .npy file: {error}") from None
     if str(array.dtype) != entry["dtype"] or list(array.shape) != entry["shape"]:
         raise InputError(

@@ -63,8 +63,7 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
     try:
         offsets = np.array(description["offsets"], dtype=np.int64)
         store_checksum = str(description["store"]["checksum"])
-        if not isinstance(description["quality"], dict):
-            raise TypeError
+        quality = description["quality"]
         for key in ("method", "weights", "seed", "hotness"):
             description[key]
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -72,6 +71,10 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
     ascending = offsets.ndim == 1 and len(offsets) >= 2 and bool((np.diff(offsets) >= 0).all())
     if not ascending or offsets[0] != 0 or offsets[-1] != n:
         raise InputError(f"{path / FILE} is damaged: offsets must ascend from 0 to {n}")
+    if not _is_quality(quality, len(offsets) - 1):
+        raise InputError(f"{path / FILE} is damaged where it says how good the partition is")
+    if not _is_presample(description.get("presample")):
+        raise InputError(f"{path / FILE} is damaged where it says what was presampled")
     if not trusted:
         check(graph, str(path))
         if len(permutation) and (permutation.min() < 0 or permutation.max() >= n):
@@ -88,3 +91,22 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
         description=description,
         graph=graph,
     )
+
+
+def _is_quality(quality: object, parts: int) -> bool:
+    """Whether these are numbers by name, and lists of a number for each part."""
+    if not isinstance(quality, dict):
+        return False
+    counts = [value for key, value in quality.items() if key.endswith("_per_part")]
+    numbers = [value for key, value in quality.items() if not key.endswith("_per_part")]
+    if any(not isinstance(value, list) or len(value) != parts for value in counts):
+        return False
+    return all(isinstance(number, (int, float)) for number in (*numbers, *(x for value in counts for x in value)))
+
+
+def _is_presample(presample: object) -> bool:
+    """Whether this is what was sampled, or None."""
+    if not isinstance(presample, dict):
+        return presample is None
+    fan_out, batch_size = presample.get("fan_out"), presample.get("batch_size")
+    return isinstance(fan_out, list) and all(isinstance(count, int) for count in (*fan_out, batch_size))

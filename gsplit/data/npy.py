@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,12 @@ from numpy.typing import NDArray
 
 SMALL_BYTES = 1 << 16
 """Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
+DAMAGE = (
+    ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError,
+    RecursionError,
+)  # fmt: skip
+"""What reading a damaged file raises: its header is a Python literal, which fails in as many ways as Python's parser
+has, and may tell of more numbers than memory holds."""
 
 
 def sha256_of_file(path: Path) -> str:
@@ -23,8 +30,13 @@ def sha256_of_file(path: Path) -> str:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """Read-only; a small one is read."""
-    return np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
+    """Read-only; a small one is read. Raises one of ``DAMAGE`` for a file that is no sound array."""
+    with np.errstate(over="ignore"):  # of the size in a damaged header, which is refused
+        array = np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError("it is an archive of arrays")
+    return array
 
 
 def forget(array: NDArray[Any]) -> None:

@@ -65,13 +65,9 @@ class ReportConfig:
 
     def training(self, layout: Layout) -> Training:
         known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
-        try:
-            fan_out, batch_size = tuple(map(int, known["fan_out"])), int(known["batch_size"])
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{layout.path / FILE} is damaged where it says what was presampled") from None
         return Training(
-            fan_out=fan_out if self.fan_out is None else tuple(self.fan_out),
-            batch_size=batch_size if self.batch_size is None else self.batch_size,
+            fan_out=tuple(known["fan_out"] if self.fan_out is None else self.fan_out),
+            batch_size=known["batch_size"] if self.batch_size is None else self.batch_size,
         )
 
 

@@ -113,6 +113,9 @@ def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -
     if trained_on is None:
         logger.warning("%s does not say which graph it was trained on, so that is not compared", run)
         return graph.multi_label
+    kinds = {"num_features": int, "multi_label": bool, "store_checksum": str}
+    if not isinstance(trained_on, dict) or any(not isinstance(trained_on.get(k), kind) for k, kind in kinds.items()):
+        raise InputError(f"{run / 'model.json'} is damaged where it says which graph the run was trained on")
     if trained_on["num_features"] != graph.num_features:
         raise InputError(
             f"{layout.path} has {graph.num_features} features a vertex, but the run in {run} was trained with "

@@ -5,7 +5,6 @@ M vertices are asked for, by global id, in any order and as often as one likes; 
 
 from __future__ import annotations
 
-import tokenize
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gsplit.data import Layout
 from gsplit.data.graph import SPLITS
+from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 
@@ -60,11 +60,10 @@ def _read(path: Path) -> NDArray[Any]:
                 warnings.simplefilter("ignore", UserWarning)
                 columns = np.loadtxt(path, dtype=np.int64, ndmin=2)
                 return columns[:, 0] if columns.shape[1] == 1 else columns
-        # A .npy header is a Python literal; a damaged one fails in as many ways as Python's parser has.
-        return np.lib.format.open_memmap(path, mode="r") if path.stat().st_size else np.empty(0, np.int64)
+        return map_array(path) if path.stat().st_size else np.empty(0, np.int64)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
-    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
+    except DAMAGE as error:
         raise InputError(f"{path} is no list of vertices, .npy or text with one id a line: {error}") from None
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from gsplit.errors import InputError
-from gsplit.files import replace_file
+from gsplit.files import read_json, replace_file
 
 CHECKPOINT = "checkpoint"
 MODEL = "model"
@@ -102,7 +101,7 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
     """
     path = run / f"{name}.json"
     try:
-        description = json.loads(path.read_text())
+        description = read_json(path)
         if description["version"] != VERSION[name]:
             raise InputError(
                 f"{path} is of version {description['version']}; this release reads version {VERSION[name]}"
@@ -112,9 +111,11 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
         for key, kind in REQUIRED[name].items():
             if not isinstance(description[key], kind):
                 raise TypeError(f"its {key}")
+    except InputError:
+        raise
     except FileNotFoundError:
         raise InputError(f"{run} has no {name}.json; nothing was saved there") from None
-    except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     return description
 
@@ -144,9 +145,15 @@ def read_state(run: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if hashlib.sha256(content).hexdigest() != description["sha256"]:
         raise InputError(f"{path} is damaged: its SHA-256 is not the one in {name}.json")
     try:
-        return description, torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise InputError(f"{path} cannot be loaded: {error}") from None
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        if not isinstance(state, dict):
+            raise TypeError(f"it holds a {type(state).__name__}")
+    except Exception as error:  # a damaged pickle fails in as many ways as there are opcodes
+        cause = (str(error).splitlines() or [type(error).__name__])[0]
+        if "Weights only load failed" in cause:  # PyTorch goes on to advise what we never do
+            cause = "it does not read as tensors and numbers alone"
+        raise InputError(f"{path} cannot be loaded: {cause}") from None
+    return description, state
 
 
 def check_same_model(run: Path, saved: dict[str, Any], wanted: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ import tyro
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.errors import InputError
+from gsplit.files import read_json
 from gsplit.train.run_folder import CONFIG, put_run_right
 from gsplit.units import CacheSize, parse_bytes
 
@@ -254,7 +255,9 @@ class TrainConfig:
             InputError: where it is missing or damaged.
         """
         try:
-            values: dict[str, Any] = json.loads(path.read_text())
+            values = read_json(path)
+            if not isinstance(values, dict):
+                raise InputError("it is no JSON object")
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
                 raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
@@ -263,7 +266,7 @@ class TrainConfig:
             raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:
             raise InputError(f"{path.parent} is no run: it has no {path.name}") from None
-        except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, OSError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
 
     @classmethod

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from gsplit.errors import InputError
 from gsplit.files import append_to_file, replace_file
 
 MAIN_STAGES = ("wait", "forward", "backward", "reduce", "step")
@@ -127,7 +128,13 @@ class RunLog:
         return {"epochs": self.epochs, "num_bytes": self._num_bytes, "sha256": self._digest.hexdigest()}
 
     def mend(self, state: dict[str, Any]) -> None:
-        """Make the file what it was when ``state`` was taken."""
+        """Make the file what it was when ``state`` was taken.
+
+        Raises:
+            InputError: where a folder has its name.
+        """
+        if self._path.is_dir():
+            raise InputError(f"{self._path} is a folder; move it away")
         lines = self._path.read_bytes()[: state["num_bytes"]] if self._path.is_file() else b""
         if hashlib.sha256(lines).hexdigest() == state["sha256"]:
             replace_file(self._path, lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from gsplit.data import Layout
 from gsplit.errors import InputError
+from gsplit.files import read_json
 from gsplit.sampling import SplitGroups
 from gsplit.train import checkpoint, custom
 from gsplit.train.config import CONFIG, RESULTS_DEPEND_ON, TrainConfig
@@ -30,7 +30,7 @@ def follow_layout(config: TrainConfig) -> TrainConfig:
 def finished(folder: Path, epochs: int) -> dict[str, Any] | None:
     """The summary of a run that has nothing left to do for so many epochs; None where it has, or has none."""
     try:
-        summary = json.loads((folder / SUMMARY).read_text())
+        summary: dict[str, Any] = read_json(folder / SUMMARY)
         at = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
         done = at["epoch"]
         if at["batch"] or not done == summary["epochs"] >= epochs:

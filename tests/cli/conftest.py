@@ -36,7 +36,7 @@ def assert_one_error(code, stderr, before, after):
     assert after == before
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """Made once: store, other (another seed), layout, layout-other, run, and ids.npy with a vertex out of range."""
     folder = tmp_path_factory.mktemp("made")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tokenize
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.npy import map_array
+from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 
@@ -70,13 +69,10 @@ def read_npy(path: Path) -> NDArray[Any]:
         InputError: where the file is missing, damaged or holds Python objects.
     """
     try:
-        array = map_array(path)
-        if not isinstance(array, np.ndarray):
-            raise ValueError("it is an archive of arrays")
-        return array
+        return map_array(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError) as error:
+    except DAMAGE as error:
         if "pickle" in str(error):  # what NumPy takes anything for that it does not know
             error = ValueError("it is none, or holds Python objects, which are never read")
         raise InputError(f"{path} is not a readable .npy file: {error}") from None

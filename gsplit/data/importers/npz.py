@@ -43,6 +43,8 @@ def load_npz(path: Path) -> GraphArrays:
     if n < 1:
         raise InputError(f"{path}: indptr has {len(indptr)} entries, so the graph has no vertices")
     indices = integers(arrays["indices"], f"{path}: indices", ndim=1)
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
+        raise InputError(f"{path}: indptr does not ascend from 0 to the {len(indices)} indices")
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         at = int(np.argmax((indices < 0) | (indices >= n)))
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
@@ -72,7 +74,11 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         if not isinstance(archive, np.lib.npyio.NpzFile):
             raise ValueError("it holds a single array, not an archive of them")
         with archive:
-            return {key: archive[key] for key in archive.files}
+            arrays = {key: archive[key] for key in archive.files}
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray):  # NumPy hands out as bytes what begins like no .npy
+                raise ValueError(f"{key} is no array")
+        return arrays
     except DAMAGE as error:
         if "pickle" in str(error):  # what NumPy takes anything for that it does not know
             error = ValueError("it is no .npz at all, or holds Python objects, which are never read")

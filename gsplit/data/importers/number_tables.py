@@ -20,8 +20,10 @@ def read_matrix(path: Path, kind: type, *, columns: int | None = None) -> NDArra
     Raises:
         InputError: where the file is missing, damaged, empty, of another width, or has anything but numbers.
     """
-    table = open_columns(path, columns)
-    return np.concatenate(list(chunks_of(table, kind)))
+    chunks = list(chunks_of(open_columns(path, columns), kind))
+    if not chunks:
+        raise InputError(f"{path} has no row below its header")
+    return np.concatenate(chunks)
 
 
 def open_columns(path: Path, columns: int | None) -> Table:

@@ -6,6 +6,7 @@ Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -132,6 +133,9 @@ def _split_file(path: Path, id_column: str | None, n: int | None) -> tuple[dict[
         words = read_npy(path)
         if words.ndim != 1 or words.dtype.kind != "U":
             raise InputError(f"{path} must be texts of shape (N,), not {words.dtype} of shape {words.shape}")
+        marks = np.ascontiguousarray(words, words.dtype.newbyteorder("=")).view(np.uint32)
+        if (marks > sys.maxunicode).any():
+            raise InputError(f"{path} is damaged: it holds characters that there are not")
         return _split_of_words(words, path, "entry {}".format)
     table = VertexTable(
         path, "split", id_column=id_column, num_vertices=n, words=frozenset((*SPLIT_WORDS, *NO_SPLIT))

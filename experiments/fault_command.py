@@ -1,0 +1,115 @@
+"""A training command as a process whose processes can be found, hurt and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from experiments.fault_traces import processes_of
+
+SAVED = "checkpoint.json"
+READERS_S = 5.0
+"""For what was written to be read."""
+
+
+class Running:
+    """A training command with folders of its own; its processes are known by their TMPDIR."""
+
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        self.temporary = folder / f"tmp-{time.monotonic_ns()}"
+        self.temporary.mkdir(parents=True)
+        self.shared_before = set(os.listdir("/dev/shm"))
+        self.begin = time.monotonic()
+        # Pipes: a file of its own would be full when the disk is.
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=folder, text=True, errors="backslashreplace",
+            env={**os.environ, "TMPDIR": str(self.temporary)},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        )  # fmt: skip
+        self._said: dict[str, str] = {}
+        self._readers = [threading.Thread(target=self._read, args=(name,)) for name in ("stdout", "stderr")]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: str) -> None:
+        self._said[name] = getattr(self.process, name).read()
+
+    @property
+    def stderr(self) -> str:
+        """All of it, once its processes have ended."""
+        for reader in self._readers:
+            reader.join(READERS_S)
+        return self._said.get("stderr", "")
+
+    def processes(self) -> list[psutil.Process]:
+        return processes_of(self.temporary)
+
+    def victim(self, who: str) -> psutil.Process | None:
+        """The process of this role; None where it is not there."""
+        role, _, rank = who.partition(" ")
+        if who == "launcher":
+            return psutil.Process(self.process.pid) if self.process.poll() is None else None
+        mark = {"trainer": "multiprocessing.spawn", "sampler": "gsplit.sampling.process",
+                "resource": "resource_tracker"}[role]  # fmt: skip
+        found = [process for process in self.processes() if mark in " ".join(_command_line(process))]
+        found.sort(key=lambda process: (process.create_time(), process.pid))
+        at = int(rank) if rank.isdigit() else 0
+        return found[at] if at < len(found) else None
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code, or None where it does not end in time."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait_gone(self, seconds: float) -> list[psutil.Process]:
+        """Processes that are still there when the time is over."""
+        deadline = time.monotonic() + seconds
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return left
+
+    def kill(self) -> None:
+        for process in [*self.processes(), self.process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self.process.wait()
+        for reader in self._readers:
+            reader.join()
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+@contextlib.contextmanager
+def running(folder: Path, *arguments: object) -> Iterator[Running]:
+    """A training command that does not outlive the block."""
+    command = Running(folder, *arguments)
+    try:
+        yield command
+    finally:
+        command.kill()
+
+
+def position_of(run: Path) -> tuple[int, int] | None:
+    """(epoch, batch) of the checkpoint."""
+    try:
+        at = json.loads((run / SAVED).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return at["epoch"], at["batch"]

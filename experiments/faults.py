@@ -1,0 +1,200 @@
+"""Faults that nobody chose: runs that are hurt at random moments, and commands on damaged files.
+
+    python -m experiments.faults --runs 100
+    python -m experiments.faults --inputs 1000 --json faults.json
+    python -m experiments.faults --quick
+    python -m experiments.faults --inputs 1000 --seed 1 --only 649
+
+*Runs*: kill -9, SIGTERM, SIGSEGV or Ctrl-C for the launcher, a trainer, a sampler or the resource tracker, or a disk
+that is full (no process may write a file beyond a random size), at a random moment of a small run of two trainers and
+two samplers; some of the runs replace another. Then the run is resumed, or started anew where it had saved nothing.
+Counted are *hangs* (a run that the fault ends is not over within 10 s; another does not finish), *leftovers*
+(processes, shared memory, temporary files, hidden files beside the run; after kill -9 of the launcher files count
+only once the next command has ended), runs that are *different* from the undisturbed one (weights, optimizer, best
+model, counts, bit for bit), *tracebacks* for what a user does or meets (SIGTERM, Ctrl-C, a full disk), and *wrong
+ends* (an exit code that says something else).
+
+*Inputs*: random damage to every kind of file that a command reads: cut off, bits flipped, other types, shapes,
+numbers and keys, hostile pickles, archives and YAML, odd names. Counted are *tracebacks*, *hangs* (60 s), *crashes*
+(by a signal), *partial outputs* (of a command that failed, or hidden), *changed inputs*, *code executed*, and *bad
+messages* (not one error in a line that a terminal can show). Of ten commands that train or predict and find nothing
+wrong one goes the whole way; the others end where processes would start.
+
+Cases are numbered and depend on ``--seed`` and their number alone: ``--only`` repeats one. The exit code is 1 where
+anything was counted. The keys of ``--json`` are in docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Forking needs a process of one thread, so that libraries must not start any when they are imported.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments import damage_cases, damage_runs, fault_runs
+from experiments.flags import check_seed
+from experiments.results import write_json
+from gsplit import cli
+from gsplit.errors import InputError
+from gsplit.files import check_writable
+from gsplit.host import ending_tidily
+
+PROG = "python -m experiments.faults"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultsConfig:
+    """Hurt runs at random moments and give commands damaged files; count what must not be."""
+
+    runs: int = 0
+    """Runs to hurt, some nine seconds each."""
+    inputs: int = 0
+    """Commands to give damaged files, some five a second."""
+    quick: bool = False
+    """Within two minutes: 6 runs and 100 inputs."""
+    seed: int = 0
+    """Of all that is random."""
+    only: int | None = None
+    """Repeat the case of this number; of the inputs where --inputs is given, else of the runs. Its folder is kept."""
+    jobs: int = 0
+    """Inputs at a time; 0: one a core. Runs go one after the other."""
+    json: Path | None = None
+    """Where to write the results."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
+        for name in ("runs", "inputs", "jobs", "only"):
+            if (value := getattr(self, name)) is not None and value < 0:
+                raise InputError(f"--{name} must be at least 0, not {value}")
+        if not self.runs and not self.inputs:
+            raise InputError("nothing to do; give --runs 100, --inputs 1000 or --quick")
+
+    def numbers(self, count: int) -> list[int]:
+        return list(range(count)) if self.only is None else [self.only]
+
+
+QUICK = FaultsConfig(runs=6, inputs=100, quick=True)
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(FaultsConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
+    if config.json:
+        check_writable(config.json)
+    result: dict[str, Any] = {"settings": {"seed": config.seed, "quick": config.quick, "only": config.only}}
+    # Inputs first: they fork, and runs import what has threads.
+    if config.inputs:
+        result["inputs"] = hurt_inputs(config)
+    if config.runs and not (config.inputs and config.only is not None):
+        result["runs"] = hurt_runs(config)
+    for kind in ("runs", "inputs"):
+        if kind in result:
+            print(table(kind, result[kind]))
+    if config.json:
+        write_json(config.json, result)
+    sys.exit(any(result[kind]["counted"][problem] for kind in ("runs", "inputs") if kind in result
+                 for problem in result[kind]["counted"]))  # fmt: skip
+
+
+@contextmanager
+def working_folder(config: FaultsConfig) -> Iterator[Path]:
+    """Gone afterwards, unless one case was asked for."""
+    folder = Path(tempfile.mkdtemp(prefix="gsplit-faults-"))
+    here = Path.cwd()
+    try:
+        with ending_tidily():
+            yield folder
+    finally:
+        os.chdir(here)
+        if config.only is None:
+            shutil.rmtree(folder)
+        else:
+            print(f"kept: {folder}")
+
+
+def hurt_inputs(config: FaultsConfig) -> dict[str, Any]:
+    """Run every command on its damaged files; what was counted."""
+    counted, codes, found = Counter(dict.fromkeys(damage_runs.PROBLEMS, 0)), Counter[str](), []
+    with working_folder(config) as folder:
+        (folder / "material").mkdir()
+        made = [sys.executable, "-m", "experiments.damage_material", str(folder / "material")]
+        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        damage_runs.import_everything()
+        (folder / "cases").mkdir()
+        cases = (
+            damage_cases.make_case(number, config.seed, folder / "material", folder / "cases")
+            for number in config.numbers(config.inputs)
+        )
+        slowest = 0.0
+        for outcome in damage_runs.run_cases(cases, config.jobs or len(os.sched_getaffinity(0))):
+            codes[str(outcome.code)] += 1
+            slowest = max(slowest, outcome.seconds)
+            found += said(counted, outcome.case.number, str(outcome.case), outcome.problems)
+            if config.only is not None:
+                print(f"{outcome.case}\nexit code {outcome.code}\n{outcome.stderr}", end="")
+            else:
+                damage_runs.remove(outcome.case)
+    return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "slowest_s": slowest,
+            "found": found}  # fmt: skip
+
+
+def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
+    """Hurt run after run; what was counted."""
+    counted, codes, found = Counter(dict.fromkeys(fault_runs.PROBLEMS, 0)), Counter[str](), []
+    with working_folder(config) as folder:
+        make_layout(folder)
+        (folder / "undisturbed").mkdir()
+        undisturbed = fault_runs.run_undisturbed(folder / "layout", folder / "undisturbed")
+        slowest, done = 0.0, Counter[str]()
+        for number in config.numbers(config.runs):
+            fault = fault_runs.make_fault(number, config.seed)
+            outcome = fault_runs.disturb(fault, folder / "layout", undisturbed, folder / str(number))
+            codes[str(outcome.code)] += 1
+            done[fault.kind if outcome.done else "too late"] += 1
+            slowest = max(slowest, outcome.seconds or 0.0)
+            ended = "" if outcome.seconds is None else f", over after {outcome.seconds:.1f} s"
+            print(f"{fault} ({outcome.done or 'too late'}): exit code {outcome.code}{ended}", flush=True)
+            found += said(counted, number, str(fault), outcome.problems)
+            if config.only is None:
+                shutil.rmtree(folder / str(number))
+    return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "faults": dict(done),
+            "slowest_end_s": slowest, "undisturbed_s": undisturbed.seconds, "found": found}  # fmt: skip
+
+
+def make_layout(folder: Path) -> None:
+    """Of a small graph, in two parts; processes of their own, whose threads end with them."""
+    for words in (("data", "import", "synthetic:tiny", "--out", "store"),
+                  ("partition", "store", "--parts", "2", "--method", "random", "--out", "layout")):  # fmt: skip
+        subprocess.run(
+            [sys.executable, "-m", f"gsplit.{words[0]}", *words[1:]], check=True, cwd=folder, capture_output=True
+        )
+
+
+def said(counted: Counter[str], number: int, case: str, problems: dict[str, str]) -> list[dict[str, Any]]:
+    """Count the problems of a case and print them; a record of each."""
+    for problem, what in problems.items():
+        counted[problem] += 1
+        print(f"{problem}: {case}\n    {what}", flush=True)
+    return [{"number": number, "case": case, "problem": problem, "what": what} for problem, what in problems.items()]
+
+
+def table(kind: str, result: dict[str, Any]) -> str:
+    """The counts, one a line."""
+    slowest = result.get("slowest_end_s", result.get("slowest_s"))
+    lines = [f"{result['cases']} {kind}", *(f"  {name:<18}{count:>6}" for name, count in result["counted"].items())]
+    ends = ", ".join(f"{code} ({count})" for code, count in sorted(result["ends"].items()))
+    return "\n".join([*lines, f"  {'slowest end':<18}{slowest:>6.1f} s", f"  exit codes: {ends}"])
+
+
+if __name__ == "__main__":
+    cli.main(command)
