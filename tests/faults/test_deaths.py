@@ -59,8 +59,9 @@ def test_without_its_launcher_nobody_lives(layout, tmp_path, train):
     deaf = [command.trainers[1], command.samplers[0]]  # they do not notice that a pipe or a connection ends
     for process in deaf:
         process.suspend()
-    command.kill()
+    command.process.kill()
     try:
+        command.process.wait(LIMIT_S)
         command.assert_nothing_left(processes)
     finally:
         for process in deaf:
