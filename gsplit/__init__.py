@@ -10,6 +10,11 @@ The names are resolved when first used: importing a subpackage such as gsplit.sa
 
 from __future__ import annotations
 
+from gsplit import starting
+
+starting.watch(__name__)  # before all else, so that no import of a command is left out
+
+# ruff: noqa: E402
 import importlib
 from typing import TYPE_CHECKING, Any
 

@@ -16,12 +16,17 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
+from gsplit import starting
 from gsplit.errors import InputError
+from gsplit.host import ending_tidily
+from gsplit.starting import INTERRUPTED
 
 T = TypeVar("T")
 
 BAD_INPUT = 2
-INTERRUPTED = 130
+TERMINATED = 143
+OURS = ("gsplit", "experiments", "__main__")
+"""Packages whose log is the user's to read; of libraries only warnings are."""
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
@@ -72,28 +77,41 @@ def check_fan_out(fan_out: Sequence[int]) -> None:
 
 
 def main(command: Callable[[list[str]], None]) -> None:
-    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C."""
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO, stream=sys.stderr)
+    """Run ``command(arguments)`` and exit: 0, 2 with one line for bad input, 130 after Ctrl-C, 143 after SIGTERM."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", stream=sys.stderr)
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.INFO)
     logging.addLevelName(logging.WARNING, "warning")
     logging.addLevelName(logging.INFO, "info")
     try:
-        command(sys.argv[1:])
+        with ending_tidily():
+            command(sys.argv[1:])
     except InputError as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
-        try:
-            print("interrupted", file=sys.stderr, flush=True)
-        except OSError:
-            sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
+        _say_end("interrupted")
         sys.exit(INTERRUPTED)
+    except SystemExit as end:
+        if end.code == TERMINATED:
+            _say_end("terminated")
+        raise
     except BrokenPipeError:
         # The reader of our output went away, as `head` does.
         sys.stderr.close()
         sys.exit(0)
+    finally:
+        starting.ended()
+
+
+def _say_end(word: str) -> None:
+    try:
+        print(word, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
 
 
 def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:
-    """``tyro.cli`` whose complaints become one line.
+    """``tyro.cli`` whose complaints become one line; then the command has started.
 
     Raises:
         InputError: for flags or values that do not parse.
@@ -102,11 +120,13 @@ def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, defaul
     try:
         with contextlib.redirect_stderr(complaint):
             given = {} if default is None else {"default": default}
-            return tyro.cli(spec, args=arguments, prog=prog, **given)  # type: ignore[call-overload]
+            parsed: T = tyro.cli(spec, args=arguments, prog=prog, **given)  # type: ignore[call-overload]
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
         raise InputError(f"{_first_paragraph(complaint.getvalue())} (see {prog} --help)") from None
+    starting.over()
+    return parsed
 
 
 def subcommand(

@@ -103,6 +103,11 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def end_tidily(number: int, _: object) -> None:
+    """A signal handler: what is half done is taken back on the way out, and the exit code is that of the signal."""
+    sys.exit(128 + number)
+
+
 @contextlib.contextmanager
 def ending_tidily() -> Iterator[None]:
     """Let SIGTERM raise SystemExit, so that what is half done is taken back; what handles it already stays."""
@@ -112,7 +117,7 @@ def ending_tidily() -> Iterator[None]:
     ):
         yield
         return
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, end_tidily)
     try:
         yield
     finally:

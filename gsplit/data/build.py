@@ -7,7 +7,8 @@ the splits. Nothing is left of a store that fails anywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import SPLITS, GraphArrays, cast, check_splits, open_arrays
 from gsplit.data.importers.arrays import clean_labels, integers
 from gsplit.data.importers.source import Rows, Source
+from gsplit.data.npy import forget
 from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
 from gsplit.errors import InputError
 
@@ -152,22 +154,42 @@ def _check_rows(source: Source, n: int) -> None:
 
 
 def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
-    rows, width = features.shape
+    rows = features.shape[0]
     dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
     copied = 0
     with (
-        writer.stream("features", dtype, width) as out,
+        _features_out(writer, features, dtype) as write,
         tqdm(total=rows, desc="copy features", unit="", unit_scale=True, leave=False, disable=None,
              delay=SECONDS_BEFORE_BAR) as bar,
     ):  # fmt: skip
+        order = features.vertices if isinstance(features, Rows) else None
         for piece in _pieces(features):
             piece = cast(piece, dtype)
-            check_finite(piece, copied, source.called.get("features", source.where))
-            out.write(piece)
-            copied += len(piece)
+            end = copied + len(piece)
+            vertices = range(copied, end) if order is None else order[copied:end]
+            check_finite(piece, vertices, source.called.get("features", source.where))
+            write(vertices, piece)
+            copied = end
             bar.update(len(piece))
     if copied != rows:
         raise InputError(f"{source.call('features')} have {copied} rows, but {rows} were announced")
+
+
+@contextmanager
+def _features_out(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str) -> Iterator[Callable[..., None]]:
+    """A function of vertices and their features that writes them: as a stream, or each where it belongs."""
+    rows, width = features.shape
+    if not isinstance(features, Rows) or features.vertices is None:
+        with writer.stream("features", dtype, width) as stream:
+            yield lambda _, piece: stream.write(piece)
+        return
+    out = writer.create("features", (rows, width), dtype)
+
+    def place(vertices: NDArray[np.int64], piece: NDArray[Any]) -> None:
+        out[vertices] = piece
+        forget(out)
+
+    yield place
 
 
 def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:

@@ -10,26 +10,27 @@ import errno
 import hashlib
 import json
 import os
-import re
-import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.aside import OLD, SUFFIX_LETTERS, folder_beside, put_right
 from gsplit.data.npy import NpyStream, map_array, sha256_of_file
 from gsplit.errors import InputError
-from gsplit.files import LOCK, locked, make_durable
+from gsplit.files import make_durable
 from gsplit.host import ending_tidily
 
 DESCRIPTIONS = ("graph.json", "layout.json")
 """A folder with one of these was written by us."""
-SUFFIX_LETTERS = 8
-"""Of the name of a temporary folder, as tempfile makes it."""
+NEW = "new"
+"""What becomes the folder, beside its place."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The disk has no more room for us."""
 
 
 class FolderWriter:
@@ -50,7 +51,11 @@ class FolderWriter:
         if 0 in shape:
             np.save(self.path / f"{name}.npy", np.zeros(shape, dtype), allow_pickle=False)
             return np.zeros(shape, dtype)
-        return np.lib.format.open_memmap(self.path / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+        path = self.path / f"{name}.npy"
+        array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        with path.open("r+b") as file:  # a full disk is an error here, not a signal while the map is written
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        return array
 
     @contextmanager
     def stream(self, name: str, dtype: Any, width: int | None = None) -> Iterator[NpyStream]:
@@ -91,6 +96,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: where it may not, or could not.
     """
+    put_right(out)
     if not os.path.lexists(out):
         _check_place(out)
         return
@@ -123,61 +129,41 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
     """
     check_free(out, overwrite=overwrite)
     missing = [parent for parent in out.parents if not parent.exists()]
-    with ExitStack() as held:
+    with ending_tidily():
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            _sweep(out)
-            temporary = _temporary_folder(out, held)
-        except OSError as error:
-            raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
-        held.enter_context(ending_tidily())
-        yield from _fill(out, temporary, missing, overwrite)
+            _make_parent(out)
+            with folder_beside(out) as beside:
+                (beside / NEW).mkdir()
+                yield FolderWriter(beside / NEW)
+                check_free(out, overwrite=overwrite)  # somebody else may have been faster
+                _publish(beside, out)
+        except BaseException as error:
+            with suppress(OSError):  # somebody else put something there
+                for parent in missing:
+                    parent.rmdir()
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+            raise
 
 
-def _fill(out: Path, temporary: Path, missing: list[Path], overwrite: bool) -> Iterator[FolderWriter]:
-    """:func:`writing_folder`, with a temporary folder to fill."""
+def _make_parent(out: Path) -> None:
     try:
-        yield FolderWriter(temporary)
-        check_free(out, overwrite=overwrite)  # somebody else may have been faster
-        (temporary / LOCK).unlink()
-        for file in temporary.iterdir():
-            make_durable(file)
-        mask = os.umask(0o077)
-        os.umask(mask)
-        temporary.chmod(0o777 & ~mask)  # as mkdir would have made it
-        if out.exists():
-            retired = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-            out.rename(retired / "old")
-            temporary.rename(out)
-            shutil.rmtree(retired)
-        else:
-            temporary.rename(out)
-        make_durable(out.parent)
-    except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
-        with suppress(OSError):  # somebody else put something there
-            for parent in missing:
-                parent.rmdir()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+
+
+def _publish(beside: Path, out: Path) -> None:
+    """Give the new folder its name; what had the name before goes with ``beside``."""
+    for file in (beside / NEW).iterdir():
+        make_durable(file)
+    make_durable(beside / NEW)
+    if out.exists():
+        out.rename(beside / OLD)
+    try:
+        (beside / NEW).rename(out)
+    except BaseException:
+        if (beside / OLD).exists():
+            (beside / OLD).rename(out)
         raise
-
-
-def _temporary_folder(out: Path, held: ExitStack) -> Path:
-    """A folder beside ``out``, locked for as long as ``held`` is open, so that others know that it is in use."""
-    while True:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        # Between the two somebody may have taken it for left behind, and swept it away.
-        with suppress(FileNotFoundError, InputError):
-            held.enter_context(locked(temporary))
-            if (temporary / LOCK).exists():
-                return temporary
-
-
-def _sweep(out: Path) -> None:
-    """Remove what writers of ``out`` left behind that were killed."""
-    temporary_name = re.compile(re.escape(f".{out.name}.") + rf"[a-z0-9_]{{{SUFFIX_LETTERS}}}")
-    for left in out.parent.iterdir():
-        if temporary_name.fullmatch(left.name) and (left / LOCK).is_file():
-            with suppress(OSError, InputError), locked(left):
-                shutil.rmtree(left)
+    make_durable(out.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
     check(graph, source)
     if graph.features is not None:
         for begin in range(0, len(graph.features), ROWS_AT_ONCE):
-            check_finite(graph.features[begin : begin + ROWS_AT_ONCE], begin, source)
+            rows = graph.features[begin : begin + ROWS_AT_ONCE]
+            check_finite(rows, range(begin, begin + len(rows)), source)
     if graph.edge_weight is not None and not np.isfinite(graph.edge_weight).all():
         at = int(np.argmin(np.isfinite(graph.edge_weight)))
         raise InputError(f"{source}: edge_weight[{at}] is NaN or infinite; clean the weights first")
@@ -89,15 +91,15 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
         )
 
 
-def check_finite(rows: NDArray[Any], first: int, source: str) -> None:
-    """Features [n, D] of the vertices ``first``, ``first + 1``, ... must be finite.
+def check_finite(rows: NDArray[Any], vertices: Sequence[int] | NDArray[np.int64], source: str) -> None:
+    """Features [n, D] of these n vertices must be finite.
 
     Raises:
         InputError: naming the first vertex for which they are not.
     """
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
-        vertex = first + int(np.argmin(finite))
+        vertex = vertices[int(np.argmin(finite))]
         raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity as {rows.dtype}")
 
 

@@ -1,10 +1,11 @@
 """Processes, process groups, shared memory and the reduction of gradients."""
 
 from gsplit.parallel.group import Worker, rendezvous, split_group
-from gsplit.parallel.processes import Child, ProcessDied, refuse_in_trainer, start
+from gsplit.parallel.processes import Child, ProcessDied, start
 from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
+from gsplit.parallel.scripts import check_script, finds_main
 
 __all__ = [
-    "Child", "ProcessDied", "Worker", "max_over_trainers", "reduce_gradients", "refuse_in_trainer",
+    "Child", "ProcessDied", "Worker", "check_script", "finds_main", "max_over_trainers", "reduce_gradients",
     "rendezvous", "split_group", "start", "sum_over_trainers",
 ]  # fmt: skip

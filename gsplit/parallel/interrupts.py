@@ -1,4 +1,5 @@
-"""Ctrl-C as a request: the first one asks the children to stop; a second one, or minutes of silence, end them."""
+"""Ctrl-C and SIGTERM as a request: the first one asks the children to stop; a second one, or minutes of silence, end
+them. SIGTERM is what Slurm, docker stop and systemd send."""
 
 from __future__ import annotations
 
@@ -8,41 +9,55 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gsplit.host import end_tidily
+
 STOP_S = 600.0
 """How long children may take to stop when they are asked to: an evaluation they are at is ended first."""
+SAME_S = 1.0
+"""SIGTERM that comes again sooner is the same one: timeout(1), for one, sends it to the process and to its group."""
 STOPPING = "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once"
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Whether Ctrl-C was pressed, and a bell that wakes the waiting parent."""
+    """Whether somebody asked to stop, how, and a bell that wakes the waiting parent."""
 
     def __init__(self) -> None:
         self.bell, self._ring = multiprocessing.get_context("spawn").Pipe(duplex=False)
         self._since_s: float | None = None
+        self._number: int | None = None
+
+    @property
+    def end(self) -> BaseException:
+        """What ends this process as the signal would have, with what is half done taken back."""
+        return SystemExit(128 + signal.SIGTERM) if self._number == signal.SIGTERM else KeyboardInterrupt()
 
     def left_s(self) -> float | None:
         """Seconds that the children still have to stop; None where nobody asked them to.
 
         Raises:
-            KeyboardInterrupt: where they have none.
+            KeyboardInterrupt, SystemExit: where they have none.
         """
         if self._since_s is None:
             return None
         left_s = self._since_s + STOP_S - time.monotonic()
         if left_s <= 0:
-            raise KeyboardInterrupt
+            raise self.end
         return left_s
 
-    def note(self, *_: Any) -> None:
+    def note(self, number: int, _: Any) -> None:
         """The signal handler. It only rings: what the parent is at is not torn apart."""
-        if self._since_s is not None:
-            raise KeyboardInterrupt
-        self._since_s = time.monotonic()
-        self._ring.send_bytes(b"!")
+        now_s = time.monotonic()
+        if self._since_s is None:
+            self._number, self._since_s = number, now_s
+            self._ring.send_bytes(b"!")
+        elif number != signal.SIGTERM or now_s - self._since_s > SAME_S:
+            self._number = number
+            raise self.end
 
     def say(self) -> None:
         """Tell the user what happens now."""
@@ -55,20 +70,33 @@ class Interrupts:
 
 
 @contextmanager
-def interrupts(stop: Callable[[], None] | None) -> Iterator[Interrupts]:
-    """Notes Ctrl-C instead of raising it, where there is someone to ask, and signals reach this thread."""
+def interrupts(asking: bool) -> Iterator[Interrupts]:
+    """Notes Ctrl-C and SIGTERM instead of raising them, where there is someone to ask, and signals reach this thread.
+
+    What the process handles in another way stays.
+    """
     noted = Interrupts()
-    before = signal.getsignal(signal.SIGINT)
-    ours = (
-        stop is not None
-        and before is signal.default_int_handler
-        and threading.current_thread() is threading.main_thread()
-    )
-    if ours:
-        signal.signal(signal.SIGINT, noted.note)
+    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_tidily}
+    reach = asking and threading.current_thread() is threading.main_thread()
+    before = {number: handler for number, handler in ours.items() if reach and signal.getsignal(number) is handler}
+    for number in before:
+        signal.signal(number, noted.note)
     try:
         yield noted
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         noted.close()
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block ends; processes that are started in it never see them.
+
+    They reach the whole foreground group, or all processes of a job (Slurm), and the parent decides what ends when.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,14 +1,14 @@
 """Where processes are born and where they end.
 
 :func:`start` starts one process per rank; :meth:`Children.join` waits for all of them at once. As soon as one
-fails the others are ended: SIGTERM, a grace period, SIGKILL. The report of the one that failed first is what
-the parent raises: its peers fail too, a moment later, of a connection that broke, and must not hide the cause.
+fails the others are killed. The report of the one that failed first is what the parent raises: its peers fail too, a
+moment later, of a connection that broke, and must not hide the cause.
 
 Nothing is shared but one pipe a child, which only that child writes to, so a child that is killed can hold no
 lock. Children are spawned, never forked, and ask the kernel to be killed with their parent.
 
-While it waits, the parent may have other work (:class:`Attendant`: feeding the samplers). Ctrl-C is then passed on as
-a request to stop (:mod:`gsplit.parallel.interrupts`).
+While it waits, the parent may have other work (:class:`Attendant`: feeding the samplers). Ctrl-C and SIGTERM are then
+passed on as a request to stop (:mod:`gsplit.parallel.interrupts`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from typing import Any, Protocol
 
 from gsplit.errors import InputError
 from gsplit.host import die_with_parent
-from gsplit.parallel.interrupts import Interrupts, interrupts
+from gsplit.parallel.interrupts import Interrupts, held_back, interrupts
+from gsplit.parallel.parcel import Parcel, Sent
+from gsplit.parallel.scripts import GUARD, NAME, NO_GUARD, script_was_imported
 
 GRACE_S = 3.0
-"""How long ended children may take before SIGKILL, and how long to wait for the report of an earlier failure."""
+"""How long to wait for children that were killed, and for the report of an earlier failure."""
 EXIT_S = 60.0
 """How long a child that has reported its result may take to leave."""
-NAME = "gsplit-trainer"
-"""Of the processes, followed by the rank."""
 HINTS = {
     signal.SIGKILL: "if nobody did that, the host ran out of memory: see the kernel's log",
     signal.SIGBUS: "a file it had mapped was shortened or lost, or the disk failed",
@@ -82,19 +82,6 @@ class Child:
         return self.report is not None or self.process.exitcode is not None
 
 
-def refuse_in_trainer(call: str) -> None:
-    """For functions that start trainers: each would import the script that calls them, and call them again.
-
-    Raises:
-        InputError: in a trainer.
-    """
-    if multiprocessing.current_process().name.startswith(NAME):
-        raise InputError(
-            f"a trainer imported the script that calls {call} and would call it again; "
-            "put the call under: if __name__ == '__main__':"
-        )
-
-
 class Attendant(Protocol):
     """What else the parent attends to while its children run."""
 
@@ -104,8 +91,8 @@ class Attendant(Protocol):
     def ready(self, file: Connection) -> None:
         """There is something to read; what this raises ends the children."""
 
-    def stop(self) -> None:
-        """Ask the children to end soon."""
+    def stop(self) -> bool:
+        """Ask the children to end soon. False where there is nothing that they could save."""
 
 
 def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequence[Any] | None = None) -> Children:
@@ -114,22 +101,21 @@ def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequen
     children = Children([])
     # Python starts this process with the first child, and leaves SIGINT unblocked after that.
     resource_tracker.ensure_running()
-    # Children inherit the mask: Ctrl-C reaches the whole foreground group, and the parent decides what ends when.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        for rank in range(world):
-            reader, writer = context.Pipe(duplex=False)
-            process = context.Process(
-                target=_child_main,
-                args=(os.getpid(), rank, writer, function, (*arguments, *([] if own is None else [own[rank]]))),
-                name=f"{NAME}-{rank}",
-            )
-            process.start()
-            writer.close()
-            children.members.append(Child(rank, process, reader))
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with held_back():
+            for rank in range(world):
+                reader, writer = context.Pipe(duplex=False)
+                parcel = Parcel((function, (*arguments, *([] if own is None else [own[rank]]))))
+                process = context.Process(
+                    target=_child_main, args=(os.getpid(), rank, writer, parcel), name=f"{NAME}-{rank}"
+                )
+                try:
+                    process.start()
+                finally:
+                    parcel.close()
+                writer.close()
+                children.members.append(Child(rank, process, reader))
     except BaseException:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         children.end()
         raise
     return children
@@ -140,21 +126,23 @@ class Children:
     """The processes of one :func:`start`."""
 
     members: list[Child]
+    stopped_by: BaseException | None = None
+    """What to raise where the children stopped because they were asked to."""
 
     def join(self, attendant: Attendant | None = None) -> list[Any]:
         """Wait for all; returns their results by rank.
 
         Args:
-            attendant: to be served meanwhile. With one, Ctrl-C asks the children to stop.
+            attendant: to be served meanwhile. With one, Ctrl-C and SIGTERM ask the children to stop.
 
         Raises:
             InputError: where a child raised one, or the attendant.
             ProcessDied: where a child failed otherwise, or the attendant did.
-            KeyboardInterrupt: after a second Ctrl-C, or the first where there is nobody to ask to stop. No child is
-                left in any case.
+            KeyboardInterrupt: after a second Ctrl-C, or the first where there is nobody to ask to stop.
+            SystemExit: the same for SIGTERM. No child is left in any case.
         """
         try:
-            with interrupts(None if attendant is None else attendant.stop) as interrupted:
+            with interrupts(attendant is not None) as interrupted:
                 while not all(child.done for child in self.members):
                     self._wait(interrupted.left_s(), _duties(attendant, interrupted))
                     if any(child.failed for child in self.members):
@@ -162,28 +150,22 @@ class Children:
                         raise _cause([child for child in self.members if child.failed])
                 for child in self.members:
                     child.process.join(EXIT_S)
+                self.stopped_by = interrupted.end
             return [child.report.content for child in self.members if child.report]
         finally:
             self.end()
 
     def end(self) -> None:
-        """End whoever still runs, and wait until they are gone; a second Ctrl-C has to wait as well."""
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self._end()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-    def _end(self) -> None:
-        for send in ("terminate", "kill"):
+        """Kill whoever still runs, and wait until they are gone; whoever wants to end this process waits as well."""
+        with held_back():
             for child in self.members:
                 if child.process.is_alive():
-                    getattr(child.process, send)()
+                    child.process.kill()  # it shares nothing that it could leave behind
             deadline_s = time.monotonic() + GRACE_S
             for child in self.members:
                 child.process.join(max(0.0, deadline_s - time.monotonic()))
-        for child in self.members:
-            child.pipe.close()
+            for child in self.members:
+                child.pipe.close()
 
     def _collect_last_words(self) -> None:
         """Give every child a moment to report: the one that failed first need not be the one heard first."""
@@ -221,7 +203,8 @@ def _duties(attendant: Attendant | None, interrupted: Interrupts) -> dict[Connec
 
     def pass_on() -> None:
         interrupted.bell.recv_bytes()
-        attendant.stop()
+        if not attendant.stop():
+            raise interrupted.end
         interrupted.say()
 
     return {interrupted.bell: pass_on} | {file: partial(attendant.ready, file) for file in attendant.files()}
@@ -238,6 +221,8 @@ def _cause(failed: list[Child]) -> Exception:
         code = child.process.exitcode
         if _ended_by_signal(child) and code is not None:
             return ProcessDied(death(f"trainer {child.rank}", child.process.pid, code))
+    if any(child.report is None and child.process.exitcode == NO_GUARD for child in failed):
+        return InputError(GUARD)
     reported = [(child.report.time_s, child.rank, child.report) for child in failed if child.report]
     if not reported:
         child = failed[0]
@@ -264,11 +249,11 @@ def death(who: str, pid: int | None, code: int) -> str:
     return f"{who} (pid {pid}) was ended by {ended_by.name}{hint}"
 
 
-def _child_main(
-    parent: int, rank: int, pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]
-) -> None:
+def _child_main(parent: int, rank: int, pipe: Connection, parcel: Sent) -> None:
     die_with_parent(parent)
+    script_was_imported()
     try:
+        function, arguments = parcel.open()
         report = Report("result", function(rank, *arguments), time.monotonic())
     except InputError as error:
         report = Report("input", str(error), time.monotonic())

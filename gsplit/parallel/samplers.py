@@ -12,7 +12,6 @@ import errno
 import logging
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -23,6 +22,7 @@ from multiprocessing.connection import Connection
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer, check_memory
+from gsplit.parallel.interrupts import held_back
 from gsplit.parallel.processes import GRACE_S, ProcessDied, death
 from gsplit.sampling.dispatch import Dispatcher
 from gsplit.sampling.process import Failed, Measured, SamplerJob
@@ -212,14 +212,10 @@ class SamplerPool:
         slot_fds = [slot.fileno() for slot in self.slots]
         theirs = (their_commands.fileno(), their_reports.fileno())
         code = START.format(path=repr(sys.path), arguments=repr((os.getpid(), *theirs, slot_fds)))
-        # Inherited: Ctrl-C reaches the whole foreground group, and the launcher decides what ends when.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with held_back():
             process = subprocess.Popen(
                 [sys.executable, "-c", code], stdin=subprocess.DEVNULL, pass_fds=(*theirs, *slot_fds)
             )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         their_commands.close()
         their_reports.close()
         self._samplers[index] = Sampler(process, commands, reports)

@@ -91,15 +91,11 @@ class Supply:
             assert self._pool is not None
             self._pool.released(slot)
 
-    def stop(self) -> None:
-        """Ask the trainers to end after the mini-batch at work.
-
-        Raises:
-            KeyboardInterrupt: where no mini-batch has reached them yet, so that there is nothing to save.
-        """
-        if not self._begun:
-            raise KeyboardInterrupt
-        self._tell_leader(None)
+    def stop(self) -> bool:
+        """Ask the trainers to end after the mini-batch at work. False where none has reached them yet."""
+        if self._begun:
+            self._tell_leader(None)
+        return self._begun
 
     def end(self) -> None:
         """End the samplers; the trainers have ended before."""

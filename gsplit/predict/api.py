@@ -14,15 +14,17 @@ from torch import nn
 
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
-from gsplit.parallel import refuse_in_trainer, rendezvous, start
+from gsplit.host import ending_tidily
+from gsplit.parallel import check_script, rendezvous, start
 from gsplit.predict import worker
 from gsplit.predict.config import PredictConfig
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
-from gsplit.train import checkpoint, custom
-from gsplit.train.api import choose_device, load
+from gsplit.train import custom
+from gsplit.train.api import choose_device, load_described
 from gsplit.train.config import CONFIG, TrainConfig
 from gsplit.train.loading import Shared
+from gsplit.train.run_folder import put_run_right
 from gsplit.train.strategy import copied_dtype
 
 logger = logging.getLogger(__name__)
@@ -58,17 +60,17 @@ def predict(
         InputError: for whatever is wrong with the input; nothing is written then.
         gsplit.parallel.ProcessDied: where a trainer fails; no process and no file is left then.
     """
-    refuse_in_trainer("gsplit.predict")
+    check_script("gsplit.predict")
     if isinstance(vertices, Path):
         vertices = str(vertices)
     which = vertices if isinstance(vertices, str) else "those given"
     config = PredictConfig(run=Path(run), layout=Path(layout), vertices=which, **options)
     if config.out is not None:
         check_out(config.out, overwrite=config.overwrite)
+    put_run_right(config.run)
     trained = TrainConfig.from_json(config.run / CONFIG)
-    described = checkpoint.describe_state(config.run, checkpoint.MODEL)
     level = config.level(trained.layers)
-    loaded = load(config.run, model=copy.deepcopy(model))  # the caller's keeps its weights
+    loaded, described = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
     _check_offers(custom.prepare(copy.deepcopy(loaded)), level, trained.layers)
     opened = open_layout(config.layout.resolve())
     multi_label = _check_graph(config.run, described.get("graph"), opened)
@@ -76,7 +78,7 @@ def predict(
     world = opened.parts
     shared = Shared.create(0)
     try:
-        with temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
+        with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
             job = worker.Job(
                 layout=opened.path, folder=folder, world=world, device_type=choose_device(config.device, world),
                 threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world), port=port,

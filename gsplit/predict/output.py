@@ -7,12 +7,14 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.aside import folder_beside, put_right
 from gsplit.data.folders import DESCRIPTIONS
 from gsplit.errors import InputError
 from gsplit.files import make_durable
@@ -32,6 +34,7 @@ def check_out(out: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: where it may not.
     """
+    put_right(out)
     if out.suffix not in KINDS:
         raise InputError(f"--out {out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if any((out.parent / name).is_file() for name in DESCRIPTIONS):
@@ -52,12 +55,8 @@ def temporary_folder(out: Path | None, vertices: NDArray[np.int64]) -> Iterator[
     Raises:
         InputError: where it cannot be written.
     """
-    parent, prefix = (None, None) if out is None else (out.parent.resolve(), f".{out.name}.")
-    try:
-        folder = tempfile.TemporaryDirectory(dir=parent, prefix=prefix)
-    except OSError as error:
-        raise InputError(f"cannot write to {error.filename}: {error.strerror}") from None
-    with folder as name:
+    made = tempfile.TemporaryDirectory if out is None else partial(folder_beside, out.resolve())
+    with made() as name:
         try:
             np.save(Path(name, VERTICES), vertices)
         except OSError as error:

@@ -37,19 +37,61 @@ REQUIRED = {
 
 
 def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any]) -> None:
-    """Write ``state`` (tensors, numbers, strings and containers of them); ``about`` goes into the JSON."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    content = buffer.getvalue()
+    """Write ``state`` (tensors, numbers, strings and containers of them); ``about`` goes into the JSON.
+
+    Raises:
+        InputError: where that cannot be done, such as on a full disk; what was saved before is whole then.
+    """
+    content = _packed(state)
     digest = hashlib.sha256(content).hexdigest()
     file = f"{name}-{digest[:16]}.pt"
-    replace_file(run / file, content)
+    new = not (run / file).exists()
     description = {"version": VERSION[name], "file": file, "sha256": digest, **about}
-    replace_file(run / f"{name}.json", (json.dumps(description, indent=2) + "\n").encode())
+    try:
+        replace_file(run / file, content)
+        replace_file(run / f"{name}.json", (json.dumps(description, indent=2) + "\n").encode())
+    except BaseException:
+        if new:
+            (run / file).unlink(missing_ok=True)
+        raise
     # The state before, and what a process that was killed left half-written.
     for old in [*run.glob(f"{name}-*.pt"), *run.glob(f".{name}*")]:
         if old.name != file:
             old.unlink()
+
+
+def is_saved(run: Path, name: str, state: dict[str, Any]) -> bool:
+    """Whether that is what :func:`save_state` wrote last, to the byte."""
+    try:
+        description = describe_state(run, name)
+    except InputError:
+        return False
+    digest = hashlib.sha256(_packed(state)).hexdigest()
+    return description["sha256"] == digest and (run / description["file"]).is_file()
+
+
+def whole(run: Path) -> str:
+    """What of a run that could not write its checkpoint can still be gone on with, in words."""
+    try:
+        at = describe_state(run, CHECKPOINT)
+    except InputError:
+        return "no checkpoint was written before"
+    return (
+        f"the checkpoint before, after mini-batch {at['batch']} of epoch {at['epoch'] + 1}, is whole: make room and "
+        f"go on with --resume {run}"
+    )
+
+
+def remove_state(run: Path, name: str) -> None:
+    """Forget what was saved under a name; nothing happens where nothing was."""
+    for path in (run / f"{name}.json", *run.glob(f"{name}-*.pt")):
+        path.unlink(missing_ok=True)
+
+
+def _packed(state: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
 
 
 def describe_state(run: Path, name: str) -> dict[str, Any]:
@@ -78,21 +120,31 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
 
 
 def load_state(run: Path, name: str) -> dict[str, Any]:
-    """What :func:`save_state` wrote, on the CPU.
+    """What :func:`save_state` wrote, on the CPU; raises what :func:`read_state` does."""
+    return read_state(run, name)[1]
+
+
+def read_state(run: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The JSON beside a saved state, and the state that it describes, on the CPU; also of a run at work, which may
+    replace both at any moment.
 
     Raises:
         InputError: where it is missing or its checksum is wrong.
     """
     description = describe_state(run, name)
-    path = run / description["file"]
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    while True:
+        path = run / description["file"]
+        try:
+            content = path.read_bytes()
+            break
+        except OSError as error:
+            before, description = description, describe_state(run, name)
+            if description["file"] == before["file"]:  # else it was replaced in between
+                raise InputError(f"{path} cannot be read: {error.strerror}") from None
     if hashlib.sha256(content).hexdigest() != description["sha256"]:
         raise InputError(f"{path} is damaged: its SHA-256 is not the one in {name}.json")
     try:
-        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        return description, torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         raise InputError(f"{path} cannot be loaded: {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -12,14 +13,19 @@ import tyro
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.errors import InputError
+from gsplit.train.run_folder import CONFIG, put_run_right
 from gsplit.units import CacheSize, parse_bytes
 
-CONFIG = "config.json"
 MODELS = ("sage", "gat", "gcn")
 DROPOUTS = ("dropout", "input_dropout", "attention_dropout")
 PATHS = ("layout", "out", "resume")
 OPTIONAL = ("gpus", "num_layers", "samplers", "slots", "split_group")
 """Numbers that are decided later where they are None."""
+RESULTS_DEPEND_ON = (
+    "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout",
+    "normalize_features", "order", "strategy", "split_group", "feature_dtype",
+)  # fmt: skip
+"""What may change when a run goes on, and changes what it learns; each epoch says with which it was trained."""
 Device = Literal["auto", "cuda", "cpu"]
 Norm = Literal["none", "layer", "batch"]
 Normalization = Literal["both", "mean"]
@@ -235,8 +241,9 @@ class TrainConfig:
     def layers(self) -> int:
         return len(self.fan_out)
 
-    def to_json(self) -> str:
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
+    def to_json(self, unused: Collection[str] = ()) -> str:
+        """The content of ``config.json``; null stands for ``unused`` fields, which had no effect."""
+        values = {f.name: None if f.name in unused else getattr(self, f.name) for f in fields(self)}
         return json.dumps({k: str(v) if isinstance(v, Path) else v for k, v in values.items()}, indent=2) + "\n"
 
     @classmethod
@@ -251,7 +258,7 @@ class TrainConfig:
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
                 raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
-            return cls(**values)
+            return cls(**{name: value for name, value in values.items() if value is not None})
         except InputError as error:
             raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:
@@ -268,6 +275,7 @@ class TrainConfig:
         Raises:
             InputError: where ``run`` is no run.
         """
+        put_run_right(Path(run))
         before = cls.from_json(Path(run) / CONFIG)
         fresh = {"out": None, "overwrite": False, "profile": False, "resume": Path(run)}
         return replace(before, **{**fresh, **changes})

@@ -6,10 +6,12 @@ import ast
 import copy
 import importlib
 import inspect
+import io
 import json
 import pickle
 import sys
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.norm import convert_batch_norms, follow_lane
+from gsplit.parallel import finds_main
 from gsplit.train.config import TrainConfig
 
 CUSTOM = "custom"
@@ -34,6 +37,8 @@ ARGUMENT_NAMES = {
     "num_layers": ("num_layers", "n_layers"),
 }  # fmt: skip
 """What PyG's and DGL's models and examples call the arguments of their constructors."""
+DROPOUT = "dropout"
+"""What all of them call that one."""
 
 
 def signature(model: nn.Module) -> dict[str, Any]:
@@ -124,11 +129,19 @@ def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: di
     return arguments
 
 
+def settings_taken(config: TrainConfig) -> list[str]:
+    """Which of ``hidden`` and ``dropout`` reach the constructor of the class that ``config.model`` names."""
+    parameters = inspect.signature(class_named(config.model)).parameters
+    given = parse_arguments(config.model_args)
+    names = {"hidden": ARGUMENT_NAMES["hidden"], "dropout": (DROPOUT,)}
+    return [what for what, known in names.items() if any(name in parameters and name not in given for name in known)]
+
+
 def build(path: str, arguments: dict[str, Any], dropout: float = 0.0) -> nn.Module:
     """Construct package.module:Class; ``dropout`` is for a class that takes it and was not given another."""
     cls = class_named(path)
-    if "dropout" in inspect.signature(cls).parameters:
-        arguments = {"dropout": dropout, **arguments}
+    if DROPOUT in inspect.signature(cls).parameters:
+        arguments = {DROPOUT: dropout, **arguments}
     try:
         return cls(**arguments)
     except (TypeError, ValueError, AssertionError) as error:
@@ -189,15 +202,28 @@ def pickled(model: nn.Module) -> bytes:
     """The model in bytes, for the trainers.
 
     Raises:
-        InputError: where its class cannot be found by name in another process.
+        InputError: where its class, or what it holds, cannot be found by name in another process.
     """
+    buffer = io.BytesIO()
     try:
-        return pickle.dumps(copy.deepcopy(model).cpu())
+        _Pickler(buffer).dump(copy.deepcopy(model).cpu())
     except (pickle.PicklingError, AttributeError, TypeError, RuntimeError) as error:
         raise InputError(
             f"the model {type(model).__name__} cannot be sent to the trainers ({error}); define its class at the top "
             "of a module that can be imported"
         ) from None
+    return buffer.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Classes and functions travel by name; those of a prompt or a notebook no trainer finds."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type | FunctionType) and value.__module__ == "__main__" and not finds_main():
+            raise pickle.PicklingError(
+                f"trainers find nothing that is defined in a notebook or at a prompt, as {value.__qualname__} is"
+            )
+        return NotImplemented
 
 
 def _shapes(model: nn.Module) -> dict[str, list[int]]:

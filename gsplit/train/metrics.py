@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gsplit.files import replace_file
+from gsplit.files import append_to_file, replace_file
 
 MAIN_STAGES = ("wait", "forward", "backward", "reduce", "step")
 """What a trainer's time is made of; ``wait`` is for the next mini-batch to be sampled and loaded."""
@@ -41,6 +41,8 @@ TRAFFIC = (
     "all_reduce_bytes",
 )
 """What is counted of every mini-batch on every trainer, beside the vertices of each level (docs/formats.md)."""
+
+SUMMARY = "summary.json"
 
 logger = logging.getLogger(__name__)
 
@@ -117,8 +119,7 @@ class RunLog:
         """Add lines; those of epochs are remembered."""
         self.epochs += [record for record in records if record["kind"] == "epoch"]
         lines = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records).encode()
-        with self._path.open("ab") as file:
-            file.write(lines)
+        append_to_file(self._path, lines)
         self._num_bytes += len(lines)
         self._digest.update(lines)
 
@@ -156,7 +157,7 @@ def say(line: str) -> None:
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:
-    replace_file(run / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+    replace_file(run / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
 
 
 def totals(records: list[dict[str, Any]], key: str) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from torch import nn
@@ -24,6 +25,11 @@ OPTIONS = {
 """What else of the configuration decides what a model computes; a custom model takes none of it."""
 FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
+MODEL_FIELDS = (
+    "model", "model_args", "hidden", "dropout", "input_dropout", "attention_dropout",
+    *dict.fromkeys(FLAGS.get(name, name) for names in OPTIONS.values() for name in names),
+)  # fmt: skip
+"""All of the configuration that says what a model is."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,18 +55,31 @@ def signature(config: TrainConfig, graph: GraphArrays, model: nn.Module | None) 
     }
 
 
-def warn_of_ignored(config: TrainConfig) -> None:
-    """Name the flags that were given and have no effect on the model."""
-    used = OPTIONS.get(config.model, ())
+def unused_settings(config: TrainConfig, model: nn.Module | None) -> list[str]:
+    """The fields of a configuration that a model takes nothing of.
+
+    Args:
+        config: of the run.
+        model: that was handed over as an object, which takes nothing of it; None for the one that ``config`` names.
+    """
+    if model is not None:
+        return list(MODEL_FIELDS)
+    if ":" in config.model:
+        used = {"model", "model_args", *custom.settings_taken(config)}
+    else:
+        used = {"model", "hidden", "dropout", "input_dropout"}
+        used |= {FLAGS.get(name, name) for name in OPTIONS[config.model]}
+        used |= {"attention_dropout"} if config.model == "gat" else set()
+    return [name for name in MODEL_FIELDS if name not in used]
+
+
+def warn_of_unused(config: TrainConfig, unused: Sequence[str], model: nn.Module | None) -> None:
+    """Name the settings that were given and have no effect on the model."""
     defaults = TrainConfig()
-    for name in dict.fromkeys(name for names in OPTIONS.values() for name in names):
-        flag = FLAGS.get(name, name)
-        if name not in used and getattr(config, flag) != getattr(defaults, flag):
-            logger.warning("--%s has no effect on the model %s", flag.replace("_", "-"), config.model)
-    if config.attention_dropout and config.model != "gat":
-        logger.warning("--attention-dropout has no effect on the model %s", config.model)
-    if config.model_args and ":" not in config.model:
-        logger.warning("--model-args has no effect on the model %s", config.model)
+    name = config.model if model is None else f"{type(model).__name__} that was handed over"
+    for setting in unused:
+        if getattr(config, setting) != getattr(defaults, setting):
+            logger.warning("--%s has no effect on the model %s", setting.replace("_", "-"), name)
 
 
 class Needs(TypedDict):

@@ -24,9 +24,10 @@ def summary_text(summary: dict[str, Any]) -> str:
         ahead = ", ".join(f"{name} {stages[name] / max(1, summary['epochs']):.2f} s" for name in AHEAD_STAGES)
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
         messages = traffic["exchange_forward_messages"] + traffic["exchange_backward_messages"]
+        on = f"on {summary['trainers']} trainers{' at last' if summary['changed'] else ''}"
         redundant = summary["trainers"] > summary["split_group"] or summary["changed"]
         lines += [
-            f"time   {summary['seconds_per_epoch']:.2f} s an epoch on {summary['trainers']} trainers: {shares}",
+            f"time   {summary['seconds_per_epoch']:.2f} s an epoch {on}: {shares}",
             f"before {ahead} an epoch ({_samplers(summary['samplers'])})",
             *_cache(summary),
             f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "

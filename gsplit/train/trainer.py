@@ -16,7 +16,9 @@ from torch import nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
+from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.files import replacing
 from gsplit.parallel import Worker, split_group
 from gsplit.parallel.supply import TrainerEnd
 from gsplit.sampling import MicroBatches
@@ -25,9 +27,10 @@ from gsplit.sampling.plan import fold_key
 from gsplit.sampling.tickets import tickets
 from gsplit.train import checkpoint, custom, models
 from gsplit.train.account import close_account
-from gsplit.train.config import TrainConfig
+from gsplit.train.config import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.train.evaluate import Evaluator
 from gsplit.train.feed import Feed, FromSlots, SampledHere, Source
+from gsplit.train.kept import Kept
 from gsplit.train.loading import Loading, Shared
 from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.train.profiling import Profiler
@@ -98,8 +101,9 @@ class Trainer:
         self.profiler = Profiler(job.run, worker, on=config.profile)
         self.progress = Progress()
         self.log = RunLog(job.run)
-        self.best: dict[str, Any] | None = None
-        """Score, epoch and weights of the best validation."""
+        about = {"signature": job.signature,
+                 "graph": {"store_checksum": self.layout.store_checksum, **describe(graph)}}  # fmt: skip
+        self.kept = Kept(job.run, about, writes=worker.rank == 0)
         if job.resume:
             self._load_checkpoint()
         self.feed = self._feed(self.loading.loader(dtype), end)
@@ -139,21 +143,15 @@ class Trainer:
     def end_epoch(self) -> None:
         """Validate, keep the best model, log, checkpoint; then the next epoch begins."""
         progress, config = self.progress, self.config
-        score = None
-        if (
-            config.validate_every
-            and (progress.epoch + 1) % config.validate_every == 0
-            and len(self.layout.graph.valid_idx)
-        ):
-            score = self.evaluator.score(self.model, self.layout.graph.valid_idx)
-        if score is not None and (self.best is None or score > self.best["score"]):
-            self.best = {"score": score, "epoch": progress.epoch + 1, "model": _copy(self.model.state_dict())}
-            self._save_model(self.best)
+        epoch = progress.epoch + 1
+        due = config.validate_every and (epoch % config.validate_every == 0 or epoch == config.epochs)
+        score = self._validate(epoch) if due else None
         self.account()
         record = {
             "kind": "epoch",
-            "epoch": progress.epoch + 1,
+            "epoch": epoch,
             **self._settings(),
+            "settings": {name: getattr(config, name) for name in RESULTS_DEPEND_ON},
             "loss": finite(progress.mean_loss()),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),
@@ -169,13 +167,24 @@ class Trainer:
         if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
             self.save_checkpoint()
 
+    def _validate(self, epoch: int) -> float | None:
+        """The score of the weights as they are, which are kept where it is the best; None without vertices."""
+        valid_idx = self.layout.graph.valid_idx
+        if not len(valid_idx):
+            return None
+        score = self.evaluator.score(self.model, valid_idx)
+        self.kept.judge(self.model, epoch, score)
+        return score
+
     def finish(self) -> dict[str, Any] | None:
-        """Test the best model (the last one where nothing was validated) and write the summary."""
+        """Test the weights that are kept, and write the summary."""
         self.profiler.end()
-        if self.best is not None:
-            self.model.load_state_dict(self.best["model"])
-        elif self.worker.rank == 0:
-            self._save_model({"score": None, "epoch": self.progress.epoch, "model": self.model.state_dict()})
+        epoch = self.progress.epoch
+        if self.config.validate_every and self.kept.validated < epoch:  # the run was to end later, then
+            self._validate(epoch)
+        kept = self.kept.choose(self.model, epoch)
+        if len(self.layout.graph.valid_idx):
+            self.kept.say_why_last(kept, self.config.validate_every)
         graph, name = self.layout.graph, self.task.name
         start_s = time.perf_counter()
         test = self.evaluator.score(self.model, graph.test_idx) if len(graph.test_idx) else None
@@ -188,16 +197,18 @@ class Trainer:
         seconds = [record["seconds"] for record in records]
         summary = {
             f"test_{name}": test,
-            f"valid_{name}": None if self.best is None else self.best["score"],
-            "best_epoch": None if self.best is None else self.best["epoch"],
+            f"valid_{name}": kept["score"],
+            "best_epoch": None if kept["score"] is None else kept["epoch"],
+            "model_epoch": kept["epoch"],
             "epochs": self.progress.epoch,
             "loss": records[-1]["loss"] if records else None,
             "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
             "test_seconds": round(test_s, 4),
-            "trainers": self.worker.world,
             **self._settings(),
             "cache_rows": self.loading.cache_rows,
-            "changed": any(record[key] != now for record in records for key, now in self._settings().items()),
+            "changed": any(
+                record.get(key, now) != now for record in records for key, now in self._settings().items()
+            ),
             "samplers": self.job.samplers,
             "stages": totals(records, "stages"),
             "traffic": totals(records, "traffic"),
@@ -210,6 +221,7 @@ class Trainer:
         """What decides how much is loaded and computed; a run that was resumed may have changed it."""
         strategy = self.job.strategy
         return {
+            "trainers": self.worker.world,
             "strategy": "split" if strategy.groups.number == 1 else self.config.strategy,
             "split_group": strategy.groups.size,
             "cache": strategy.cache,
@@ -238,7 +250,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "progress": self.progress.state(),
-            "best": self.best,
+            **self.kept.state(),
             "log": self.log.state(),
         }
         about = {
@@ -251,25 +263,22 @@ class Trainer:
             "layout_checksum": self.layout.checksum,
             "signature": self.job.signature,
         }
-        checkpoint.save_state(self.job.run, checkpoint.CHECKPOINT, state, about)
+        try:
+            checkpoint.save_state(self.job.run, checkpoint.CHECKPOINT, state, about)
+        except InputError as error:
+            raise InputError(f"{error}; {checkpoint.whole(self.job.run)}") from None
 
     def _load_checkpoint(self) -> None:
         state = checkpoint.load_state(self.job.run, checkpoint.CHECKPOINT)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.progress = Progress.from_state(state["progress"], self.worker.device)
-        self.best = state["best"]
+        self.kept.restore(state, state["log"]["epochs"], f"valid_{self.task.name}")
         for group in self.optimizer.param_groups:  # the checkpoint's were restored; flags may say otherwise
             group["lr"], group["weight_decay"] = self.config.lr, self.config.weight_decay
         self.log = RunLog(self.job.run, state["log"])
         if self.worker.rank == 0:
             self.log.mend(state["log"])
-
-    def _save_model(self, best: dict[str, Any]) -> None:
-        if self.worker.rank == 0:
-            about = {"signature": self.job.signature, "epoch": best["epoch"], "score": best["score"]}
-            about["graph"] = {"store_checksum": self.layout.store_checksum, **describe(self.layout.graph)}
-            checkpoint.save_state(self.job.run, checkpoint.MODEL, best["model"], about)
 
     def _save_predictions(self) -> None:
         logits = self.evaluator.all_logits(self.model)
@@ -277,19 +286,14 @@ class Trainer:
             return
         classes = self.config.save_predictions == "classes"
         values = self.task.predict(torch.from_numpy(logits)).numpy() if classes else logits
-        temporary = self.job.run / ".predictions.npy"
-        np.save(temporary, values, allow_pickle=False)
-        temporary.replace(self.job.run / "predictions.npy")
+        with replacing(self.job.run / "predictions.npy") as temporary, temporary.open("wb") as file:
+            np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
 
     def account(self) -> None:
         """Sum up and write down what was computed since the last time."""
         records = close_account(self.progress, self.worker, self.config.layers)
         if self.worker.rank == 0:
             self.log.append(records)
-
-
-def _copy(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
 
 
 def _line(record: dict[str, Any]) -> str:

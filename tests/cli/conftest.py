@@ -70,6 +70,7 @@ def refused_in(capsys, monkeypatch):
     # The suite's own logging stays as it is.
     monkeypatch.setattr(logging, "addLevelName", lambda *_: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(cli, "OURS", ())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
     def run(place, command, *arguments):

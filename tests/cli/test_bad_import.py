@@ -151,6 +151,11 @@ FLAGS = [
     ({"x.npy": np.ones((4, 2)), "y.npy": ONES[:3]}, ("edges.csv", "--features", "x.npy", "--labels", "y.npy"),
      r"y.npy must be numbers of shape \(4,\)"),
     ({}, ("edges.csv", "--features", "nowhere.npy"), "nowhere.npy: no such file"),
+    ({"x.csv": "user,age\n3,1\n0,1\n2,5\n1,7\n"}, ("edges.csv", "--features", "x.csv"),
+     r"x.csv: column user holds each of 0 \.\. 3 once, as ids do, and is no feature; give --id-column user to match"),
+    ({"x.csv": "user,age\n3,1\n0,1\n3,5\n1,7\n"}, ("edges.csv", "--features", "x.csv", "--id-column", "user"),
+     "x.csv, line 4: id 3 was in line 2 already"),
+    ({}, ("edges.csv", "--id-column", "user"), "--id-column user is for a table of --features, --labels or"),
 ]  # fmt: skip
 
 

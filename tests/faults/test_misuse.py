@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -130,21 +131,48 @@ def test_a_loss_that_is_not_finite_stays_json(pool, layout, tmp_path):
     assert lines[-1]["loss"] is None
 
 
-def python(script, *words, cwd):
-    (cwd / "script.py").write_text(script)
-    command = [sys.executable, "script.py", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=90)
-
-
-def test_a_script_without_the_guard_is_told_so(layout, tmp_path):
-    script = f"""
-import gsplit
-gsplit.train({str(layout.path)!r}, gsplit.TrainConfig(out="run", device="cpu", fan_out=(2, 2), overwrite=True))
+MODEL = """
+import torch
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(12, 9000), torch.nn.Linear(9000, 4)  # more than a pipe takes
+    def forward(self, blocks, x):
+        for block, layer in zip(blocks, (self.first, self.second)):
+            x = layer(block.mean(block.exchange(x)))
+        return x
 """
-    done = python(script, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "put the call under: if __name__ == '__main__'" in done.stderr
-    assert "if __name__ == '__main__':" in done.stderr.strip().splitlines()[-1]
+TRAIN = """
+import gsplit
+config = gsplit.TrainConfig(layout={layout!r}, out="new", device="cpu", fan_out=(2, 2))
+"""
+PREDICT = "import gsplit\ngsplit.predict({run!r}, {layout!r}, out='new.npy', device='cpu')\n"
+GUARD = r"put the call of gsplit\.train or gsplit\.predict under: if __name__ == '__main__': \(script\.py, line \d+\)"
+STDIN = r"a script that is read from standard input is no file .*; save it as a file and run that \(<stdin>, line 2\)"
+NOTEBOOK = "trainers find nothing that is defined in a notebook or at a prompt, as Net is.* a module that can be"
+
+
+@pytest.mark.parametrize(
+    ("start", "script", "message"),
+    [
+        (["script.py"], MODEL + TRAIN + "gsplit.train(config=config, model=Net())", GUARD),
+        (["script.py"], PREDICT, GUARD),
+        ([], PREDICT, STDIN),
+        (["-c"], MODEL + TRAIN + "gsplit.train(config=config, model=Net())", NOTEBOOK),
+    ],
+    ids=["train without the guard", "predict without the guard", "from stdin", "a class of a prompt"],
+)
+def test_a_script_that_trainers_cannot_import_gets_one_line(run, layout, tmp_path, start, script, message):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    script = script.format(layout=str(layout.path), run=str(run.out))
+    (folder / "script.py").write_text(script)
+    words = [sys.executable, *start, *([script] if start == ["-c"] else [])]
+    with (folder / "script.py").open() as file:
+        done = subprocess.run(words, cwd=folder, stdin=file, capture_output=True, text=True, check=False, timeout=90)
+    assert (done.returncode, done.stderr.count("\n"), done.stdout) == (1, 1, ""), done.stderr
+    assert re.match(f"error: .*{message}", done.stderr), done.stderr
+    assert os.listdir(folder) == ["script.py"]
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(layout, tmp_path):
@@ -193,6 +221,61 @@ def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_repl
     assert sorted(os.listdir(tmp_path)) == beside
     assert train(config=config)["epochs"] == 2
     assert sorted(os.listdir(tmp_path)) == beside
+
+
+def test_a_run_that_cannot_begin_leaves_the_one_it_was_to_replace(run, tmp_path, monkeypatch):
+    def no_memory(world):
+        raise MemoryError("no descriptors")
+
+    monkeypatch.setattr("gsplit.train.api.Shared.create", no_memory)
+    before = sorted(os.listdir(tmp_path)), (run.out / "summary.json").read_bytes()
+    with pytest.raises(MemoryError):
+        train(config=replace(run, overwrite=True))
+    assert before == (sorted(os.listdir(tmp_path)), (run.out / "summary.json").read_bytes())
+
+
+class WithWidths(torch.nn.Module):
+    """A user's class that takes a width and arguments of its own, and no dropout."""
+
+    def __init__(self, in_features, hidden, out_features, depth=1):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_features, out_features)
+
+    def forward(self, blocks, x):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("named", "used"),
+    [
+        ({"model": "gcn"}, {"hidden", "dropout", "input_dropout", "norm", "normalization"}),
+        ({"model": "gat"}, {"hidden", "dropout", "input_dropout", "norm", "heads", "attention_dropout"}),
+        ({"model": f"{__name__}:WithWidths", "model_args": "depth=2"}, {"hidden", "model_args"}),
+        ({"model": f"{__name__}:WithWidths", "model_args": "hidden=3"}, {"model_args"}),
+        (None, set()),
+    ],
+)
+def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path, monkeypatch, caplog, named, used):
+    given = {"hidden": 12, "dropout": 0.25, "input_dropout": 0.25, "attention_dropout": 0.25, "norm": "layer",
+             "heads": 6, "normalization": "mean", **(named or {"model_args": "depth=2"})}  # fmt: skip
+    recorded = {}
+
+    def begin(function, world, job, own):
+        recorded.update(json.loads((job.run / "config.json").read_text()))
+        raise InputError("enough")
+
+    monkeypatch.setattr("gsplit.train.api.start", begin)
+    config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="cpu", fan_out=(2,), samplers=0, **given)
+    model = None if named else WithWidths(layout.graph.num_features, 4, layout.graph.num_classes)
+    with pytest.raises(InputError, match="enough"):
+        train(config=config, model=model)
+    for name in given.keys() - {"model"}:
+        flag = f"--{name.replace('_', '-')} has no effect on the model"
+        assert (recorded[name] is None, flag in caplog.text) == (name not in used, name not in used), name
+    assert (recorded["model"] is None) == (named is None)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(recorded))
+    assert TrainConfig.from_json(path).dropout == (0.25 if "dropout" in used else TrainConfig().dropout)
 
 
 @pytest.fixture

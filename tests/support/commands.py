@@ -29,9 +29,11 @@ FOR_EVER = ["--epochs", "100000"]
 
 
 class Command:
-    """``python -m gsplit.train ARGUMENTS``, with a folder of its own for temporary files."""
+    """``python -m gsplit.train ARGUMENTS``, or another module, with a folder of its own for temporary files."""
 
-    def __init__(self, temporary: Path, arguments: list, python_path: Path | None = None):
+    def __init__(
+        self, temporary: Path, arguments: list, python_path: Path | None = None, module: str = "gsplit.train"
+    ):
         temporary.mkdir()
         self.temporary = temporary
         self.shared_before = set(os.listdir("/dev/shm"))
@@ -39,7 +41,7 @@ class Command:
         if python_path is not None:
             environment["PYTHONPATH"] = str(python_path)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
+            [sys.executable, "-m", module, *map(str, arguments)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=environment,
         )  # fmt: skip
 

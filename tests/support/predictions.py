@@ -37,6 +37,21 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
     return np.load(folder / VALUES)
 
 
+class InPool:
+    """In place of the processes that ``gsplit.predict`` starts, for ``monkeypatch``."""
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def __call__(self, run, world, job):
+        self._world = world
+        self.fields = {name: value for name, value in vars(job).items() if name not in ("world", "shared")}
+        return self
+
+    def join(self):
+        self._pool.run(self._world, predict_in_worker, self.fields)
+
+
 def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):
     """[N, width] of the levels 1 .. L, by a block of the whole graph, in the store's order."""
     n = graph.num_vertices

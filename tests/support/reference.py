@@ -17,6 +17,20 @@ def scramble(z: int) -> int:
     return z ^ (z >> 31)
 
 
+def unscramble(z: int) -> int:
+    """The number that ``scramble`` makes ``z`` of."""
+
+    def unshift(z: int, bits: int) -> int:
+        x = z
+        for _ in range(64 // bits):
+            x = z ^ (x >> bits)
+        return x
+
+    z = (unshift(z, 31) * pow(0x94D049BB133111EB, -1, 1 << 64)) & MASK
+    z = (unshift(z, 27) * pow(0xBF58476D1CE4E5B9, -1, 1 << 64)) & MASK
+    return unshift(z, 30)
+
+
 def key_of(words: list[int]) -> int:
     key = 0
     for word in words:
@@ -34,6 +48,12 @@ def uniform_numbers(seed: int):
         yield word >> 32
 
 
+def id_with_word(hop_key: int, i: int, word: int) -> int:
+    """The global id, from 0 to below 2**64, of a vertex whose word i (1, 2, ...) is ``word``."""
+    stream = (unscramble(word) - i * WEYL) & MASK
+    return ((unscramble(stream) - WEYL) & MASK) ^ key_of([hop_key])
+
+
 def draw_below(numbers, n: int) -> int:
     """Lemire's method: reject while the low half of the product is below 2**32 mod n."""
     while True:
@@ -46,11 +66,11 @@ def draw_positions(degree: int, fan_out: int, hop_key: int, global_id: int) -> l
     if fan_out == -1 or degree <= fan_out:
         return list(range(degree))
     numbers = uniform_numbers(key_of([hop_key, global_id]))
-    chosen: list[int] = []
+    chosen: dict[int, None] = {}  # in the order in which they were chosen
     for last in range(degree - fan_out, degree):
         t = draw_below(numbers, last + 1)
-        chosen.append(last if t in chosen else t)
-    return chosen
+        chosen[last if t in chosen else t] = None
+    return list(chosen)
 
 
 @dataclass

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from gsplit.data import open_layout
+from gsplit.host import SharedBuffer
+from gsplit.parallel.supply import TrainerEnd
+from gsplit.sampling import MicroBatches
+from gsplit.sampling.slabs import Handle, Ring
+from gsplit.sampling.tickets import Position, tickets
 from gsplit.train import custom, loop, models
 from gsplit.train.config import TrainConfig
 from gsplit.train.strategy import decide
@@ -36,6 +43,57 @@ def train_in_worker(worker, config: TrainConfig, model=None, resume=False):
     logits = trainer.evaluator.all_logits(trainer.model)
     after = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     return {"summary": trainer.finish(), "before": before, "after": after, "logits": logits}
+
+
+def observed_in_worker(worker, fields, backwards=False):
+    """Summary, and the threads that training began."""
+    job = Job(**fields, shared=pool_module.SHARED)
+    before = set(threading.enumerate())
+    end, *_others = sampled_backwards(job) if backwards else (None,)
+    trainer = Trainer(worker, job, end)
+    loop.train(trainer)
+    begun = len(set(threading.enumerate()) - before)
+    return {"summary": trainer.finish(), "begun": begun}
+
+
+def sampled_backwards(job: Job) -> tuple:
+    """For a single trainer: the mini-batches of the first epoch, the last finished first.
+
+    Its end of the supply comes before the other ends of its pipes, which have to stay open.
+    """
+    config, layout = job.config, open_layout(job.layout)
+    micro_batches = MicroBatches(
+        layout, job.strategy.groups, fan_out=config.fan_out, batch_size=config.batch_size, seed=config.seed,
+        edge_ids=False,
+    )  # fmt: skip
+    todo = list(tickets(-(-len(layout.graph.train_idx) // config.batch_size), 1, Position()))
+    slots = [SharedBuffer(f"test-slot-{slot}") for slot in range(len(todo))]
+    heard, launcher = multiprocessing.Pipe(duplex=False)
+    launcher_hears, released = multiprocessing.Pipe(duplex=False)
+    for slot, ticket in enumerate(reversed(todo)):
+        extents = Ring(slots).write(slot, micro_batches.sample_all(ticket))
+        launcher.send(Handle(ticket=ticket, slot=slot, extents=extents))
+    return TrainerEnd(slots=slots, heard=heard, followers=[], released=released), launcher, launcher_hears
+
+
+class InPool:
+    """In place of the processes that ``gsplit.train`` starts, for ``monkeypatch``.
+
+    Trainers sample for themselves; only a single one that wants a sampler finds its mini-batches finished backwards.
+    """
+
+    def __init__(self, pool):
+        self._pool = pool
+
+    def __call__(self, run, world, job, own):
+        self._fields = {name: value for name, value in vars(job).items() if name != "shared"}
+        self._world = world
+        return self
+
+    def join(self, supply):
+        backwards = self._world == 1 and self._fields["samplers"] > 0
+        self.results = self._pool.run(self._world, observed_in_worker, self._fields, backwards)
+        return [result["summary"] for result in self.results]
 
 
 def all_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:

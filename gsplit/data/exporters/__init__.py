@@ -6,13 +6,13 @@ Edges are written in the order of the store, by destination, so that importing t
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from gsplit.aside import folder_beside, put_right
 from gsplit.data import layout, store
 from gsplit.data.exporters.dgl import write_dgl
 from gsplit.data.exporters.npz import write_npz
@@ -20,6 +20,7 @@ from gsplit.data.exporters.pyg import write_pyg
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 from gsplit.files import make_durable
+from gsplit.host import ending_tidily
 
 WRITERS: dict[str, Callable[[GraphArrays, Path], None]] = {"pyg": write_pyg, "dgl": write_dgl, "npz": write_npz}
 
@@ -76,6 +77,7 @@ def in_global_ids(opened: layout.Layout) -> GraphArrays:
 
 
 def _check_free(out: Path, *, overwrite: bool) -> None:
+    put_right(out)
     if out.is_dir():
         raise InputError(f"{out} is a folder; name the file to write")
     if os.path.lexists(out) and not overwrite:
@@ -87,17 +89,11 @@ def _writing_file(out: Path) -> Iterator[Path]:
     """A path to write to, which is renamed to ``out`` when the block ends without an exception."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
-    temporary = folder / out.name
-    try:
-        yield temporary
-        make_durable(temporary)
-        temporary.replace(out)
-        make_durable(out.parent)
+        with ending_tidily(), folder_beside(out) as beside:
+            temporary = beside / out.name
+            yield temporary
+            make_durable(temporary)
+            temporary.replace(out)
+            make_durable(out.parent)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-        folder.rmdir()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.source import EdgeChunk, Edges, Source
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
@@ -69,7 +70,11 @@ def _columns(table: Table) -> list[int]:
             )
         first, second = 0, 1
     columns = [first, second] if weight is None else [first, second, weight]
-    ignored = [name or "(nameless)" for at, name in enumerate(table.names) if at not in columns]
+    ignored = [one_line(name) or "(nameless)" for at, name in enumerate(table.names) if at not in columns]
     if ignored:
         logger.info("%s: ignored the columns %s", table.path, ", ".join(ignored))
+    taken = [one_line(table.names[at]) or "(nameless)" if table.names else f"column {at + 1}" for at in columns]
+    logger.info(
+        "%s: edges go from %s to %s%s", table.path, *taken[:2], f", weights in {taken[2]}" if taken[2:] else ""
+    )
     return columns

@@ -49,6 +49,8 @@ class Rows:
     dtype: np.dtype[Any]
     chunks: Callable[[], Iterator[NDArray[Any]]]
     """[n, D] each; the chunks' rows add up to the shape's."""
+    vertices: NDArray[np.int64] | None = None
+    """[N] the vertex of each row, a permutation; None: rows are in the order of the vertices."""
 
 
 @dataclass(frozen=True, kw_only=True)

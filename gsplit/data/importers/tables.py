@@ -37,8 +37,8 @@ class Table(Protocol):
     num_columns: int
 
     def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
-        """The columns in chunks of rows: int64 [n] for ``int``, float32 for ``float`` (NaN where empty), objects
-        for ``str``.
+        """The columns in chunks of rows: int64 [n] for ``int``, float32 for ``float`` and float64 for ``np.float64``
+        (NaN where empty), objects for ``str``.
 
         Raises:
             InputError: naming the line or row, where one does not parse.
@@ -135,7 +135,7 @@ class TextTable:
 
     def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
         pa = self._pyarrow
-        types = {int: pa.int64(), float: pa.float32(), str: pa.string()}
+        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
@@ -263,7 +263,7 @@ class ParquetTable:
         fields = [self._schema.field(column) for column in columns]
         for field, kind in zip(fields, kinds, strict=True):
             self._check_type(field, kind)
-        types = {int: pa.int64(), float: pa.float32(), str: pa.string()}
+        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
         rows = 0
         try:
             with self._open() as file:
@@ -287,8 +287,8 @@ class ParquetTable:
         whole = is_.is_integer(field.type)
         number = whole or is_.is_floating(field.type) or is_.is_boolean(field.type)
         text = is_.is_string(field.type) or is_.is_large_string(field.type) or is_.is_dictionary(field.type)
-        if not {int: whole, float: number, str: text}[kind]:
-            wanted = {int: "whole numbers", float: "numbers", str: "text"}[kind]
+        if not {int: whole, float: number, np.float64: number, str: text}[kind]:
+            wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
             raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
 
     def num_rows(self) -> int:

@@ -1,7 +1,7 @@
 """Features, labels and splits in files of their own, for sources that hold only edges (or to replace what they hold).
 
-Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the order of the vertices. A column
-called id (or one without a name, as pandas writes it) must count 0, 1, 2, ...; it is checked and left out.
+Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the order of the vertices or with ids
+(:mod:`gsplit.data.importers.vertex_tables`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from gsplit.data.graph import SPLITS
 from gsplit.data.importers.arrays import read_npy, split_ids
 from gsplit.data.importers.source import Rows, Source
-from gsplit.data.importers.tables import Table, open_table
+from gsplit.data.importers.tables import open_table
+from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
 
-IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
 SPLIT_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
 NO_SPLIT = ("", "none", "-")
 
@@ -43,6 +43,10 @@ class VertexFiles:
     """The same for test."""
     split_file: Path | None = None
     """In place of these, one file that says train, valid, test or none for each vertex."""
+    id_column: str | None = None
+    """The column of vertex ids in the tables of features, labels and --split-file, by which their rows are matched:
+    its name, or its number from 1 on where there is no header. none: no column holds ids. By default rows are in the
+    order of the vertices."""
 
 
 def attach(source: Source, files: VertexFiles) -> Source:
@@ -54,14 +58,21 @@ def attach(source: Source, files: VertexFiles) -> Source:
     lists = {name: path for name in SPLITS if (path := getattr(files, name))}
     if files.split_file and lists:
         raise InputError(f"--split-file gives all splits; drop --{next(iter(lists))}")
+    tables = [path for path in (files.features, files.labels, files.split_file) if path and path.suffix != ".npy"]
+    if files.id_column is not None and not tables:
+        raise InputError(
+            f"--id-column {files.id_column} is for a table of --features, --labels or --split-file; there is none"
+        )
     changes: dict[str, Any] = {}
+    n = source.num_vertices
     if files.features:
-        changes["features"] = _features(files.features)
+        changes["features"] = _features(files.features, files.id_column, n)
+        n = _num_vertices(replace(source, **changes))
     if files.labels:
-        changes["labels"], changes["num_classes"] = _labels(files.labels), None
+        changes["labels"], changes["num_classes"] = _labels(files.labels, files.id_column, n), None
     n = _num_vertices(replace(source, **changes))
     if files.split_file:
-        changes["splits"], rows = _split_file(files.split_file)
+        changes["splits"], rows = _split_file(files.split_file, files.id_column, n)
         if n is not None and rows != n:
             raise InputError(f"{files.split_file} has {rows} rows; there must be one for each of the {n} vertices")
         changes["num_vertices"] = rows if source.num_vertices is None else source.num_vertices
@@ -71,25 +82,26 @@ def attach(source: Source, files: VertexFiles) -> Source:
     return replace(source, **changes, called={**source.called, **named})
 
 
-def _features(path: Path) -> NDArray[Any] | Rows:
+def _features(path: Path, id_column: str | None, n: int | None) -> NDArray[Any] | Rows:
     if path.suffix == ".npy":
         array = read_npy(path)
         return array[:, None] if array.ndim == 1 else array
-    table = open_table(path)
-    columns = _value_columns(table)
+    table = VertexTable(path, "feature", id_column=id_column, num_vertices=n)
     return Rows(
-        shape=(table.num_rows(), len(columns)), dtype=np.dtype(np.float32), chunks=lambda: _numbers(table, columns)
+        shape=(table.table.num_rows(), len(table.values)),
+        dtype=np.dtype(np.float32),
+        chunks=lambda: _numbers(table),
+        vertices=table.vertices,
     )
 
 
-def _labels(path: Path) -> NDArray[Any]:
+def _labels(path: Path, id_column: str | None, n: int | None) -> NDArray[Any]:
     if path.suffix == ".npy":
         return read_npy(path)
-    table = open_table(path)
-    columns = _value_columns(table)
-    chunks = list(_numbers(table, columns))
-    labels = np.concatenate(chunks) if chunks else np.empty((0, len(columns)), np.float32)
-    return labels[:, 0] if len(columns) == 1 else labels
+    table = VertexTable(path, "label", id_column=id_column, num_vertices=n)
+    chunks = list(_numbers(table))
+    labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)), np.float32)
+    return table.ordered(labels[:, 0] if len(table.values) == 1 else labels)
 
 
 def _num_vertices(source: Source) -> int | None:
@@ -98,35 +110,9 @@ def _num_vertices(source: Source) -> int | None:
     return rows[0] if source.num_vertices is None and rows else source.num_vertices
 
 
-def _numbers(table: Table, columns: list[int]) -> Iterator[NDArray[np.float32]]:
-    for chunk in _checked(table, columns, float):
+def _numbers(table: VertexTable) -> Iterator[NDArray[np.float32]]:
+    for chunk in table.read(float):
         yield np.stack(chunk, axis=1)
-
-
-def _checked(table: Table, columns: list[int], kind: type) -> Iterator[list[NDArray[Any]]]:
-    """These columns in chunks of rows; the ids beside them are checked."""
-    begin = 0
-    ids = [column for column in range(table.num_columns) if column not in columns]
-    for chunk in table.read([*columns, *ids], [kind] * len(columns) + [int] * len(ids)):
-        for column in chunk[len(columns) :]:
-            expected = np.arange(begin, begin + len(column))
-            if (column != expected).any():
-                at = int(np.argmax(column != expected))
-                raise InputError(
-                    f"{table.path}, {table.place(begin + at)}: id {column[at]} where {begin + at} should be; "
-                    "there must be a row for each vertex, in the order of their ids"
-                )
-        begin += len(chunk[0])
-        yield chunk[: len(columns)]
-
-
-def _value_columns(table: Table) -> list[int]:
-    """All but the first column of ids, if there is one."""
-    ids = [column for column, name in enumerate(table.names) if name in IDS][:1]
-    columns = [column for column in range(table.num_columns) if column not in ids]
-    if not columns:
-        raise InputError(f"{table.path} has no column beside the ids")
-    return columns
 
 
 def _split(path: Path, n: int | None) -> NDArray[np.int64]:
@@ -140,21 +126,29 @@ def _split(path: Path, n: int | None) -> NDArray[np.int64]:
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
 
 
-def _split_file(path: Path) -> tuple[dict[str, NDArray[np.int64]], int]:
+def _split_file(path: Path, id_column: str | None, n: int | None) -> tuple[dict[str, NDArray[np.int64]], int]:
     """The splits, and the number of rows."""
     if path.suffix == ".npy":
         words = read_npy(path)
         if words.ndim != 1 or words.dtype.kind != "U":
             raise InputError(f"{path} must be texts of shape (N,), not {words.dtype} of shape {words.shape}")
         return _split_of_words(words, path, "entry {}".format)
-    table = open_table(path, frozenset((*SPLIT_WORDS, *NO_SPLIT)))
-    columns = _value_columns(table)
-    if len(columns) == 2 and not table.names:
+    table = VertexTable(
+        path, "split", id_column=id_column, num_vertices=n, words=frozenset((*SPLIT_WORDS, *NO_SPLIT))
+    )
+    if len(table.values) == 2 and not table.table.names:
         raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
-    if len(columns) != 1:
-        raise InputError(f"{path} has {len(columns)} columns; a split file has one, of train, valid and test")
-    chunks = [words for (words,) in _checked(table, columns, str)]
-    return _split_of_words(np.concatenate(chunks) if chunks else np.empty(0, object), path, table.place)
+    if len(table.values) != 1:
+        raise InputError(
+            f"{path} has {len(table.values)} columns; a split file has one, of train, valid and test"
+            + (", beside that of --id-column" if id_column is None else "")
+        )
+    chunks = [words for (words,) in table.read(str)]
+    words = np.concatenate(chunks) if chunks else np.empty(0, object)
+    splits, rows = _split_of_words(words, path, table.table.place)
+    if table.vertices is not None:
+        splits = {name: np.sort(table.vertices[at]) for name, at in splits.items()}
+    return splits, rows
 
 
 def _split_of_words(words: NDArray[Any], path: Path, place: Any) -> tuple[dict[str, NDArray[np.int64]], int]:

@@ -148,7 +148,7 @@ def test_ids_beyond_32_bits(tmp_path):
     assert (degrees.tolist(), indices.tolist(), indices.dtype) == ([2], [0, 1], np.int64)
 
 
-@pytest.mark.parametrize("kind", ["array", "mapped", "rows"])
+@pytest.mark.parametrize("kind", ["array", "mapped", "rows", "rows with ids"])
 @pytest.mark.parametrize(
     ("given", "asked", "stored"), [("f8", None, "f4"), ("f2", None, "f2"), ("i4", "float16", "f2"), ("?", None, "f4")]
 )
@@ -158,8 +158,11 @@ def test_features(build, tmp_path, monkeypatch, kind, given, asked, stored):
     if kind == "mapped":
         np.save(tmp_path / "0.npy", features)
         array = np.load(tmp_path / "0.npy", mmap_mode="r")
-    elif kind == "rows":
-        array = Rows(shape=(50, 3), dtype=features.dtype, chunks=lambda: iter((features[:20], features[20:])))
+    elif kind.startswith("rows"):
+        vertices = np.random.default_rng(1).permutation(50) if "ids" in kind else None
+        rows = features if vertices is None else features[vertices]
+        chunks = (rows[:20], rows[20:])
+        array = Rows(shape=(50, 3), dtype=features.dtype, chunks=lambda: iter(chunks), vertices=vertices)
     else:
         array = features
     graph = build(source_of([(0, 1)], features=array), feature_dtype=asked)
@@ -219,7 +222,15 @@ def few_rows():
     return Rows(shape=(3, 1), dtype=np.dtype("f4"), chunks=lambda: iter([np.ones((2, 1))]))
 
 
+def nan_in_row_2_of_vertex_1():
+    features = np.array([[0.0], [1.0], [np.nan]])
+    return Rows(
+        shape=(3, 1), dtype=np.dtype("f4"), chunks=lambda: iter([features]), vertices=np.array([2, 0, 1], np.int64)
+    )
+
+
 WRONG = [
+    (source_of([(0, 1)], features=nan_in_row_2_of_vertex_1()), {}, "the features of vertex 1 hold NaN"),
     (source_of([(0, 1), (2, -1)]), {}, "the source: edge 1: 2 -> -1 names a vertex below 0"),
     (source_of([(0, 1), (2, 5), (5, 2)], 5), {}, r"edge 1: 2 -> 5 names a vertex outside the vertices 0 \.\. 4"),
     (source_of([(0, 1)], 5), {"num_vertices": 4}, "has 5 vertices; --num-vertices 4 is fewer"),

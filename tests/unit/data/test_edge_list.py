@@ -174,6 +174,8 @@ def test_pyarrow_is_asked_for(tmp_path, monkeypatch):
     ("text", "said"),
     [
         ("src,dst,capacity,weight\n0,1,9,2\n", "ignored the columns capacity"),
+        ("w,to,from\n0,1,9\n", "edges.csv: edges go from from to to, weights in w"),
+        ("0 1 5\n", "edges.csv: edges go from column 1 to column 2, weights in column 3"),
         ("0 1 5\n", "has no header: the third of its columns is taken for the weight"),
     ],
 )

@@ -1,0 +1,45 @@
+"""What a child is given to work on, in a file without a name.
+
+multiprocessing writes it into a pipe, whose reading end it holds open itself meanwhile. A pipe takes 64 KiB: with
+more, as with a model, a child that died before it read would leave the parent writing for ever.
+"""
+
+from __future__ import annotations
+
+import os
+from multiprocessing import reduction
+from typing import Any
+
+
+class Parcel:
+    """Pickled where multiprocessing pickles it, into memory of its own; unpickled by :meth:`open` in the child."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+        self._fd: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.close()
+        self._fd = os.memfd_create("gsplit-parcel")
+        with open(self._fd, "wb", closefd=False) as file:
+            reduction.ForkingPickler(file).dump(self._content)  # pipes and files in it are noted for this child
+        return Sent, (reduction.DupFd(self._fd),)
+
+    def close(self) -> None:
+        """Once the child is started, which has it by then."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class Sent:
+    """A parcel in the child."""
+
+    def __init__(self, fd: Any) -> None:
+        self._fd = fd
+
+    def open(self) -> Any:
+        """What was put in. Once only."""
+        with open(self._fd.detach(), "rb") as file:
+            file.seek(0)
+            return reduction.ForkingPickler.loads(file.read())

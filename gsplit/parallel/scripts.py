@@ -1,0 +1,68 @@
+"""What trainers make of the user's script: a spawned process imports it again, under another name.
+
+So the script must be a file, models of the user's must be defined where a trainer finds them, and the import must not
+reach the call that starts trainers. The first two are looked at before a process is started. The last shows only in a
+trainer, which then ends without a word and leaves it to its parent to say so.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from types import ModuleType
+
+from gsplit.errors import InputError, one_line_errors
+
+NAME = "gsplit-trainer"
+"""Of the processes, followed by the rank."""
+NO_GUARD = 95
+"""Exit code of a trainer that was about to start trainers of its own."""
+GUARD = (
+    "a trainer imported the script that starts trainers and would start them again; put the call of gsplit.train or "
+    "gsplit.predict under: if __name__ == '__main__':"
+)
+
+_at_work = False
+"""In a trainer: the script has been imported."""
+
+
+def check_script(call: str) -> None:
+    """For functions that start trainers, before all else. A mistake that nobody catches will be one line.
+
+    Raises:
+        InputError: for a script that trainers could not import, and in a trainer at work.
+    """
+    if multiprocessing.current_process().name.startswith(NAME):
+        if not _at_work:
+            os._exit(NO_GUARD)  # a traceback of each trainer would hide what the parent says
+        raise InputError(f"{call} was called in a trainer, which cannot start others")
+    one_line_errors()
+    path = _path(sys.modules["__main__"])
+    if path is not None and not os.path.isfile(path):
+        what = "a script that is read from standard input" if path.endswith("<stdin>") else f"the script {path}"
+        raise InputError(
+            f"{call}: trainers import the script that starts them, and {what} is no file that they could read; save "
+            "it as a file and run that"
+        )
+
+
+def script_was_imported() -> None:
+    """In a trainer: what it calls from now on is its work."""
+    global _at_work
+    _at_work = True
+
+
+def finds_main() -> bool:
+    """Whether a trainer finds what ``__main__`` defines: not that of a prompt, a notebook, ``-c`` or a package."""
+    main = sys.modules["__main__"]
+    name = getattr(main.__spec__, "name", None)
+    if name is not None:
+        return name.rpartition(".")[2] != "__main__"
+    return _path(main) is not None
+
+
+def _path(main: ModuleType) -> str | None:
+    """The file that multiprocessing would have a trainer import, as in multiprocessing.spawn.get_preparation_data."""
+    path: str | None = getattr(main, "__file__", None)
+    return None if path is None or main.__spec__ is not None else os.path.abspath(path)

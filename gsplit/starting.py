@@ -1,0 +1,58 @@
+"""Ctrl-C while a command starts: one line and exit code 130, whatever is being imported.
+
+The first second of a command goes by in imports, and a KeyboardInterrupt there may surface anywhere: in a traceback,
+swallowed by an extension, or as another error. Nothing has begun by then, so nothing has to be tidied up and the
+process may end on the spot. :func:`watch` is called by the first package of ours that ``python -m`` imports, and
+:func:`over` once the flags are parsed; from there on Ctrl-C raises KeyboardInterrupt, which gsplit.cli answers. After
+:func:`ended` only Python's own exit is left, and Ctrl-C is too late.
+
+This module imports as little as it can, some 2 ms. What comes before it, Python's own start, is not ours.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+_watched = False
+
+
+def watch(package: str) -> None:
+    """Let Ctrl-C end this process at once if it is a command of ``package``, and nobody handles Ctrl-C yet.
+
+    A program that only imports the package keeps its signals.
+    """
+    global _watched
+    if _is_command_of(package) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+        _watched = True
+
+
+def over() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, if :func:`watch` changed that."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ended() -> None:
+    """Ignore Ctrl-C from now on, if :func:`watch` handled it: the exit code and all output are settled."""
+    if _watched:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _is_command_of(package: str) -> bool:
+    """Whether ``python -m package.…`` is looking for its module: sys.argv begins with -m until it has found it."""
+    if sys.argv[:1] != ["-m"]:
+        return False
+    module = sys.orig_argv[-len(sys.argv)].removeprefix("-m")  # the word before the command's own arguments
+    return module.startswith(f"{package}.")
+
+
+def _leave(*_: object) -> None:
+    try:
+        os.write(2, b"interrupted\n")
+    finally:
+        os._exit(INTERRUPTED)

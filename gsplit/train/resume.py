@@ -1,0 +1,99 @@
+"""Going on with a run: what may change, what may not, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gsplit.data import Layout
+from gsplit.errors import InputError
+from gsplit.sampling import SplitGroups
+from gsplit.train import checkpoint, custom
+from gsplit.train.config import CONFIG, RESULTS_DEPEND_ON, TrainConfig
+from gsplit.train.metrics import SUMMARY, say
+
+logger = logging.getLogger(__name__)
+
+
+def follow_layout(config: TrainConfig) -> TrainConfig:
+    """Where a run goes on with another layout, its number of trainers follows, unless a new one is given."""
+    if config.resume is None or config.layout is None:
+        return config
+    before = TrainConfig.from_json(config.resume / CONFIG)
+    moved = before.layout is None or config.layout.resolve() != before.layout.resolve()
+    return replace(config, gpus=None) if moved and config.gpus == before.gpus else config
+
+
+def finished(folder: Path, epochs: int) -> dict[str, Any] | None:
+    """The summary of a run that has nothing left to do for so many epochs; None where it has, or has none."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text())
+        at = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
+        done = at["epoch"]
+        if at["batch"] or not done == summary["epochs"] >= epochs:
+            return None
+    except (OSError, ValueError, KeyError, TypeError, InputError):
+        return None
+    say(f"nothing to train: {done} epochs are done, --epochs is {epochs}; the run stays as it is")
+    return summary
+
+
+def _check_same_epoch(
+    folder: Path, saved: dict[str, Any], before: TrainConfig, config: TrainConfig, layout: Layout, world: int
+) -> None:
+    """A checkpoint in mid-epoch counts mini-batches; refuse what would put other targets into the rest of them."""
+    stay: dict[str, tuple[Any, Any]] = {
+        "--seed": (before.seed, config.seed),
+        "--batch-size": (before.batch_size, config.batch_size),
+    }
+    if "replicated" in (before.cache, config.cache):  # then each trainer has a share of its own, by layout
+        stay["--cache"] = (before.cache, config.cache)
+        stay["--gpus"] = (saved["trainers"], world)
+        if saved["layout_checksum"] != layout.checksum:
+            stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
+    for flag, (old, new) in stay.items():
+        if old != new:
+            raise InputError(f"the checkpoint in {folder} is in the middle of an epoch, so {flag} must stay {old}")
+
+
+def resume(
+    config: TrainConfig, layout: Layout, groups: SplitGroups, threads: int, signature: dict[str, Any]
+) -> TrainConfig:
+    """What a run goes on with, in its folder, which this process holds; says what changes.
+
+    Raises:
+        InputError: for what cannot go on, or not in this way.
+    """
+    folder, world = config.resume, groups.trainers
+    assert folder is not None
+    if config.out is not None and config.out.resolve() != folder.resolve():
+        raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
+    before = TrainConfig.from_json(folder / CONFIG)
+    saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
+    if saved["signature"].get("model") == custom.CUSTOM and signature["model"] != custom.CUSTOM:
+        raise InputError(
+            f"the run in {folder} trained a custom model, {saved['signature'].get('class')}; resume it from Python, "
+            "with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
+        )
+    checkpoint.check_same_model(folder, saved["signature"], signature)
+    if saved["store_checksum"] != layout.store_checksum:
+        raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
+    checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+    effect = "sums change their order, and results their last digits"
+    if groups.number > 1 and saved["trainers"] != world:
+        effect = "mini-batches are cut into other micro-batches, with other samples"
+    for what, before_it, now in (("trainers", saved["trainers"], world), ("threads", saved.get("threads"), threads)):
+        if before_it != now:
+            logger.warning("resuming with %s %s instead of %s: %s", now, what, before_it, effect)
+    if before.cache != config.cache and "replicated" in (before.cache, config.cache):
+        logger.warning("resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",
+                       config.cache, before.cache)  # fmt: skip
+    if saved["batch"]:
+        _check_same_epoch(folder, saved, before, config, layout, world)
+    for name in RESULTS_DEPEND_ON:
+        if getattr(before, name) != getattr(config, name):
+            logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))
+    return replace(config, out=folder)

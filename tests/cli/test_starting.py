@@ -1,0 +1,63 @@
+"""Ctrl-C while a command is importing what it needs: one line, exit code 130, nothing written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+LIMIT_S = 90.0
+IMPORTED = "import time:"
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [
+        ("tyro", "gsplit.data import synthetic:tiny --out {out}"),
+        ("numpy", "gsplit.partition {out}-store --parts 2 --out {out}"),
+        ("torch._subclasses.fake_tensor", "gsplit.train {out}-layout --out {out}"),  # it logs statistics at exit
+        ("torch", "gsplit.predict {out}-run {out}-layout --out {out}"),
+        ("numpy", "experiments.redundancy --quick --json {out}"),
+    ],
+)
+def test_ctrl_c_while_a_command_starts(tmp_path, module, command):
+    words = [sys.executable, "-X", "importtime", "-m", *command.format(out=tmp_path / "out").split()]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        killer = threading.Timer(LIMIT_S, process.kill)
+        killer.start()
+        said = []
+        for line in process.stderr:
+            if not line.startswith(IMPORTED):
+                said.append(line)
+            elif line.split("|")[-1].strip() == module:
+                process.send_signal(signal.SIGINT)
+        assert (process.wait(), said, process.stdout.read()) == (130, ["interrupted\n"], "")
+        killer.cancel()
+    assert os.listdir(tmp_path) == []
+
+
+SCRIPT = """
+import logging, signal, sys
+import gsplit
+from gsplit import cli
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "importing the package changes no signals"
+
+def command(arguments):
+    logging.getLogger("gsplit.data").info("ours")
+    logging.getLogger("library").info("what a user cannot know")
+    logging.getLogger("library").warning("what a user should know")
+
+cli.main(command)
+"""
+
+
+def test_of_libraries_only_warnings_are_told():
+    words = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert done.stderr == "info: ours\nwarning: what a user should know\n"

@@ -1,0 +1,226 @@
+"""Every flag of ``python -m gsplit.train`` does something, or the table says why nothing can be seen of it.
+
+A run of two mini-batches goes the whole way of ``gsplit.train``, but for the processes: its trainers are the pool's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.flags import Row, assert_complete, rows_of
+from support.runs import InPool, all_equal, records
+
+import gsplit
+from gsplit.sampling import groups, process
+from gsplit.train import checkpoint
+from gsplit.train.config import TrainConfig
+
+BASE = {
+    "fan_out": (4, 4), "batch_size": 75, "hidden": 8, "epochs": 1, "lr": 0.01, "dropout": 0.0, "threads": 1,
+    "samplers": 0, "validate_every": 0, "checkpoint_every": 0,
+}  # fmt: skip
+
+
+@dataclass
+class Seen:
+    """What a run left behind."""
+
+    run: Path
+    result: dict
+    begun: int
+    """Threads of trainer 0."""
+    told: dict
+    """What the samplers were told, by flag."""
+
+    @property
+    def files(self) -> set[str]:
+        return {path.name for path in self.run.iterdir() if not path.name.startswith(("checkpoint-", "model-"))}
+
+
+def weights(seen: Seen) -> dict:
+    """Of the last mini-batch (nothing was validated): types, shapes and a hash of every bit."""
+    state = checkpoint.load_state(seen.run, checkpoint.MODEL)
+    return {name: (tensor.dtype, tensor.shape, hash(tensor.numpy().tobytes())) for name, tensor in state.items()}
+
+
+def files(seen: Seen) -> set[str]:
+    return seen.files
+
+
+def summary(*keys: str):
+    return lambda seen: [seen.result[key] for key in keys]
+
+
+def traffic(*keys: str):
+    return lambda seen: [seen.result["traffic"][key] for key in keys]
+
+
+def told(key: str):
+    return lambda seen: seen.told[key]
+
+
+GAT = {"model": "gat", "heads": 4}
+CACHED = {"cache": "partitioned", "cache_size": "50%"}
+SAMPLED = {"samplers": 1}
+TRAIN = {
+    "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
+    "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
+    "gpus": Row(value=1, see=summary("trainers")),
+    "device": "there is no GPU to choose; tests/unit/train/test_devices.py pretends that there are some",
+    "model": Row(value="gcn", see=weights),
+    "model_args": Row(value="norm=batch_norm", see=weights, base={"model": "torch_geometric.nn:GraphSAGE"}),
+    "check_model": Row(value=True, see=lambda seen: list(seen.result)),
+    "num_layers": "it only repeats how many numbers --fan-out has, and is refused where it does not",
+    "hidden": Row(value=4, see=weights),
+    "dropout": Row(value=0.5, see=weights),
+    "input_dropout": Row(value=0.5, see=weights),
+    "norm": Row(value="layer", see=weights),
+    "residual": Row(value=True, see=weights),
+    "input_projection": Row(value=True, see=weights),
+    "heads": Row(value=2, see=weights, base=GAT),
+    "out_heads": Row(value=3, see=weights, base=GAT),
+    "attention_dropout": Row(value=0.5, see=weights, base=GAT),
+    "negative_slope": Row(value=0.9, see=weights, base=GAT),
+    "normalization": Row(value="mean", see=weights, base={"model": "gcn"}),
+    "self_loops": Row(value=False, see=weights, base=GAT),
+    "dtype": Row(value="float64", see=weights),
+    "normalize_features": Row(value=True, see=weights),
+    "fan_out": Row(value=(4, 3), see=traffic("sampled_edges")),
+    "batch_size": Row(value=50, see=lambda seen: len(records(seen.run, "mini-batch"))),
+    "epochs": Row(value=2, see=lambda seen: len(records(seen.run))),
+    "lr": Row(value=0.02, see=weights),
+    "weight_decay": Row(value=0.1, see=weights),
+    "seed": Row(value=1, see=weights),
+    "threads": Row(
+        value=2, see=lambda seen: checkpoint.describe_state(seen.run, checkpoint.CHECKPOINT)["threads"],
+        base={"checkpoint_every": 1},
+    ),
+    "strategy": Row(value="data", see=traffic("computed_vertices")),
+    "split_group": Row(value=1, see=traffic("computed_vertices")),
+    "cache": Row(value="replicated", see=summary("cache_rows"), base={"strategy": "data", **CACHED}),
+    "cache_size": Row(value="20%", see=traffic("cache_hits"), base=CACHED),
+    "loader": "on the CPU there is one way to load; tests/gpu/test_loading.py has both",
+    "feature_dtype": Row(value="bfloat16", see=weights),
+    "samplers": Row(value=2, see=told("samplers"), base=SAMPLED),
+    "slots": Row(value=7, see=told("slots"), base=SAMPLED),
+    "order": Row(value="ready", see=weights, base={"gpus": 1, **SAMPLED}),  # the last mini-batch was finished first
+    "prefetch": Row(value=0, see=lambda seen: seen.begun),
+    "sampler_memory": Row(value="1KiB", see=told("memory"), base=SAMPLED),
+    "sampler_threads": Row(value=2, see=told("threads"), base=SAMPLED),
+    "max_sampler_restarts": Row(value=1, see=told("max_restarts"), base=SAMPLED),
+    "validate_every": Row(value=1, see=lambda seen: records(seen.run)[0]["valid_accuracy"] is None),
+    "checkpoint_every": Row(value=1, see=files),
+    "checkpoint_every_batches": Row(value=1, see=files),
+    "resume": Row(value=lambda place: place.trained(), see=lambda seen: seen.run.name == "trained"),
+    "profile": Row(value=True, see=files),
+    "save_predictions": Row(value="classes", see=files),
+    "overwrite": "where a run is in --out it is refused or replaced: test_overwrite_replaces_a_run, below",
+}  # fmt: skip
+
+
+class Recorder:
+    """In place of the pool of samplers: what it is told, and what each of its samplers makes of that."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.told: dict = {}
+        monkeypatch.setattr("gsplit.train.supply.SamplerPool", self._pool)
+        self._monkeypatch = monkeypatch
+
+    def _pool(self, job, tickets, **options):
+        self.told = {**options, **self._sampler(job)}
+        return self
+
+    slots: tuple = ()
+
+    def end(self) -> None:
+        pass
+
+    def _sampler(self, job) -> dict:
+        """How a sampler process that was sent this job makes its sampler."""
+        made = {}
+        sampler = groups.MiniBatchSampler
+
+        def make(*arguments, **options):
+            made.update(options)
+            return sampler(*arguments, **options)
+
+        class Commands:
+            def __init__(self):
+                self.left = [job]
+
+            def recv(self):
+                if not self.left:
+                    raise EOFError
+                return self.left.pop()
+
+        with self._monkeypatch.context() as patch:
+            patch.setattr(groups, "MiniBatchSampler", make)
+            with pytest.raises(EOFError):
+                process._serve(Commands(), None, None)
+        return made
+
+
+class Place:
+    """Runs of two trainers in a folder; a run without changes is kept."""
+
+    def __init__(self, folder, layouts, pool, monkeypatch) -> None:
+        self.folder, self.layouts = folder, layouts
+        self._monkeypatch = monkeypatch
+        self._start = InPool(pool)
+        monkeypatch.setattr("gsplit.train.api.start", self._start)
+        monkeypatch.setattr("gsplit.train.api.check_model", lambda *_: "compared")
+
+    def trained(self) -> Path:
+        """A run of one epoch, made once."""
+        run = self.folder / "trained"
+        if not run.exists():
+            self.train(out=run, checkpoint_every=1)
+        return run
+
+    def train(self, **changes) -> Seen:
+        recorder = Recorder(self._monkeypatch)
+        out = self.folder / f"run-{len(list(self.folder.iterdir()))}"
+        config = TrainConfig(**{"layout": self.layouts(2).path, "out": out, "device": "cpu", **BASE, **changes})
+        if config.resume:
+            config = TrainConfig.resuming(config.resume, epochs=config.epochs)
+        result = gsplit.train(config=config)
+        begun = 0 if config.check_model else self._start.results[0]["begun"]
+        return Seen(run=config.resume or config.out, result=result, begun=begun, told=recorder.told)
+
+
+@pytest.fixture
+def place(tmp_path, layouts, pool, monkeypatch):
+    return Place(tmp_path, layouts, pool, monkeypatch)
+
+
+def test_the_table_is_complete():
+    assert_complete(TRAIN, TrainConfig)
+
+
+@pytest.mark.parametrize("flag", rows_of(TRAIN))
+def test_the_flag_does_something(place, flag):
+    row = TRAIN[flag]
+    base, changed = row.values(flag, place)
+    assert changed.get(flag) != {**vars(TrainConfig()), **BASE, **base}[flag]
+    seen = row.see(place.train(**base))
+    assert row.see(place.train(**base)) == seen  # or a difference would prove nothing
+    assert row.see(place.train(**changed)) != seen
+
+
+def test_overwrite_replaces_a_run(place):
+    run = place.trained()
+    before = checkpoint.load_state(run, checkpoint.MODEL)
+    with pytest.raises(gsplit.InputError, match="exists already"):
+        place.train(out=run, seed=1)
+    assert all_equal(checkpoint.load_state(run, checkpoint.MODEL), before)
+    place.train(out=run, seed=1, overwrite=True)
+    assert not all_equal(checkpoint.load_state(run, checkpoint.MODEL), before)
+
+
+def test_the_seed_is_that_of_the_weights_and_of_the_sampling(place):
+    before, after = (place.train(seed=seed, epochs=0) for seed in (0, 1))
+    assert weights(before) != weights(after)
+    counted = traffic("level_0_vertices", "sampled_edges", "host_rows", "segment_bytes")
+    assert counted(place.train(seed=0)) == counted(place.train(seed=0)) != counted(place.train(seed=1))

@@ -1,0 +1,211 @@
+"""Every flag of ``python -m gsplit.data`` (import, export, info) does something, or the tables say why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+from support.flags import Row, assert_complete, rows_of
+from support.graphs import lay_out, random_graph
+
+from gsplit import cli
+from gsplit.data import open_store, write_store
+from gsplit.data.__main__ import command
+from gsplit.errors import InputError
+
+# 0 -> 1 == 1 -> 2, 2 -> 2: a double edge and a loop, and vertex 3 by its features alone
+EDGES = "0,1\n1,2\n1,2\n2,2\n"
+
+
+def write_files(folder: Path) -> None:
+    (folder / "edges.csv").write_text(EDGES)
+    (folder / "other.csv").write_text("0,1\n")
+    np.save(folder / "features.npy", np.arange(8, dtype=np.float64).reshape(4, 2))
+    np.save(folder / "labels.npy", np.array([0, 1, 1, 0]))
+    np.save(folder / "many.npy", np.arange(20) % 2)
+    for split, vertex in (("train", 0), ("valid", 1), ("test", 2)):
+        np.save(folder / f"{split}.npy", np.array([vertex]))
+    (folder / "users.csv").write_text("user,age\n3,10\n2,11\n1,12\n0,13\n")
+    (folder / "splits.csv").write_text("train\ntrain\nvalid\ntest\n")
+
+
+def graph_of(field: str):
+    def see(out: Path):
+        array = getattr(open_store(out).graph, field)
+        return None if array is None else (str(array.dtype), array.tolist())
+
+    return see
+
+
+def shape(out: Path) -> tuple[int, int]:
+    graph = open_store(out).graph
+    return graph.num_vertices, graph.num_edges
+
+
+def arrays(out: Path) -> dict:
+    with np.load(out) as file:
+        return {name: file[name].tolist() for name in file}
+
+
+def file(name: str):
+    return lambda place: place / name
+
+
+LABELLED = {"labels": file("labels.npy")}
+MANY = {"labels": file("many.npy")}
+IMPORT = {
+    "source": Row(value=file("other.csv"), see=shape),
+    "out": Row(value=file("elsewhere"), see=lambda out: out.name == "elsewhere"),
+    "name": Row(value="another", see=lambda out: open_store(out).name),
+    "root": "only for ogb:NAME, which wants OGB's folders; tests/unit/data/test_ogb.py reads them from a root",
+    "overwrite": "where a store is in --out it is refused or replaced: test_overwrite_replaces, below",
+    "features": Row(value=file("features.npy"), see=graph_of("features")),
+    "id_column": Row(
+        value="user", see=graph_of("features"), base={"features": file("users.csv"), "id_column": "none"}
+    ),
+    "labels": Row(value=file("labels.npy"), see=graph_of("labels")),
+    "train": Row(value=file("train.npy"), see=graph_of("train_idx"), base=LABELLED),
+    "valid": Row(value=file("valid.npy"), see=graph_of("valid_idx"), base=LABELLED),
+    "test": Row(value=file("test.npy"), see=graph_of("test_idx"), base=LABELLED),
+    "split_file": Row(value=file("splits.csv"), see=graph_of("train_idx"), base=LABELLED),
+    "undirected": Row(value=True, see=shape),
+    "self_loops": Row(value="add", see=shape),
+    "duplicates": Row(value="keep", see=shape),
+    "split": Row(value=(0.5, 0.2, 0.2), see=graph_of("train_idx"), base=MANY),
+    "seed": Row(value=1, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
+    "num_vertices": Row(value=9, see=shape),
+    "feature_dtype": Row(value="float16", see=graph_of("features"), base={"features": file("features.npy")}),
+}
+
+
+def words_of(flags: dict, *positional: str) -> list[str]:
+    """Flags as they are typed."""
+    words = [str(flags[name]) for name in positional]
+    for name, value in flags.items():
+        flag = "--" + name.replace("_", "-")
+        if name in positional or value is False:
+            continue
+        words.append(flag)
+        if value is not True:
+            words.append(",".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return words
+
+
+@pytest.fixture
+def place(tmp_path):
+    write_files(tmp_path)
+    return tmp_path
+
+
+def commands(monkeypatch) -> dict:
+    """name -> function, as the command line has them."""
+    found = {}
+    with monkeypatch.context() as patch:
+        patch.setattr(cli, "subcommand", lambda functions, *_, **__: found.update(functions))
+        command([])
+    return found
+
+
+def imported(place: Path, number: int, **changes) -> Path:
+    flags = {"source": place / "edges.csv", "out": place / f"store-{number}", **changes}
+    command(["import", *words_of(flags, "source")])
+    return flags["out"]
+
+
+@pytest.mark.parametrize("flag", rows_of(IMPORT))
+def test_the_flag_of_import_does_something(place, flag):
+    row = IMPORT[flag]
+    base, changed = row.values(flag, place)
+    seen = row.see(imported(place, 0, **base))
+    assert row.see(imported(place, 1, **base)) == seen  # or a difference would prove nothing
+    assert row.see(imported(place, 2, **changed)) != seen
+
+
+def test_overwrite_replaces(place):
+    before = shape(imported(place, 0))
+    command(["export", str(place / "store-0"), "--to", "npz", "--out", str(place / "out.npz")])
+    exported = (place / "out.npz").read_bytes()
+    with pytest.raises(InputError, match="exists"):
+        imported(place, 0, source=place / "other.csv")
+    assert shape(place / "store-0") == before
+    assert shape(imported(place, 0, source=place / "other.csv", overwrite=True)) != before
+    again = ["export", str(place / "store-0"), "--to", "npz", "--out", str(place / "out.npz")]
+    with pytest.raises(InputError, match="exists"):
+        command(again)
+    assert (place / "out.npz").read_bytes() == exported
+    command([*again, "--overwrite"])
+    assert (place / "out.npz").read_bytes() != exported
+
+
+EXPORT = {
+    "path": Row(value=file("other"), see=arrays),
+    "to": Row(value="pyg", see=lambda out: "data.pkl" in str(ZipFile(out).namelist())),
+    "out": Row(value=file("elsewhere.npz"), see=lambda out: out.name == "elsewhere.npz"),
+    "overwrite": "where a file is in --out it is refused or replaced: test_overwrite_replaces, above",
+}
+
+
+@pytest.mark.parametrize("flag", rows_of(EXPORT))
+def test_the_flag_of_export_does_something(tmp_path, flag):
+    for name, n in (("store", 30), ("other", 40)):
+        write_store(tmp_path / name, random_graph(n, 3), name=name, source="test")
+
+    def run(**changes):
+        flags = {"path": tmp_path / "store", "to": "npz", "out": tmp_path / "graph.npz", "overwrite": True, **changes}
+        command(["export", *words_of(flags, "path")])
+        return flags["out"]
+
+    row = EXPORT[flag]
+    base, changed = row.values(flag, tmp_path)
+    seen = row.see(run(**base))
+    assert row.see(run(**base)) == seen
+    assert row.see(run(**changed)) != seen
+
+
+INFO = {
+    "path": Row(value=lambda place: place / "store", see=lambda said: said.split()[0]),
+    "verify": Row(value=True, see=lambda said: "verified" in said),
+    "store_dir": "it compares and says nothing where all is well: test_info_finds_damage_and_another_store, below",
+}
+
+
+@pytest.fixture
+def laid_out(tmp_path):
+    opened = lay_out(random_graph(40, 4), tmp_path, parts=2)
+    write_store(tmp_path / "other", random_graph(40, 4, seed=1), name="other", source="test")
+    return opened.path
+
+
+@pytest.mark.parametrize("flag", rows_of(INFO))
+def test_the_flag_of_info_does_something(laid_out, capsys, flag):
+    def run(**changes):
+        capsys.readouterr()
+        command(["info", *words_of({"path": laid_out, **changes}, "path")])
+        return capsys.readouterr().out
+
+    row = INFO[flag]
+    base, changed = row.values(flag, laid_out.parent)
+    assert row.see(run(**changed)) != row.see(run(**base))
+
+
+def test_info_finds_damage_and_another_store(laid_out):
+    command(["info", str(laid_out), "--store-dir", str(laid_out.parent / "store"), "--verify"])
+    with pytest.raises(InputError, match="made from another store"):
+        command(["info", str(laid_out), "--store-dir", str(laid_out.parent / "other")])
+    features = laid_out / "features.npy"
+    content = bytearray(features.read_bytes())
+    content[-1] ^= 1
+    features.write_bytes(content)
+    command(["info", str(laid_out)])
+    with pytest.raises(InputError, match="damaged"):
+        command(["info", str(laid_out), "--verify"])
+
+
+def test_the_tables_are_complete(monkeypatch):
+    found = commands(monkeypatch)
+    tables = {"import": IMPORT, "export": EXPORT, "info": INFO}
+    assert found.keys() == tables.keys()
+    for name, table in tables.items():
+        assert_complete(table, found[name])

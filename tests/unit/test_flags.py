@@ -1,0 +1,59 @@
+"""Every command has a table of its flags, and every experiment reads the flags it has."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import gsplit
+
+PACKAGE = Path(gsplit.__file__).parent
+ROOT = Path(__file__).parent.parent
+TABLES = {
+    "data": "unit/data/test_flags_of_data.py",
+    "partition": "unit/partition/test_flags_of_partition.py",
+    "predict": "processes/test_flags_of_predict.py",
+    "train": "processes/test_flags_of_train.py",
+}
+"""Command -> the test that goes through its flags."""
+EXPERIMENTS = sorted(
+    path for path in (ROOT.parent / "experiments").glob("*.py") if "cli.parse(" in path.read_text()
+)  # fmt: skip
+
+
+def test_every_command_has_a_table():
+    assert {path.parent.name for path in PACKAGE.rglob("__main__.py")} == TABLES.keys()
+    assert all((ROOT / table).is_file() for table in TABLES.values())
+
+
+def parsed(tree: ast.Module) -> str:
+    """The name of the configuration that a module parses."""
+    (name,) = {
+        node.args[0].id for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
+    }  # fmt: skip
+    return name
+
+
+def read(tree: ast.AST) -> set[str]:
+    """Attributes that are read, but where configurations check themselves, and flags that are looked for as words."""
+    match tree:
+        case ast.FunctionDef(name="__post_init__"):
+            return set()
+        case ast.Attribute(attr=name, ctx=ast.Load()) | ast.Compare(left=ast.Constant(value=str(name))):
+            own = {name.removeprefix("--")}
+        case _:
+            own = set()
+    return own.union(*map(read, ast.iter_child_nodes(tree)))
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_an_experiment_reads_each_of_its_flags(path):
+    """Experiments take minutes, so whether a flag is read has to do for whether it does something."""
+    tree = ast.parse(path.read_text())
+    config = getattr(importlib.import_module(f"experiments.{path.stem}"), parsed(tree))
+    assert {field.name for field in fields(config)} <= read(tree)
