@@ -16,16 +16,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import reduction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 import gsplit._core as _core
+from gsplit.limits import host_memory
 from gsplit.units import binary
 
 PR_SET_PDEATHSIG = 1
+SHARED_MEMORY = Path("/dev/shm")
 
 
 class SharedBuffer:
@@ -50,7 +52,7 @@ class SharedBuffer:
         """Make room for ``num_bytes``; what is there stays. One process calls it, the others wait for it.
 
         Raises:
-            MemoryError: where the host has less than that free, or does not give it.
+            MemoryError: where less than that is available, or the system does not give it.
         """
         if num_bytes <= self.num_bytes:
             return
@@ -125,10 +127,21 @@ def ending_tidily() -> Iterator[None]:
 
 
 def check_memory(num_bytes: int) -> None:
-    """Raise MemoryError where the host has less than that available."""
-    available = psutil.virtual_memory().available
+    """Raise MemoryError where less than that is available to this process."""
+    available = host_memory().available_bytes
     if num_bytes > available:
         raise MemoryError(f"{binary(num_bytes)} of shared memory are needed, {binary(available)} are available")
+
+
+def sweep_cuda_ipc(pid: int) -> None:
+    """Remove the files in /dev/shm that PyTorch makes for memory of GPUs that processes share, of one that is dead.
+
+    It removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for one
+    that was killed. They are named after the process (torch/csrc/CudaIPCTypes.cpp, up to PyTorch 2.13).
+    """
+    for path in SHARED_MEMORY.glob(f"torch_{pid}_*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def die_with_parent(parent: int) -> None:

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "board.hpp"
 #include "gather.hpp"
 #include "graph.hpp"
 #include "sampler.hpp"
@@ -215,4 +216,14 @@ NB_MODULE(_core, m) {
                               positions ? span_of(*positions) : std::span<const int64_t>(), threads);
         },
         nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"), nb::arg("positions") = nb::none());
+  m.def("post",
+        [](nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> words, int64_t slot, int64_t own,
+           uint64_t note, Array<int64_t> peers) {
+          const auto rows = static_cast<int64_t>(words.shape(0)), slots = static_cast<int64_t>(words.shape(1));
+          bool inside = slot >= 0 && slot < slots && own >= 0 && own < rows;
+          for (const int64_t peer : span_of(peers)) inside &= peer >= 0 && peer < rows;
+          if (!inside) throw nb::value_error("the board has no such place");
+          return gsplit::post({words.data(), words.size()}, slots, slot, own, note, span_of(peers));
+        },
+        nb::arg("words"), nb::arg("slot"), nb::arg("own"), nb::arg("note"), nb::arg("peers"));
 }

@@ -57,12 +57,13 @@ class HashMap {
   explicit HashMap(size_t num_keys) {
     if (num_keys > UINT32_MAX)
       throw std::invalid_argument("a part has 2^32 or more vertices; sample it without a bound on memory");
-    resize(MIN_SLOTS);
+    replace(empty(MIN_SLOTS));
   }
 
   [[gnu::always_inline]] void prefetch(size_t key) const { __builtin_prefetch(slots_.data() + home(key)); }
 
   /// The value of a key; where it is -1 the caller sets it, to at least 0. The reference lives until the next call.
+  /// Throws std::bad_alloc where the table cannot grow; it is then as it was.
   int32_t& operator[](size_t key) {
     const size_t at = probe(key);
     return slots_[at].value < 0 ? insert(key, at) : slots_[at].value;
@@ -73,16 +74,21 @@ class HashMap {
   template <class KeyAt>
   void clear(size_t, const KeyAt&) {
     if (used_ == 0) return;
-    resize(used_ * 16 < slots_.size() ? std::max(slots_.size() / 2, MIN_SLOTS) : slots_.size());
+    if (used_ * 16 < slots_.size() && slots_.size() > MIN_SLOTS) shrink();
+    clear_all();
   }
 
-  void clear_all() { resize(slots_.size()); }
+  void clear_all() {
+    std::fill(slots_.begin(), slots_.end(), FREE);
+    used_ = 0;
+  }
 
  private:
   struct Slot {
     uint32_t key;
     int32_t value;  // -1: the slot is free
   };
+  static constexpr Slot FREE{0, -1};
   static constexpr size_t MIN_SLOTS = 64;
 
   /// Multiplicative hashing: the upper bits of the product (Knuth, TAOCP 3, 6.4).
@@ -96,29 +102,34 @@ class HashMap {
   }
 
   [[gnu::noinline]] int32_t& insert(size_t key, size_t at) {
-    if (++used_ * 4 > slots_.size() * 3) {
+    if ((used_ + 1) * 4 > slots_.size() * 3) {
       grow();
       at = probe(key);
     }
+    ++used_;
     slots_[at].key = static_cast<uint32_t>(key);
     return slots_[at].value;
   }
 
-  void resize(size_t num_slots) {
-    slots_.resize(num_slots);
-    std::fill(slots_.begin(), slots_.end(), Slot{0, -1});
-    shift_ = 64 - std::countr_zero(num_slots);
-    used_ = 0;
+  static Array<Slot> empty(size_t num_slots) { return Array<Slot>(num_slots, FREE); }
+
+  /// Puts another table in place of the one there is, which is returned. Throws nothing.
+  Array<Slot> replace(Array<Slot> slots) {
+    slots_.swap(slots);
+    shift_ = 64 - std::countr_zero(slots_.size());
+    return slots;
   }
 
   void grow() {
-    const Array<Slot> old = std::move(slots_);
-    const size_t used = used_;
-    slots_ = {};
-    resize(old.size() * 2);
-    used_ = used;
+    const Array<Slot> old = replace(empty(slots_.size() * 2));  // nothing has changed yet where this throws
     for (const Slot& slot : old)
       if (slot.value >= 0) slots_[probe(slot.key)] = slot;
+  }
+
+  /// To half the slots, in the memory there is.
+  void shrink() {
+    slots_.resize(slots_.size() / 2);
+    ++shift_;
   }
 
   Array<Slot> slots_;  // a power of two

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 import gsplit._core as _core
@@ -24,6 +23,7 @@ from gsplit.data.folders import FolderWriter
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Source
 from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
 from gsplit.errors import InputError
+from gsplit.limits import host_memory
 
 BUCKET_EDGES = 1 << 23
 """Edges of a bucket; more only where a single vertex has more in-edges than that."""
@@ -87,7 +87,7 @@ def check_memory(vertices: int, where: str) -> None:
     Raises:
         InputError: naming ``where`` and the number.
     """
-    if vertices * VERTEX_BYTES > psutil.virtual_memory().available:
+    if vertices * VERTEX_BYTES > host_memory().available_bytes:
         raise InputError(
             f"{where}: {vertices:,} vertices, by the largest id or --num-vertices, do not fit in memory; "
             "number the vertices from 0 on without gaps"

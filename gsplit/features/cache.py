@@ -152,9 +152,23 @@ class PeerCaches:
         all_gather_object(None)  # nobody goes on, and perhaps ends, before all have opened what they were sent
         return cls(prefixes, rank, caches)
 
-    def close(self) -> None:
-        """Let go of the others' memory. On GPUs all trainers do, and wait for each other, before one of them ends."""
+    def close(self, barrier: Callable[[], None]) -> None:
+        """Let go of the others' memory, and then of the own; every trainer makes the call before it ends.
+
+        PyTorch counts the readers of memory that was sent, in a named file of the sender's in /dev/shm. A reader
+        counts itself out when its tensor goes. The sender removes the file when it collects, once all have done so
+        and the memory itself is gone; otherwise the file would stay, for a trainer's last act is ``os._exit``. This
+        is by PyTorch's source (torch/csrc/CudaIPCTypes.cpp); only GPUs show it (tests/gpu/test_loading.py).
+
+        Args:
+            barrier: waits for all trainers.
+        """
+        on_gpu = self.rows.is_cuda
         self.peers = {}
+        barrier()
+        self.rows = torch.empty((0, self.rows.shape[1]), dtype=self.rows.dtype)
+        if on_gpu:
+            torch.cuda.ipc_collect()
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         found, left = self._prefixes.find(vertices, range(self._prefixes.holders))

@@ -8,17 +8,21 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
 from gsplit.features.placement import hottest, prefixes
+from gsplit.limits import host_memory
 from gsplit.units import CacheSize, binary
 
 MIN_RESERVE_BYTES = 2 << 30
 RESERVE_SHARE = Fraction(1, 4)
-"""Of a GPU; ``auto`` leaves that, or the minimum, to the model and its mini-batches."""
+"""Of a GPU; ``auto`` leaves that, the minimum, or what training is estimated to take to the model and its
+mini-batches: whichever is most."""
+CONTEXT_BYTES = 512 << 20
+"""What a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a CUDA context.
+About as much as current GPUs and drivers take; only a GPU shows the true figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +36,21 @@ class Memory:
     """That ``auto`` takes."""
 
     @classmethod
-    def of(cls, device: torch.device, sharers: int) -> Memory:
+    def of(cls, device: torch.device, sharers: int, *, working_bytes: int = 0, visitors: int = 0) -> Memory:
         """Of a trainer's device.
 
         Args:
             sharers: trainers that take their caches from the same memory: all of the host on the CPU, one on a GPU
                 of its own.
+            working_bytes: that each of them is estimated to take for training, on a GPU.
+            visitors: trainers on other GPUs that will open memory of this one.
         """
         if device.type == "cuda":
             free, total = torch.cuda.mem_get_info(device)
-            spare = max(0, free - max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE)))
+            spare = spare_bytes(free, total, sharers * working_bytes, visitors)
         else:
-            host = psutil.virtual_memory()
-            total, free, spare = host.total, host.available, host.available // 2
+            host = host_memory()
+            total, free, spare = host.total_bytes, host.available_bytes, host.available_bytes // 2
         return cls(
             device=str(device), total_bytes=total // sharers, free_bytes=free // sharers, auto_bytes=spare // sharers
         )
@@ -53,7 +59,7 @@ class Memory:
     def of_empty_gpus(cls, sharers: int) -> Memory:
         """What a trainer has where nothing is taken yet, without taking anything: asking what is free would."""
         total = min(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
-        spare = max(0, total - max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE)))
+        spare = spare_bytes(total, total)
         return cls(
             device="cuda",
             total_bytes=total // sharers,
@@ -70,6 +76,19 @@ class Memory:
             free_bytes=min(memory.free_bytes for memory in memories),
             auto_bytes=min(memory.auto_bytes for memory in memories),
         )
+
+
+def spare_bytes(free: int, total: int, working_bytes: int = 0, visitors: int = 0) -> int:
+    """What ``auto`` may take of a GPU.
+
+    Args:
+        free, total: bytes of the GPU.
+        working_bytes: that training is estimated to take. From above, so it does not count for more than half of
+            what is free.
+        visitors: trainers on other GPUs that will open memory of this one.
+    """
+    reserve = max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE), min(working_bytes, free // 2))
+    return max(0, free - reserve - visitors * CONTEXT_BYTES)
 
 
 def prefix_rows(

@@ -145,6 +145,7 @@ def blocks_of(
                 send_rows=view(header.send_rows_at, sum(header.send_counts), torch.int32),
                 send_counts=header.send_counts,
                 receive_counts=header.receive_counts,
+                layer=layer,
             )
         blocks[layer] = Block(
             num_destinations=header.num_destinations,

@@ -6,7 +6,8 @@ message per exchange, forward and backward (law 3).
 
 All trainers call every exchange, also those with no rows, or the others would wait for ever. Autograd would be
 free to run the backward of two independent exchanges in a different order on different trainers; the token, an
-empty tensor that goes through each exchange, chains them.
+empty tensor that goes through each exchange, chains them. A model that keeps to none of this is found out before
+anyone waits for ever, by a :class:`~gsplit.nn.board.Board`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from gsplit.nn.board import Board, Step
 
 
 @dataclass(kw_only=True)
@@ -38,6 +41,7 @@ class Lane:
         counters: of what is sent.
         device: of the rows.
         everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``.
+        board: on which all of them agree about what comes next; None: that is not checked.
     """
 
     def __init__(
@@ -46,8 +50,10 @@ class Lane:
         counters: ExchangeCounters,
         device: torch.device,
         everyone: dist.ProcessGroup | None = None,
+        board: Board | None = None,
     ) -> None:
         self.group = group
+        self.board = board
         self.everyone = group if everyone is None else everyone
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
@@ -63,8 +69,8 @@ class Lane:
         if self.world == 1:
             return x
         if not torch.is_grad_enabled():
-            return _summed(x, self.everyone)
-        out, self.token = _Sum.apply(x, self.token, self.everyone)
+            return _summed(x, Step.SUM, self.everyone, self.board)
+        out, self.token = _Sum.apply(x, self.token, self.everyone, self.board)
         return out
 
 
@@ -78,6 +84,8 @@ class Route:
     """[P]"""
     receive_counts: tuple[int, ...]
     """[P]"""
+    layer: int = 0
+    """1 .. L, to be named in messages; 0 where it is not known."""
 
     @property
     def num_received(self) -> int:
@@ -100,7 +108,7 @@ def exchange(x: Tensor, route: Route, lane: Lane) -> Tensor:
     # none on a single trainer, which has no vertex and returned zeros.
     comes_back = x.requires_grad or (lane.exchanges > 1 and x.is_floating_point())
     if not (torch.is_grad_enabled() and comes_back):
-        return _send_rows(x, route, lane.group, lane.counters)
+        return _send_rows(x, route, lane.group, lane.counters, lane.board)
     out, lane.token = _Exchange.apply(x, lane.token, route, lane)
     return out
 
@@ -112,14 +120,14 @@ class _Exchange(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, lane: Lane) -> tuple[Tensor, Tensor]:
         # Not the lane: it holds the token, which holds this, and such a ring keeps its segment in memory until the
         # garbage collector comes by.
-        ctx.route, ctx.group, ctx.counters = route, lane.group, lane.counters
+        ctx.route, ctx.group, ctx.counters, ctx.board = route, lane.group, lane.counters, lane.board
         ctx.num_own = x.shape[0]
-        return _send_rows(x, route, lane.group, lane.counters), token.clone()
+        return _send_rows(x, route, lane.group, lane.counters, lane.board), token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        returned = _return_rows(grad_out, ctx.num_own, ctx.route, ctx.group, ctx.counters)
+        returned = _return_rows(grad_out, ctx.num_own, ctx.route, ctx.group, ctx.counters, ctx.board)
         return returned, grad_token, None, None
 
 
@@ -134,30 +142,38 @@ def scatter_back(rows: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor
     Returns:
         [num_own, ...].
     """
-    return _return_rows(rows, num_own, route, lane.group, lane.counters)
+    return _return_rows(rows, num_own, route, lane.group, lane.counters, lane.board)
 
 
 class _Sum(torch.autograd.Function):
     """Sum over trainers in forward, sum of the gradients in backward; chained by the token as exchanges are."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, group: dist.ProcessGroup | None) -> tuple[Tensor, Tensor]:
-        ctx.group = group
-        return _summed(x, group), token.clone()
+    def forward(
+        ctx: Any, x: Tensor, token: Tensor, group: dist.ProcessGroup | None, board: Board | None
+    ) -> tuple[Tensor, Tensor]:
+        ctx.group, ctx.board = group, board
+        return _summed(x, Step.SUM, group, board), token.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None]:
-        return _summed(grad_out, ctx.group), grad_token, None
+    def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        return _summed(grad_out, Step.SUM_BACKWARD, ctx.group, ctx.board), grad_token, None, None
 
 
-def _summed(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+def _summed(x: Tensor, step: Step, group: dist.ProcessGroup | None, board: Board | None) -> Tensor:
+    if board is not None:
+        board.enter(step, width=x.numel(), dtype=x.dtype)
     total = x.detach().clone(memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total
 
 
-def _send_rows(x: Tensor, route: Route, group: dist.ProcessGroup | None, counters: ExchangeCounters) -> Tensor:
+def _send_rows(
+    x: Tensor, route: Route, group: dist.ProcessGroup | None, counters: ExchangeCounters, board: Board | None
+) -> Tensor:
+    if board is not None:
+        board.enter(Step.EXCHANGE, layer=route.layer, width=x.shape[1:].numel(), dtype=x.dtype)
     sent = x.detach().index_select(0, route.send_rows)
     out = x.new_empty((x.shape[0] + route.num_received, *x.shape[1:]))
     out[: x.shape[0]] = x.detach()
@@ -168,8 +184,15 @@ def _send_rows(x: Tensor, route: Route, group: dist.ProcessGroup | None, counter
 
 
 def _return_rows(
-    grad_out: Tensor, num_own: int, route: Route, group: dist.ProcessGroup | None, counters: ExchangeCounters
+    grad_out: Tensor,
+    num_own: int,
+    route: Route,
+    group: dist.ProcessGroup | None,
+    counters: ExchangeCounters,
+    board: Board | None,
 ) -> Tensor:
+    if board is not None:
+        board.enter(Step.RETURN, layer=route.layer, width=grad_out.shape[1:].numel(), dtype=grad_out.dtype)
     sent = grad_out[num_own:].contiguous()
     returned = grad_out.new_empty((len(route.send_rows), *grad_out.shape[1:]))
     _all_to_all(returned, sent, route.send_counts, route.receive_counts, group)

@@ -6,17 +6,24 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+from gsplit.host import SharedBuffer
+from gsplit.nn.board import Board
 from gsplit.sampling import SplitGroups
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = timedelta(minutes=10)
-"""After which a collective gives up; a peer that died is noticed at once, this is for one that hangs."""
+"""How long trainers wait for each other to start."""
+PATIENCE = timedelta(days=20)
+"""How long a trainer waits in a collective: as long as its peers live. One that dies breaks its connections, and the
+launcher ends all; one that is in another collective is found out (:mod:`gsplit.nn.board`); so whoever is waited for
+is only slow, at an evaluation or at writing a checkpoint. Libraries count it in milliseconds, in 32 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +37,8 @@ class Worker:
     """Of all trainers; None only for a trainer that is alone, outside of any group."""
     subgroups: dict[tuple[int, ...], dist.ProcessGroup] = field(default_factory=dict)
     """Those made so far, by their ranks."""
+    board: Board | None = None
+    """On which trainers agree about what they do next; None: that is not checked."""
 
     def barrier(self) -> None:
         """Wait for all. A sum on the host: NCCL's barrier would order the device, not the processes."""
@@ -45,8 +54,28 @@ def split_group(worker: Worker, groups: SplitGroups) -> dist.ProcessGroup | None
         return worker.group
     ranks = tuple(groups.ranks_of(groups.group_of(worker.rank)))
     if ranks not in worker.subgroups:
-        worker.subgroups[ranks] = dist.new_group(list(ranks), timeout=TIMEOUT, use_local_synchronization=True)
+        worker.subgroups[ranks] = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
     return worker.subgroups[ranks]
+
+
+def with_board(worker: Worker, groups: SplitGroups, buffer: SharedBuffer) -> Worker:
+    """The same worker with a fresh notice board; all trainers make the call.
+
+    Args:
+        worker: of this trainer.
+        groups: those that exchange rows.
+        buffer: memory for the board, the same for all.
+    """
+    if worker.world == 1:
+        return worker
+    shape = Board.shape(worker.world)
+    if worker.rank == 0:
+        buffer.grow(shape[0] * shape[1] * 8)
+    worker.barrier()
+    words = buffer.view(shape, np.uint64)
+    words[2 * worker.rank : 2 * worker.rank + 2] = 0
+    worker.barrier()
+    return replace(worker, board=Board(words, worker.rank, groups.ranks_of(groups.group_of(worker.rank))))
 
 
 @contextmanager
@@ -89,8 +118,9 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         backend = "cpu:gloo,cuda:nccl"
     store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=TIMEOUT)
     dist.init_process_group(
-        backend, store=store, rank=rank, world_size=world, timeout=TIMEOUT,
+        backend, store=store, rank=rank, world_size=world, timeout=PATIENCE,
         device_id=device if device.type == "cuda" else None,
     )  # fmt: skip
+    store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     yield Worker(rank=rank, world=world, device=device, group=dist.group.WORLD)
     dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request: the first one asks the children to stop; a second one, or minutes of silence, end
+"""Ctrl-C and SIGTERM as a request: the first one asks the children to stop; a second one, or a day of silence, ends
 them. SIGTERM is what Slurm, docker stop and systemd send."""
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 
 from gsplit.host import end_tidily
 
-STOP_S = 600.0
-"""How long children may take to stop when they are asked to: an evaluation they are at is ended first."""
+STOP_S = 86400.0
+"""How long children may take to stop when they are asked to: an evaluation they are at is finished first, and may
+take long. Who does not want to wait presses Ctrl-C again."""
 SAME_S = 1.0
 """SIGTERM that comes again sooner is the same one: timeout(1), for one, sends it to the process and to its group."""
 STOPPING = "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once"

@@ -30,7 +30,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
 
 from gsplit.errors import InputError
-from gsplit.host import die_with_parent
+from gsplit.host import die_with_parent, sweep_cuda_ipc
 from gsplit.parallel.interrupts import Interrupts, held_back, interrupts
 from gsplit.parallel.parcel import Parcel, Sent
 from gsplit.parallel.scripts import GUARD, NAME, NO_GUARD, script_was_imported
@@ -166,6 +166,8 @@ class Children:
                 child.process.join(max(0.0, deadline_s - time.monotonic()))
             for child in self.members:
                 child.pipe.close()
+                if child.process.pid is not None and not child.process.is_alive():
+                    sweep_cuda_ipc(child.process.pid)
 
     def _collect_last_words(self) -> None:
         """Give every child a moment to report: the one that failed first need not be the one heard first."""

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from gsplit.nn.board import Step
 from gsplit.parallel.group import Worker
 
 
@@ -32,6 +33,8 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: W
         ]
         + [loss.detach().view(1)]
     )
+    if worker.board is not None:
+        worker.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
     dist.all_reduce(flat, group=worker.group)
     sizes = [p.numel() for p in parameters]
     for parameter, total in zip(parameters, flat[:-1].split(sizes), strict=True):

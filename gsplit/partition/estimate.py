@@ -7,10 +7,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
+from gsplit.limits import host_memory
 from gsplit.partition.methods import Partitioner
 from gsplit.partition.problem import Size
 from gsplit.partition.relabel import BYTES_AT_ONCE, EDGES_AT_ONCE, memory_for_rows
@@ -38,7 +37,7 @@ class Estimate:
 
     def lines(self, out: Path) -> list[str]:
         """To print; with what there is beside what is needed."""
-        available = binary(psutil.virtual_memory().available)
+        available = binary(host_memory().available_bytes)
         rows = [
             f"memory to partition  {binary(self.partition):>10}   of {available} available",
             f"memory to relabel    {binary(self.relabel):>10}   of {available} available",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from gsplit.errors import InputError
+from gsplit.limits import host_memory
 from gsplit.partition import kaminpar, metis, streaming
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
 from gsplit.partition.streaming import stream
@@ -98,7 +98,7 @@ def choose(method: Method, size: Size) -> str:
     Raises:
         InputError: for one that wants more memory than is available.
     """
-    available = psutil.virtual_memory().available
+    available = host_memory().available_bytes
     if method == "auto":
         order = ("kaminpar", "metis") if size.edge_weights else ("metis", "kaminpar")
         fitting = [name for name in order if _fits(name, size, available)]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
@@ -24,6 +23,7 @@ from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
 from gsplit.data.npy import forget
+from gsplit.limits import host_memory
 
 EDGES_AT_ONCE = 1 << 22
 BYTES_AT_ONCE = 1 << 26
@@ -88,7 +88,7 @@ def write_layout(
 
 def memory_for_rows() -> int:
     """Bytes that features may take while they are permuted: half of what is available."""
-    return psutil.virtual_memory().available // 2
+    return host_memory().available_bytes // 2
 
 
 def _write_adjacency(

@@ -22,11 +22,12 @@ from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker, max_over_trainers
+from gsplit.nn.board import Step
+from gsplit.parallel import Worker, max_over_trainers, with_board
 from gsplit.parallel.group import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
-from gsplit.sampling import MiniBatchSampler
+from gsplit.sampling import MiniBatchSampler, SplitGroups
 from gsplit.train import custom, models
 from gsplit.train.evaluate import Evaluator, forward_to
 from gsplit.train.loading import Shared, host_rows
@@ -117,14 +118,18 @@ def _sampled(
         fan_outs=job.fan_out[job.num_layers - job.level :], seed=job.seed, global_ids=layout.permutation,
         edge_ids=edges.weights,
     )  # fmt: skip
+    worker = with_board(worker, SplitGroups(trainers=worker.world, size=worker.world), job.shared.board)
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), job.batch_size)):
         sampler.sample(targets[begin : begin + job.batch_size], epoch=0, batch=batch)
         segment = sampler.segment(worker.rank)
-        lane = Lane(worker.group, ExchangeCounters(), worker.device)
+        lane = Lane(worker.group, ExchangeCounters(), worker.device, board=worker.board)
         blocks = blocks_of(segment, worker.device, lane, **edges.load(segment))
         x = loader.load(segment.vertices)
-        yield segment.targets, forward_to(job.level, job.num_layers, model, blocks, x)
+        vectors = forward_to(job.level, job.num_layers, model, blocks, x)
+        if worker.board is not None:
+            worker.board.enter(Step.END)
+        yield segment.targets, vectors
 
 
 def _write(chunks: Chunks, request: Request, worker: Worker, job: Job) -> None:

@@ -21,7 +21,8 @@ first trained, though never before the epoch that comes first is over."""
 
 
 PATIENCE_S = 600.0
-"""How long a trainer waits for a mini-batch. Others that die are noticed at once; this is for one that hangs."""
+"""How long the leader waits for a mini-batch to be sampled. A sampler that dies is replaced at once; this is for one
+that hangs."""
 
 
 class Order(Protocol):
@@ -31,7 +32,7 @@ class Order(Protocol):
         """The handle of the next mini-batch; None when the run is over, or shall stop.
 
         Raises:
-            RuntimeError: where none comes.
+            RuntimeError: where none is sampled.
         """
 
 
@@ -108,7 +109,9 @@ class Leader:
         return first if first in self._finished else None
 
     def _listen(self) -> None:
-        handle = _receive(self._heard)
+        if not self._heard.poll(PATIENCE_S):
+            raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live")
+        handle: Handle | None = self._heard.recv()
         if handle is None:
             self._stopped = True
         else:
@@ -116,17 +119,11 @@ class Leader:
 
 
 class Follower:
-    """Does what the leader says."""
+    """Does what the leader says, and waits for it as long as it lives."""
 
     def __init__(self, heard: Connection) -> None:
         self._heard = heard
 
     def next(self) -> Handle | None:
-        return _receive(self._heard)
-
-
-def _receive(heard: Connection) -> Handle | None:
-    if not heard.poll(PATIENCE_S):
-        raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live")
-    handle: Handle | None = heard.recv()
-    return handle
+        handle: Handle | None = self._heard.recv()
+        return handle

@@ -83,6 +83,9 @@ class MiniBatchSampler:
 
         Raises:
             ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
+            MemoryError: where there is none.
+
+        There is no mini-batch after either; the next call samples as if the failed one had not been.
         """
         return self._core.sample(
             np.ascontiguousarray(targets, np.int64),

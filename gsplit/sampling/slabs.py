@@ -86,6 +86,12 @@ class Ring:
         begin, end = handle.extents[rank]
         return self._mapped(handle.slot, handle.extents[-1][1])[begin:end]
 
+    def map_all(self) -> None:
+        """Map the slots that have a size, before any is read: for what ``on_map`` does, which may take its time."""
+        for slot, buffer in enumerate(self._slots):
+            if buffer.num_bytes:
+                self._mapped(slot, buffer.num_bytes)
+
     def _mapped(self, slot: int, num_bytes: int) -> NDArray[np.uint8]:
         """A mapping of the slot that is kept: making one costs a page fault for every page of it."""
         mapped = self._maps[slot]

@@ -70,8 +70,8 @@ class TrainConfig:
     model_args: str = ""
     """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
     check_model: bool = False
-    """Do not train: compare the gradients of two trainers with those of one, on one mini-batch, and say whether the
-    model can be split."""
+    """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
+    the model can be split."""
     num_layers: int | None = None
     """Layers of the model. By default one for each number in --fan-out."""
     hidden: int = 16

@@ -77,14 +77,21 @@ class FromSlots:
         end: of this trainer.
         rank: of this trainer.
         device: where the segments go. The CPU needs a copy of its own; a GPU copies from the slot.
+
+    For a GPU all slots are registered when the first mini-batch arrives: they have their sizes then, and nothing is
+    computed yet, which registering would hold up. One that is enlarged later is registered anew in mid-training.
     """
 
     def __init__(self, end: TrainerEnd, rank: int, device: torch.device) -> None:
         self._released, self._rank = end.released, rank
         self._to_gpu = device.type == "cuda"
         self._ring = Ring(end.slots, on_map=Pins() if self._to_gpu else None)
+        self._mapped = not self._to_gpu
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
+        if not self._mapped:
+            self._ring.map_all()
+            self._mapped = True
         data = self._ring.read(handle, self._rank)
         return Segment(data if self._to_gpu else data.copy()), handle.seconds
 
@@ -180,7 +187,10 @@ class Feed:
         with torch.cuda.stream(self._stream), record_function("load"):  # a stream of None changes nothing
             segment, sample_s = self._source.segment(handle)
             start_s = time.perf_counter()
-            lane = Lane(self._split_group, ExchangeCounters(), self._worker.device, everyone=self._worker.group)
+            lane = Lane(
+                self._split_group, ExchangeCounters(), self._worker.device,
+                everyone=self._worker.group, board=self._worker.board,
+            )  # fmt: skip
             mini_batch = MiniBatch(
                 handle=handle,
                 segment=segment,

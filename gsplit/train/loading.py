@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from gsplit.data import Layout
 from gsplit.errors import InputError
@@ -29,6 +30,7 @@ from gsplit.parallel import Worker
 from gsplit.sampling import EpochPlan
 from gsplit.train.config import TrainConfig
 from gsplit.train.evaluate import own_range
+from gsplit.train.reserve import reserve_of
 from gsplit.train.strategy import Strategy, copied_dtype
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class Shared:
     """A copy of the feature rows, where one is made."""
     caches: tuple[SharedBuffer, ...]
     """Of each trainer, where they read each other's on the CPU."""
+    board: SharedBuffer
+    """The notice board of the trainers (:mod:`gsplit.nn.board`)."""
 
     @classmethod
     def create(cls, trainers: int) -> Shared:
@@ -51,10 +55,11 @@ class Shared:
             levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
             features=SharedBuffer("gsplit-features"),
             caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
+            board=SharedBuffer("gsplit-board"),
         )
 
     def close(self) -> None:
-        for buffer in (*self.levels, self.features, *self.caches):
+        for buffer in (*self.levels, self.features, *self.caches, self.board):
             buffer.close()
 
 
@@ -91,13 +96,21 @@ class Loading:
         worker: of this trainer.
         shared: memory.
         threads: that copy rows.
+        model: that is trained; what it will take of a GPU is left out of the cache.
 
     Raises:
         InputError: where memory does not suffice.
     """
 
     def __init__(
-        self, config: TrainConfig, strategy: Strategy, layout: Layout, worker: Worker, shared: Shared, threads: int
+        self,
+        config: TrainConfig,
+        strategy: Strategy,
+        layout: Layout,
+        worker: Worker,
+        shared: Shared,
+        threads: int,
+        model: nn.Module,
     ) -> None:
         self._config, self._strategy, self._layout, self._worker = config, strategy, layout, worker
         self._shared, self._threads = shared, threads
@@ -106,7 +119,7 @@ class Loading:
         try:
             copied = copied_dtype(config, layout)
             self._host = host_rows(layout, worker, copied, shared.features)
-            self._cache = self._make_cache()
+            self._cache = self._make_cache(model)
             zero_copy = worker.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
             if zero_copy and copied is None and self._room_for_a_copy():
                 self._host = host_rows(layout, worker, self._host.dtype, shared.features)
@@ -126,14 +139,13 @@ class Loading:
     def close(self) -> None:
         """Before a trainer ends; all make the call."""
         if isinstance(self._cache, PeerCaches):
-            self._cache.close()
-            self._worker.barrier()
+            self._cache.close(self._worker.barrier)
 
-    def _make_cache(self) -> Cache:
+    def _make_cache(self, model: nn.Module) -> Cache:
         strategy, layout, worker, host = self._strategy, self._layout, self._worker, self._host
         if strategy.cache_size is None:
             return NoCache()
-        memory = Memory.least(self._gathered(Memory.of(worker.device, self._sharers())))
+        memory = Memory.least(self._gathered(self._memory(model)))
         graph, groups, device, threads = layout.graph, strategy.groups, worker.device, self._threads
         if strategy.cache == "replicated":
             plan = EpochPlan(
@@ -163,6 +175,13 @@ class Loading:
             barrier=worker.barrier,
             threads=threads,
         )
+
+    def _memory(self, model: nn.Module) -> Memory:
+        """What this trainer has for its cache."""
+        groups, sharers = self._strategy.groups, self._sharers()
+        working = reserve_of(self._config, self._layout, model, groups=groups.number, trainers=groups.size)
+        visitors = self._worker.world - sharers if self._strategy.peers else 0
+        return Memory.of(self._worker.device, sharers, working_bytes=working, visitors=visitors)
 
     def _room_for_a_copy(self) -> bool:
         """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""

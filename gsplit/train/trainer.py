@@ -19,7 +19,7 @@ from gsplit.data.store import describe
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.files import replacing
-from gsplit.parallel import Worker, split_group
+from gsplit.parallel import Worker, split_group, with_board
 from gsplit.parallel.supply import TrainerEnd
 from gsplit.sampling import MicroBatches
 from gsplit.sampling.order import Follower, Leader, Order, OwnOrder
@@ -79,6 +79,7 @@ class Trainer:
 
     def __init__(self, worker: Worker, job: Job, end: TrainerEnd | None = None) -> None:
         config = job.config
+        worker = with_board(worker, job.strategy.groups, job.shared.board)
         self.worker, self.job, self.config = worker, job, config
         self.layout = open_layout(job.layout, trusted=True)
         graph = self.layout.graph
@@ -90,7 +91,7 @@ class Trainer:
         self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
         self.num_batches = -(-len(graph.train_idx) // config.batch_size)
         """Of an epoch."""
-        self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads)
+        self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads, self.model)
         self.evaluator = Evaluator(
             self.layout, worker, self.loading.loader(dtype), self.edges, self.task, job.shared.levels,
             num_layers=config.layers, dtype=dtype, threads=job.threads,

@@ -106,6 +106,38 @@ def test_the_first_traceback_is_the_last_word(layout, tmp_path, rank, train):
     command.assert_nothing_left(processes)
 
 
+class OnlyWithEdges(torch.nn.Module):
+    """A user's model whose exchange stands in a condition: with one target a mini-batch, it differs at once."""
+
+    uses_edge_weight = False
+
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.linear = torch.nn.Linear(in_channels, out_channels)
+
+    def forward(self, blocks, x):
+        for block in blocks.values():
+            if block.num_edges > 0:
+                block.exchange(x)
+            x = x[: block.num_destinations]
+        return self.linear(x)
+
+
+def test_trainers_that_do_not_exchange_alike_end_the_run(layout, tmp_path, train):
+    folder = os.path.dirname(__file__)
+    command = train(
+        layout.path, "--out", tmp_path / "run", *FLAGS, "--batch-size", "1", "--model", "test_deaths:OnlyWithEdges",
+        python_path=f"{folder}:{os.path.dirname(folder)}",
+    )  # fmt: skip
+    processes = command.wait_until(lambda: len(command.trainers) == 2 and command.children)
+    code, out, err = command.ends()
+    assert code == 2, err
+    assert "the model does not do the same on all trainers: trainer" in err.strip().splitlines()[-1]
+    assert "Traceback" not in out + err
+    assert not (tmp_path / "run").exists()
+    command.assert_nothing_left(processes)
+
+
 def test_two_runs_at_a_time_do_not_collide(layout, tmp_path, train, undisturbed):
     runs = [tmp_path / "first", tmp_path / "second"]
     commands = [train(layout.path, "--out", run, *FLAGS) for run in runs]

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
+from support import pool as pool_module
+from support.apart import run_apart
 from support.graphs import lay_out, random_graph
-from support.models import PYG
+from support.models import DGL, OURS, PYG, make_model, names
 from torch import nn
 from torch.nn.functional import dropout
 
 import gsplit
 from gsplit.errors import InputError
 from gsplit.nn import SAGE
+from gsplit.train import custom
+from gsplit.train.check import CheckJob, compare
+from gsplit.train.check_cases import chosen_cases, sampled
 from gsplit.train.config import TrainConfig
+
+NOT_ALIKE = r"the model does not do the same on all trainers: trainer.* of layer [12]"
 
 
 class Dropped(SAGE):
@@ -55,8 +66,6 @@ class Forgetful(SAGE):
     """No exchange: sees only its own part."""
 
     def forward(self, blocks, x):
-        from dataclasses import replace
-
         alone = {layer: replace(block, route=None) for layer, block in blocks.items()}
         return super().forward(
             {layer: replace(block, indices=block.indices % block.num_own_sources) for layer, block in alone.items()},
@@ -64,29 +73,154 @@ class Forgetful(SAGE):
         )
 
 
+class OnlyWithEdges(SAGE):
+    """The exchange stands in a condition that differs from trainer to trainer."""
+
+    def forward_layer(self, layer, block, x):
+        if block.num_edges > 0:
+            return super().forward_layer(layer, block, x)
+        return x.new_zeros(block.num_destinations, self.level_widths[layer]) * sum(p.sum() for p in self.parameters())
+
+
+class NeedsEdges(SAGE):
+    """Works on most mini-batches."""
+
+    def forward_layer(self, layer, block, x):
+        x = super().forward_layer(layer, block, x)
+        assert block.indices.max() >= 0
+        return x
+
+
+class Rows(nn.Module):
+    """Looks at no neighbour."""
+
+    uses_edge_weight = False
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, blocks, x):
+        return self.linear(x[: blocks[len(blocks)].num_destinations])
+
+
 @pytest.fixture(scope="module")
 def graph():
     return random_graph(150, 6, seed=9)
 
 
-def check(graph, folder, model, parts=3):
-    layout = lay_out(graph, folder, parts=parts)
-    config = TrainConfig(fan_out=(4, 4), batch_size=40, check_model=True, device="cpu")
-    return gsplit.train(layout.path, config, model=model)["check"]
+@pytest.fixture(scope="module")
+def layout(graph, tmp_path_factory):
+    return lay_out(graph, tmp_path_factory.mktemp("check"), parts=3)
+
+
+def config_of(fan_out=(4, 4)):
+    return TrainConfig(fan_out=fan_out, batch_size=40, check_model=True, device="cpu")
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("make", [Dropped, None], ids=["Dropped", "pyg-batch-norm"])
-def test_says_that_a_model_can_be_split(graph, tmp_path, make, parts):
-    model = make(5, 8, 3, num_layers=2, dropout=0.5) if make else PYG["pyg-batch-norm"]()(5, 3, 2)
-    said = check(graph, tmp_path, model, parts)
-    assert said.startswith(
-        f"{type(model).__name__} can be split: the gradients of two trainers and of one differ by "
+def test_says_that_a_model_can_be_split(graph, tmp_path, parts):
+    layout = lay_out(graph, tmp_path, parts=parts)
+    said = gsplit.train(layout.path, config_of(), model=Dropped(5, 8, 3, num_layers=2, dropout=0.5))["check"]
+    assert re.fullmatch(
+        r"Dropped can be split: the gradients of two trainers and of one differ by \de-\d+ at most, on 4 "
+        r"mini-batches with \d+ rows that crossed, in float64 and without dropout",
+        said,
     )
     assert {path.name for path in tmp_path.iterdir()} == {"store", f"metis-{parts}-0"}  # nothing else is left
 
 
-@pytest.mark.parametrize("cls", [Centred, Noisy, Forgetful, NotANumber])
-def test_says_that_a_model_cannot_be_split(graph, tmp_path, cls):
-    with pytest.raises(InputError, match=f"the model {cls.__name__} cannot be split: the gradient of .* differs by"):
-        check(graph, tmp_path, cls(5, 8, 3, num_layers=2))
+def test_refuses_a_model_in_one_line(graph, tmp_path):
+    layout = lay_out(graph, tmp_path, parts=3)
+    with pytest.raises(InputError, match=NOT_ALIKE) as raised:
+        gsplit.train(layout.path, config_of(), model=OnlyWithEdges(5, 8, 3, num_layers=2))
+    assert "\n" not in str(raised.value)
+
+
+def compare_in_worker(worker, layout, config, pickled_model, name):
+    job = CheckJob(
+        config=config, layout=layout, port=0, pickled_model=pickled_model, name=name, board=pool_module.SHARED.board
+    )
+    return compare(worker, job)
+
+
+def checked(pool, layout, model, config=None):
+    """The line, or the complaint of a trainer."""
+    name = type(model).__name__
+    config = config or config_of()
+    outcomes = run_apart(pool, 2, compare_in_worker, layout.path, config, custom.pickled(model), name)
+    told = [str(outcome.error) for outcome in outcomes if isinstance(outcome.error, InputError)]
+    assert told or all(outcome.error is None for outcome in outcomes), outcomes
+    return told[0] if told else outcomes[0].result
+
+
+@pytest.mark.parametrize("name", names([*OURS, *PYG, *DGL]))
+def test_accepts_every_model_of_ours_and_of_the_libraries(pool, layout, name):
+    said = checked(pool, layout, make_model(name, 5, 3, 2))
+    assert " can be split: " in said, said
+
+
+@pytest.mark.parametrize(
+    ("cls", "complaint"),
+    [
+        *((cls, rf"the model {cls.__name__} cannot be split: the gradient of .* differs by .* on an ordinary mini-")
+          for cls in (Centred, Noisy, Forgetful, NotANumber)),
+        (OnlyWithEdges, NOT_ALIKE),
+        (NeedsEdges, "the model NeedsEdges fails on a mini-batch without .* of trainer .*: .*; it must compute with"),
+    ],
+)  # fmt: skip
+def test_refuses_a_model_that_cannot_be_split(pool, layout, cls, complaint):
+    said = checked(pool, layout, cls(5, 8, 3, num_layers=2))
+    assert re.match(complaint, said), said
+
+
+def test_says_that_a_model_exchanges_nothing(pool, layout):
+    assert "on 4 mini-batches with no exchange: it looks at no other vertex" in checked(pool, layout, Rows())
+
+
+def chain(edges):
+    """40 vertices, all to train; their in-edges."""
+    graph = random_graph(40, 3, seed=1)
+    sources, destinations = np.array(edges, np.int32).T
+    order = np.argsort(destinations, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(destinations, minlength=40))])
+    return replace(graph, indptr=indptr, indices=sources[order], train_idx=np.arange(40), valid_idx=np.array([], int),
+                   test_idx=np.array([], int))  # fmt: skip
+
+
+TWO_PARTS = [(u, v) for half in (0, 20) for u in range(half, half + 20) for v in range(half, half + 20) if u != v]
+
+
+def test_moves_the_cut_to_where_rows_cross(pool, tmp_path):
+    layout = lay_out(chain(TWO_PARTS), tmp_path, parts=2)
+    owner = np.searchsorted(layout.offsets, np.arange(40), side="right")
+    destinations = np.repeat(np.arange(40), np.diff(layout.graph.indptr))
+    assert (owner[layout.graph.indices] == owner[destinations]).all()  # no edge goes from part to part
+    said = checked(pool, layout, SAGE(5, 8, 3, num_layers=2))
+    assert int(re.search(r"with (\d+) rows that crossed", said)[1]) > 0
+    assert "Forgetful cannot be split" in checked(pool, layout, Forgetful(5, 8, 3, num_layers=2))
+
+
+@pytest.mark.parametrize("edges", [[(3, 3)], [(v, v) for v in range(40)]], ids=["a loop", "loops"])
+def test_says_that_nothing_could_be_shown(pool, tmp_path, edges):
+    layout = lay_out(chain(edges), tmp_path, parts=2, method="random")
+    said = checked(pool, layout, SAGE(5, 8, 3, num_layers=2))
+    assert said.startswith("it could not be shown whether the model SAGE can be split: no row crosses")
+
+
+@pytest.mark.parametrize("fan_out", [(4,), (4, 4), (4, 4, 4)])
+def test_looks_at_trainers_without_targets_and_without_edges(layout, fan_out):
+    cases = chosen_cases(layout, config_of(fan_out), "model")
+    assert [case.ordinary for case in cases] == [True, False, False, False]
+    assert cases[0].rows > 0
+    idle = []
+    for case in cases:
+        sampler = sampled(layout, config_of(fan_out), case.targets, case.batch, [case.cut], edge_ids=False)
+        splits = [sampler.segment(rank) for rank in (0, 1)]
+        idle.append([(len(split.targets) == 0, split.num_edges == 0) for split in splits])
+        assert case.rows == sum(sum(layer.send_counts) for split in splits for layer in split.layers.values())
+    assert idle[0] == [(False, False), (False, False)]
+    assert idle[1][1][0]
+    assert idle[2][0][0]
+    assert (True, True) in idle[3]
+    assert cases[3].rows > 0  # the idle one has rows that the other needs

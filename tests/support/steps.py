@@ -8,12 +8,13 @@ import torch
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker, reduce_gradients, split_group
+from gsplit.parallel import Worker, reduce_gradients, split_group, with_board
 from gsplit.sampling import MiniBatchSampler, SplitGroups
 from gsplit.train import custom, models
 from gsplit.train.feed import labels_of
 from gsplit.train.loop import mini_batch_loss
 from gsplit.train.task import task_of
+from support import pool as pool_module
 from support.models import make_model
 
 CPU = torch.device("cpu")
@@ -30,6 +31,8 @@ class Step:
         group = groups.group_of(worker.rank)
         targets = np.argsort(layout.permutation)[global_targets]
         graph = layout.graph
+        if worker.world > 1:
+            worker = with_board(worker, groups, pool_module.SHARED.board)
         self.worker, self.layout = worker, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model = custom.prepare(self.user_model)
@@ -42,7 +45,7 @@ class Step:
         sampler.sample(micro, epoch=0, batch=0, micro=group, num_targets=len(targets))
         self.segment = sampler.segment(groups.split_of(worker.rank))
         self.counters = ExchangeCounters()
-        self.lane = Lane(split_group(worker, groups), self.counters, CPU, everyone=worker.group)
+        self.lane = Lane(split_group(worker, groups), self.counters, CPU, everyone=worker.group, board=worker.board)
         self.blocks = blocks_of(self.segment, CPU, self.lane, **edges.load(self.segment))
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         self.x = self.loader.load(self.segment.vertices)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 import torch
@@ -102,8 +104,17 @@ def test_a_row_is_read_from_the_cache_and_not_from_the_host():
     assert first.peers[1].data_ptr() != second.rows.data_ptr()  # two maps of one memory
     second.rows[2] = 8.0
     assert load(host, first, np.array([12]))[0].unique().tolist() == [8.0]
-    first.close()
-    assert not first.peers
+
+
+def test_trainers_let_go_of_the_others_memory_before_of_their_own():
+    host, _ = host_rows(30, 4, torch.float32)
+    first, second = peer_caches(host, Prefixes(np.array([0, 10, 30]), np.array([3, 5]), 2))
+    mine, seen = weakref.ref(first.rows), []
+    first.close(lambda: seen.append((dict(first.peers), mine() is not None)))
+    assert seen == [({}, True)]  # nobody reads the others' any more, and they may still read these
+    assert mine() is None
+    assert len(first.rows) == 0
+    assert len(second.peers[0]) == 3  # its map of that memory is its own
 
 
 def test_caches_are_filled_piece_by_piece(monkeypatch):

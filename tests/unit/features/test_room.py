@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from support.caches import CPU
@@ -12,6 +11,8 @@ from support.graphs import random_graph
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_ids
 from gsplit.features.placement import hottest
+from gsplit.features.room import CONTEXT_BYTES, spare_bytes
+from gsplit.limits import host_memory
 from gsplit.units import CacheSize
 
 OFFSETS = np.array([0, 600, 1000])
@@ -95,11 +96,11 @@ def test_replicated_caches_complain_alike(text, of_memory, line):
 
 
 def test_the_host_s_memory_is_shared_out():
-    host = psutil.virtual_memory()
+    host = host_memory()
     one, four = Memory.of(CPU, 1), Memory.of(CPU, 4)
-    assert (one.device, one.total_bytes, four.total_bytes) == ("cpu", host.total, host.total // 4)
+    assert (one.device, one.total_bytes, four.total_bytes) == ("cpu", host.total_bytes, host.total_bytes // 4)
     assert four.auto_bytes * 2 == pytest.approx(four.free_bytes, abs=2)
-    assert four.free_bytes * 4 == pytest.approx(host.available, rel=0.2)
+    assert four.free_bytes * 4 == pytest.approx(host.available_bytes, rel=0.2)
 
 
 @pytest.mark.parametrize(("free", "total", "spare"), [(70, 80, 50), (20, 80, 0), (5, 6, 3)])
@@ -107,6 +108,20 @@ def test_auto_leaves_a_gpu_a_quarter_or_2_gib(monkeypatch, free, total, spare):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free << 30, total << 30))
     found = Memory.of(torch.device("cuda", 1), 1)
     assert found == Memory(device="cuda:1", total_bytes=total << 30, free_bytes=free << 30, auto_bytes=spare << 30)
+
+
+def test_auto_leaves_a_gpu_what_training_will_take(monkeypatch):
+    gib = 1 << 30
+    assert spare_bytes(70 * gib, 80 * gib) == 50 * gib
+    assert spare_bytes(70 * gib, 80 * gib, working_bytes=19 * gib) == 50 * gib  # the quarter is more
+    assert spare_bytes(70 * gib, 80 * gib, working_bytes=30 * gib) == 40 * gib
+    assert spare_bytes(70 * gib, 80 * gib, working_bytes=900 * gib) == 35 * gib  # an estimate: half at most
+    assert spare_bytes(70 * gib, 80 * gib, visitors=3) == 50 * gib - 3 * CONTEXT_BYTES
+    assert spare_bytes(3 * gib, 80 * gib, visitors=3) == 0
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (70 * gib, 80 * gib))
+    found = Memory.of(torch.device("cuda", 0), 2, working_bytes=15 * gib, visitors=2)
+    assert found.auto_bytes == (40 * gib - 2 * CONTEXT_BYTES) // 2  # two share the GPU, and each takes its 15
+    assert found.free_bytes == 35 * gib  # what is asked for in bytes is the user's to decide
 
 
 def test_trainers_agree_on_the_least():

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -29,6 +30,7 @@ def fail_on_1(rank, kind):
 
 
 def leave(rank):
+    (Path("/dev/shm") / f"torch_{os.getpid()}_1_0").touch()  # as PyTorch does where GPUs read each other's memory
     os._exit(7)
 
 
@@ -71,9 +73,13 @@ def test_ours_has_its_traceback():
         start(fail_on_1, 2, RuntimeError).join()
 
 
-def test_a_silent_exit_is_a_failure():
+def test_a_silent_exit_is_a_failure_and_leaves_no_named_memory():
+    before = set(os.listdir("/dev/shm"))
+    children = start(leave, 1)
     with pytest.raises(ProcessDied, match="exit code 7"):
-        start(leave, 1).join()
+        children.join()
+    pid = children.members[0].process.pid
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if name.startswith(f"torch_{pid}_")]
 
 
 def test_shared_buffer_is_seen_by_all_and_has_no_name():

@@ -11,6 +11,7 @@ from unittest import mock
 
 import psutil
 import pytest
+from support.cgroups import give_memory
 from support.samplers import all_segments, attend, pool_of, segments_sampled_here
 
 from gsplit.errors import InputError
@@ -105,10 +106,10 @@ def test_a_sampler_that_cannot_start_is_not_tried_again(tmp_path, layouts):
         attend(pool, lambda: pool.done)
 
 
-def test_slots_that_do_not_fit_are_told_before_anything_is_sampled(layouts):
+def test_slots_that_do_not_fit_are_told_before_anything_is_sampled(layouts, monkeypatch, tmp_path):
+    give_memory(monkeypatch, tmp_path, 1000)
     with (
         pool_of(layouts(2), lambda handle: None) as pool,
-        mock.patch.object(psutil, "virtual_memory", return_value=mock.Mock(available=1000)),
         pytest.raises(InputError, match=r"no memory for 3 slots of .* use fewer --slots"),
     ):
         attend(pool, lambda: pool.done)
@@ -150,6 +151,7 @@ def test_samplers_import_no_torch_and_end_with_the_pool(layouts):
 ORPHANS = """
 import sys, time
 sys.path[:0] = [{tests!r}]
+from support.cgroups import give_memory
 from support.samplers import attend, pool_of
 from gsplit.data import open_layout
 arrived = []

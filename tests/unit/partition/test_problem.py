@@ -17,6 +17,7 @@ from support.graphs import random_graph
 
 from gsplit import _core
 from gsplit.errors import InputError
+from gsplit.limits import HostMemory
 from gsplit.partition import methods
 from gsplit.partition.problem import LEFT_OUT, Problem, Size, Undirected, size_of
 from gsplit.partition.weights import MAX_WEIGHT
@@ -196,7 +197,8 @@ def available(monkeypatch):
     """available(bytes) sets the memory that the host seems to have; available.kaminpar whether it is installed."""
 
     def give(num_bytes, *, kaminpar=True):
-        monkeypatch.setattr(methods.psutil, "virtual_memory", lambda: SimpleNamespace(available=num_bytes))
+        memory = HostMemory(total_bytes=num_bytes, available_bytes=num_bytes)
+        monkeypatch.setattr(methods, "host_memory", lambda: memory)
         there = methods.PARTITIONERS["kaminpar"]
         install = None if kaminpar else "pip install kaminpar"
         monkeypatch.setitem(methods.PARTITIONERS, "kaminpar", replace(there, missing=lambda: install))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
+from support.cgroups import give_memory
 from support.graphs import random_graph
 
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.data.graph import row_ranges
 from gsplit.data.npy import forget
 from gsplit.errors import InputError
-from gsplit.partition import estimate, methods, relabel
+from gsplit.partition import estimate, relabel
 from gsplit.partition.__main__ import command
 
 
@@ -79,7 +78,7 @@ def test_windows_are_part_of_the_estimate(monkeypatch, available, windows):
 
 def test_a_dry_run_says_what_does_not_fit(tmp_path, capsys, monkeypatch):
     write_store(tmp_path / "store", random_graph(300, 6), name="test", source="test")
-    monkeypatch.setattr(methods.psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    give_memory(monkeypatch, tmp_path, 1000)
     command([str(tmp_path / "store"), "--out", str(tmp_path / "layout"), "--dry-run"])
     assert "it does not fit: --method metis needs about" in capsys.readouterr().out
 

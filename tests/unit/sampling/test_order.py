@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from multiprocessing import Pipe
 
 import pytest
@@ -61,13 +62,22 @@ def test_stop_reaches_a_leader_that_waits():
     assert led.next() is None
 
 
-def test_nobody_waits_for_ever(monkeypatch):
+def test_the_leader_does_not_wait_for_ever(monkeypatch):
     monkeypatch.setattr(order, "PATIENCE_S", 0.01)
     led = Led()
     led.finish(1)  # not the one whose turn it is
-    for trainer in (led.leader, led.followers[0]):
-        with pytest.raises(RuntimeError, match="no mini-batch came within"):
-            trainer.next()
+    with pytest.raises(RuntimeError, match="no mini-batch came within"):
+        led.leader.next()
+
+
+def test_the_others_wait_for_a_slow_leader(monkeypatch):
+    monkeypatch.setattr(order, "PATIENCE_S", 0.01)
+    led = Led()
+    led.finish(0)
+    late = threading.Timer(0.1, led.leader.next)
+    late.start()
+    assert led.followers[0].next().ticket.number == 0
+    late.join()
 
 
 def test_without_samplers_the_leader_waits_for_nobody():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import numpy as np
-import psutil
 import pytest
+from support.cgroups import give_memory
 from support.graphs import random_graph
 
 from gsplit.host import SharedBuffer
@@ -54,11 +52,28 @@ def test_a_slot_grows_for_a_larger_mini_batch_and_is_mapped_anew(sampler, slots)
     assert mapped[0][0] < mapped[1][0]
 
 
-def test_no_memory_is_an_error_and_not_a_cut(sampler, slots):
+def test_slots_are_mapped_once_and_anew_only_when_they_have_grown(sampler, slots):
+    mapped = []
+    reader = Ring(slots, on_map=lambda new, old: mapped.append((len(new), old is None)))
+    reader.map_all()
+    assert mapped == []  # none has a size yet
+    for slot in slots:
+        slot.grow(1 << 20)
+    reader.map_all()
+    assert mapped == [(1 << 20, True)] * len(slots)
     sampler.sample(np.arange(100), epoch=0, batch=0)
-    with (
-        mock.patch.object(psutil, "virtual_memory", return_value=mock.Mock(available=100)),
-        pytest.raises(MemoryError, match="100 B are available"),
-    ):
+    handle = Handle(ticket=TICKET, slot=1, extents=Ring(slots).write(1, [sampler]))
+    assert reader.read(handle, 2).tobytes() == sampler.segment(2).data.tobytes()
+    reader.map_all()
+    assert len(mapped) == len(slots)
+    slots[1].grow(2 << 20)
+    reader.map_all()
+    assert mapped[len(slots) :] == [(2 << 20, False)]
+
+
+def test_no_memory_is_an_error_and_not_a_cut(sampler, slots, monkeypatch, tmp_path):
+    sampler.sample(np.arange(100), epoch=0, batch=0)
+    give_memory(monkeypatch, tmp_path, 100)
+    with pytest.raises(MemoryError, match="100 B are available"):
         Ring(slots).write(0, [sampler])
     assert slots[0].num_bytes == 0
