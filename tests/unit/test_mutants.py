@@ -34,7 +34,7 @@ def test_the_page_names_all_of_them_and_what_catches_each():
         if found := re.fullmatch(r"`(\w+)` in (\S+) \|", row[-1]):
             assert mutants.exists(f"tests/{found[2]}::{found[1]}"), row[-1]
         else:
-            assert row[-1].startswith((mutants.TIME_LIMIT, "signal")), row
+            assert row[-1].startswith((mutants.TIME_LIMIT, "SIG")), row
 
 
 @pytest.mark.parametrize(
