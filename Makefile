@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORK := work/demo
 SOURCES := $(shell find gsplit -name '*.cpp' -o -name '*.hpp') CMakeLists.txt pyproject.toml constraints.txt
 
-.PHONY: demo test test-all check bench clean
+.PHONY: demo test test-all mutants check bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
@@ -36,6 +36,10 @@ test: check
 
 test-all: check
 	$(BIN)/python -m pytest
+
+# Small wrong changes, one at a time; each must make a test fail.
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.mutants
 
 # The real graphs: cora.npz and others, with the keys of docs/formats.md.
 DATA ?= ../shared/data

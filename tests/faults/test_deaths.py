@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
+import psutil
 import pytest
 import torch
 from support.commands import FLAGS, FOR_EVER, LIMIT_S, assert_same_run
@@ -54,8 +56,17 @@ def test_without_its_launcher_nobody_lives(layout, tmp_path, train):
     sockets = [c for p in processes for c in p.net_connections("inet") if c.status == "LISTEN"]
     assert sockets, "gloo's own sockets should be seen here"
     assert {c.laddr.ip for c in sockets} <= {"127.0.0.1", "::1"}  # nothing that others could reach
-    command.kill()
-    command.assert_nothing_left(processes)
+    deaf = [command.trainers[1], command.samplers[0]]  # they do not notice that a pipe or a connection ends
+    for process in deaf:
+        process.suspend()
+    command.process.kill()
+    try:
+        command.process.wait(LIMIT_S)
+        command.assert_nothing_left(processes)
+    finally:
+        for process in deaf:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 class FailsLater(torch.nn.Module):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
 from support.commands import FLAGS, FOR_EVER
+from support.runs import config_for
 
+import gsplit
 from gsplit.train import checkpoint
 
 
@@ -48,3 +51,28 @@ def test_a_prediction_that_is_terminated_leaves_nothing(layout, tmp_path, train,
     assert "Traceback" not in err
     command.assert_nothing_left(processes)
     assert os.listdir(tmp_path / "out") == []
+
+
+def begin_training(folder, layout, trained):
+    gsplit.train(config=config_for(layout.path, folder / "run", samplers=0))
+
+
+def begin_predicting(folder, layout, trained):
+    gsplit.predict(trained, layout.path, out=folder / "o.npy", device="cpu")
+
+
+@pytest.mark.parametrize("begin", [begin_training, begin_predicting])
+def test_a_script_that_is_terminated_leaves_nothing(layout, tmp_path, undisturbed, monkeypatch, begin):
+    """Without the command line around it."""
+
+    def terminated(*_, **__):
+        assert os.listdir(tmp_path) != []
+        assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("gsplit.train.api.start", terminated)
+    monkeypatch.setattr("gsplit.predict.api.start", terminated)
+    with pytest.raises(SystemExit) as end:
+        begin(tmp_path, layout, undisturbed)
+    assert end.value.code == 143
+    assert os.listdir(tmp_path) == []

@@ -9,7 +9,7 @@ from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, train_in_worker
 
 import gsplit
-from gsplit.data import open_layout
+from gsplit.data import open_layout, open_store
 from gsplit.nn import SAGE
 from gsplit.train import checkpoint
 
@@ -177,7 +177,8 @@ def test_multi_label_scores_with_micro_f1(pool, tmp_path, world):
 
 
 def test_best_validation_is_what_is_tested_and_kept(pool, layouts, tmp_path):
-    config = config_for(layouts(2).path, tmp_path / "run", epochs=6, lr=0.5)  # so large that it gets worse again
+    # A rate so large that it gets worse again.
+    config = config_for(layouts(2).path, tmp_path / "run", epochs=6, lr=0.5, dtype="float64")
     result, _ = pool.run(2, train_in_worker, config)
     epochs = records(tmp_path / "run")
     scores = [record["valid_accuracy"] for record in epochs]
@@ -186,6 +187,13 @@ def test_best_validation_is_what_is_tested_and_kept(pool, layouts, tmp_path):
     assert summary["valid_accuracy"] == max(scores)
     assert summary["best_epoch"] == scores.index(max(scores)) + 1
     assert checkpoint.describe_state(tmp_path / "run", "model")["epoch"] == summary["best_epoch"]
+    assert summary["best_epoch"] < 6
+    kept = checkpoint.load_state(tmp_path / "run", checkpoint.MODEL)
+    assert not all_equal(kept, result["after"])
+    assert all_equal(kept, checkpoint.load_state(tmp_path / "run", checkpoint.CHECKPOINT)["best"]["model"])
+    graph = open_store(layouts(2).path.parent / "store").graph
+    right = dense_logits(graph, gsplit.load(tmp_path / "run")).argmax(axis=1) == graph.labels
+    assert summary["test_accuracy"] == pytest.approx(right[graph.test_idx].mean())
     for name, record in summary["traffic"].items():
         assert record == sum(r["traffic"][name] for r in epochs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
         "multi_label": layout.graph.multi_label, "normalize_features": False, "fan_out": (), "batch_size": 40,
         "copied_dtype": None, "seed": 1,
     }  # fmt: skip
+    model = copy.deepcopy(model).train()  # whoever predicts sees to it that nothing is dropped
     fields = {
         **defaults, "layout": layout.path, "folder": folder, "pickled_model": custom.pickled(model),
         "num_layers": num_layers, "level": level or num_layers, **changes,

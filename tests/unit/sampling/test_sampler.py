@@ -45,9 +45,16 @@ def test_equals_the_reference_exactly(memory, threads, seed, parts, fan_outs, nu
     how = {"memory": memory, "threads": threads}
     segments = splits_of(graph, offsets, targets, fan_outs, global_ids=global_ids, edge_ids=True, **how, **key)
     reference = sample_and_split(graph, offsets, targets, fan_outs, global_ids=global_ids, **key)
-    for rank, (segment, wanted) in enumerate(zip(segments, reference, strict=True)):
-        assert (segment.rank, segment.parts, segment.num_targets) == (rank, parts, num_targets)
+    assert_equal(segments, reference)
+    for segment in segments:
+        assert (segment.parts, segment.num_targets) == (parts, num_targets)
         assert (segment.epoch, segment.batch) == (key["epoch"], key["batch"])
+
+
+def assert_equal(segments, reference):
+    """Splits with edge ids, and those of the reference."""
+    for rank, (segment, wanted) in enumerate(zip(segments, reference, strict=True)):
+        assert segment.rank == rank
         assert segment.vertices.tolist() == wanted.vertices
         assert list(segment.level_sizes) == wanted.level_sizes
         for layer in segment.layers:
@@ -57,6 +64,28 @@ def test_equals_the_reference_exactly(memory, threads, seed, parts, fan_outs, nu
             for q, rows in enumerate(segment.send_rows(layer)):
                 assert segment.vertices[rows].tolist() == reference[q].received[layer][rank]
                 assert segments[q].layers[layer].receive_counts[rank] == len(rows)
+
+
+def test_many_parts_equal_the_reference():
+    """Above 16 parts the owner of a vertex is searched for; some parts are empty, the first and the last too."""
+    graph = random_graph(120, 12, seed=3)
+    offsets = [0, 0, *range(5, 60, 5), 60, 60, *range(65, 120, 5), 120, 120]
+    key = {"seed": 7, "epoch": 1, "batch": 2}
+    targets = np.random.default_rng(0).permutation(120)[:40]
+    segments = splits_of(graph, offsets, targets, [4, 3], edge_ids=True, **key)
+    assert len(segments) > 16
+    assert_equal(segments, sample_and_split(graph, offsets, targets, [4, 3], **key))
+
+
+def test_equal_splits_are_equal_byte_by_byte_whatever_was_in_their_memory():
+    graph = random_graph(100, 8, seed=5)
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 40, 100], fan_outs=[3, 3], seed=0, edge_ids=True)
+    sampler.sample(np.arange(21), epoch=0, batch=0)
+    for rank in range(2):
+        zeros, ones = (np.full(sampler.segment_bytes(rank), byte, np.uint8) for byte in (0, 255))
+        for memory in (zeros, ones):
+            sampler.write_segment(rank, memory)
+        assert zeros.tobytes() == ones.tobytes()
 
 
 def edges_in_global_ids(layout, segments, layer):

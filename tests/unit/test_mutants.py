@@ -1,0 +1,62 @@
+"""The list of mutations fits the code, and docs/mutations.md the list; `make mutants` runs them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tools import mutants
+
+PAGE = mutants.ROOT / "docs" / "mutations.md"
+ENTRY = """
+[[mutation]]
+name = "{name}"
+file = "gsplit/cli.py"
+old = "{old}"
+new = "x"
+wrong = "Nothing works."
+tests = ["{test}"]
+"""
+GOOD = {"name": "one", "old": "def main(", "test": "tests/unit/test_mutants.py"}
+
+
+def test_all_mutations_apply_and_their_tests_are_there():
+    mutations = mutants.load()
+    assert len(mutations) >= 40
+    assert sum(mutation.compiled for mutation in mutations) >= 10
+
+
+def test_the_page_names_all_of_them_and_what_catches_each():
+    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if re.match(r"\| [a-z]", line)][1:]
+    assert [row[0].removeprefix("| ") for row in rows] == [mutation.name for mutation in mutants.load()]
+    for row in rows:
+        if found := re.fullmatch(r"`(\w+)` in (\S+) \|", row[-1]):
+            assert mutants.exists(f"tests/{found[2]}::{found[1]}"), row[-1]
+        else:
+            assert row[-1].startswith((mutants.TIME_LIMIT, "SIG")), row
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"old": "no such text"}, "stands 0 times in gsplit/cli.py, not once"),
+        ({"old": "raise"}, r"stands \d+ times in gsplit/cli.py, not once"),
+        ({"test": "tests/unit/test_nothing.py"}, "there is no tests/unit/test_nothing.py"),
+        ({"test": "tests/unit/test_mutants.py::test_x"}, "there is no tests/unit/test_mutants.py::test_x"),
+    ],
+)
+def test_a_stale_entry_is_an_error(tmp_path, changes, message):
+    path = tmp_path / "mutants.toml"
+    path.write_text(ENTRY.format(**GOOD))
+    assert len(mutants.load(path)) == 1
+    path.write_text(ENTRY.format(**{**GOOD, **changes}))
+    with pytest.raises(ValueError, match=f"mutation one: .*{message}"):
+        mutants.load(path)
+
+
+def test_names_are_different(tmp_path):
+    path = tmp_path / "mutants.toml"
+    path.write_text(2 * ENTRY.format(**GOOD))
+    with pytest.raises(ValueError, match="a name of its own"):
+        mutants.load(path)

@@ -1,0 +1,1 @@
+"""What the repository checks itself with, beside its tests."""
