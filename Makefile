@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 WORK := work/demo
 SOURCES := $(shell find gsplit -name '*.cpp' -o -name '*.hpp') CMakeLists.txt pyproject.toml constraints.txt
 
+# Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
+# starve the tests that have a time limit.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 .PHONY: demo test test-all mutants check bench clean
 .DELETE_ON_ERROR:
 
@@ -32,10 +36,10 @@ check: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/python -m pytest -m 'not slow'
+	$(PYTEST) -m 'not slow'
 
 test-all: check
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # Small wrong changes, one at a time; each must make a test fail.
 mutants: $(VENV)/.installed-dev

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from support.commands import assert_no_new_shared_memory
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
@@ -89,7 +90,7 @@ def test_shared_buffer_is_seen_by_all_and_has_no_name():
     mine = buffer.view((4, 3), np.float32)
     start(write_into, 2, buffer).join()
     assert mine.tolist() == [[1.0] * 3, [2.0] * 3, [0.0] * 3, [0.0] * 3]
-    assert set(os.listdir("/dev/shm")) <= before
+    assert_no_new_shared_memory(before)
     buffer.close()
 
 
