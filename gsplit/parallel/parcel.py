@@ -10,6 +10,8 @@ import os
 from multiprocessing import reduction
 from typing import Any
 
+from gsplit.errors import InputError
+
 
 class Parcel:
     """Pickled where multiprocessing pickles it, into memory of its own; unpickled by :meth:`open` in the child."""
@@ -21,8 +23,11 @@ class Parcel:
     def __reduce__(self) -> tuple[Any, ...]:
         self.close()
         self._fd = os.memfd_create("gsplit-parcel")
-        with open(self._fd, "wb", closefd=False) as file:
-            reduction.ForkingPickler(file).dump(self._content)  # pipes and files in it are noted for this child
+        try:
+            with open(self._fd, "wb", closefd=False) as file:
+                reduction.ForkingPickler(file).dump(self._content)  # pipes and files in it are noted for this child
+        except OSError as error:  # a limit of the container's, say
+            raise InputError(f"no memory for what a trainer is given: {error.strerror}") from None
         return Sent, (reduction.DupFd(self._fd),)
 
     def close(self) -> None:

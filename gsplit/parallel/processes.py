@@ -259,6 +259,9 @@ def _child_main(parent: int, rank: int, pipe: Connection, parcel: Sent) -> None:
         report = Report("result", function(rank, *arguments), time.monotonic())
     except InputError as error:
         report = Report("input", str(error), time.monotonic())
+    except MemoryError as error:
+        reason = f"trainer {rank} is out of memory: {error or 'no more could be had'}"
+        report = Report("input", f"{reason}; use fewer --gpus or a smaller --batch-size", time.monotonic())
     except BaseException:
         report = Report("error", traceback.format_exc(), time.monotonic())
     pipe.send(report)

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from support.models import HAS_DGL
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "bring_your_own_model.md"
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "bring_your_own_model.md"
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
@@ -47,3 +48,9 @@ def test_bring_your_own_model(tmp_path):
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
     assert len(set(classes.tolist())) > 1
+
+
+def test_the_first_screen_says_what_has_never_run_and_where_it_does_not_help():
+    first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:25])
+    assert "Nothing of it has run on a GPU yet" in first_screen
+    assert "It does not help everywhere" in first_screen

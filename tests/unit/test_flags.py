@@ -21,7 +21,7 @@ TABLES = {
 }
 """Command -> the test that goes through its flags."""
 EXPERIMENTS = sorted(
-    path for path in (ROOT.parent / "experiments").glob("*.py") if "cli.parse(" in path.read_text()
+    path for path in (ROOT.parent / "experiments").rglob("*.py") if "cli.parse(" in path.read_text()
 )  # fmt: skip
 
 
@@ -51,9 +51,10 @@ def read(tree: ast.AST) -> set[str]:
     return own.union(*map(read, ast.iter_child_nodes(tree)))
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.relative_to(ROOT.parent).as_posix())
 def test_an_experiment_reads_each_of_its_flags(path):
     """Experiments take minutes, so whether a flag is read has to do for whether it does something."""
     tree = ast.parse(path.read_text())
-    config = getattr(importlib.import_module(f"experiments.{path.stem}"), parsed(tree))
+    module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+    config = getattr(importlib.import_module(module), parsed(tree))
     assert {field.name for field in fields(config)} <= read(tree)

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import damage_cases, damage_runs, fault_traces, faults
-from experiments.damage_runs import bad_lines, problems_of, run_cases
-from experiments.fault_runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
+from experiments.faults import __main__ as faults
+from experiments.faults import cases as case_table
+from experiments.faults import inputs, traces
+from experiments.faults.inputs import bad_lines, problems_of, run_cases
+from experiments.faults.runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
 from gsplit.errors import InputError
 from gsplit.train import checkpoint
 
@@ -36,19 +38,19 @@ def material(tmp_path, monkeypatch):
 
 @pytest.fixture
 def case(material, tmp_path):
-    return damage_cases.make_case(0, 0, material, tmp_path)
+    return case_table.make_case(0, 0, material, tmp_path)
 
 
 def test_a_case_depends_on_its_number_and_the_seed_alone(material, tmp_path):
-    sound = damage_cases.contents(material)
+    sound = case_table.contents(material)
 
     def all_of(seed):
-        cases = [damage_cases.make_case(number, seed, material, tmp_path) for number in range(40)]
+        cases = [case_table.make_case(number, seed, material, tmp_path) for number in range(40)]
         return [(case.words, case.damages, case.before, case.whole) for case in cases]
 
     assert all_of(1) == all_of(1)
     assert all_of(1) != all_of(2)
-    assert damage_cases.contents(material) == sound  # copies are damaged, never the material
+    assert case_table.contents(material) == sound  # copies are damaged, never the material
     assert len({str(damages) for _, damages, _, _ in all_of(1)}) > 30
 
 
@@ -83,7 +85,7 @@ ERROR = "error: edges.csv is empty\n"
 )
 def test_what_is_planted_in_a_command_is_counted(case, code, stderr, plant, problems):
     (case.folder / "edges.csv").write_text("0,1\n")
-    case.before = damage_cases.contents(case.folder)
+    case.before = case_table.contents(case.folder)
     assert said(case, code, stderr, plant or (lambda folder: None)) == problems
     assert bad_lines(ERROR) == ""
 
@@ -98,13 +100,13 @@ def test_commands_that_hang_die_or_fail_are_ended_and_counted(material, tmp_path
             raise ValueError("planted")
         return 0
 
-    monkeypatch.setattr(damage_runs, "_command", command)
-    monkeypatch.setattr(damage_runs, "LIMIT_S", 1.0)
-    cases = (damage_cases.make_case(number, 0, material, tmp_path) for number in range(4))
+    monkeypatch.setattr(inputs, "_command", command)
+    monkeypatch.setattr(inputs, "LIMIT_S", 1.0)
+    cases = (case_table.make_case(number, 0, material, tmp_path) for number in range(4))
     outcomes = {outcome.case.number: outcome for outcome in run_cases(cases, 2)}
     assert [outcomes[number].code for number in range(4)] == [None, -9, 1, 0]
     assert [set(outcomes[number].problems) for number in range(4)] == [{"hangs"}, {"crashes"}, {"tracebacks"}, set()]
-    damage_runs.remove(outcomes[0].case)
+    inputs.remove(outcomes[0].case)
     assert not list(tmp_path.glob("0-*"))
 
 
@@ -131,7 +133,7 @@ def finished(folder, *, weight=1.0, edges=5):
     state = {"model": {"w": torch.tensor([weight])}, "optimizer": {"state": {}}, "best": None}
     checkpoint.save_state(folder, checkpoint.CHECKPOINT, state, {**SIGNATURE, **POSITION})
     checkpoint.save_state(folder, checkpoint.MODEL, state["model"], SIGNATURE)
-    (folder / "summary.json").write_text(json.dumps(dict.fromkeys(fault_traces.SAME_KEYS, 1)))
+    (folder / "summary.json").write_text(json.dumps(dict.fromkeys(traces.SAME_KEYS, 1)))
     line = {"kind": "mini-batch", "epoch": 1, "batch": 0, "trainer": 0, "traffic": {"edges": edges}, "stages": 0.5}
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     return folder
@@ -139,10 +141,10 @@ def finished(folder, *, weight=1.0, edges=5):
 
 def test_runs_that_differ_in_the_last_bit_are_told_apart(tmp_path):
     run = finished(tmp_path / "a")
-    assert fault_traces.difference(run, finished(tmp_path / "b")) == ""
+    assert traces.difference(run, finished(tmp_path / "b")) == ""
     other = finished(tmp_path / "c", weight=float(np.nextafter(np.float32(1), np.float32(2))))
-    assert fault_traces.difference(run, other) == "model of the checkpoint"
-    assert fault_traces.difference(run, finished(tmp_path / "d", edges=6)) == "the counts of mini-batches"
+    assert traces.difference(run, other) == "model of the checkpoint"
+    assert traces.difference(run, finished(tmp_path / "d", edges=6)) == "the counts of mini-batches"
 
 
 @pytest.mark.parametrize(
@@ -157,29 +159,29 @@ def test_runs_that_differ_in_the_last_bit_are_told_apart(tmp_path):
 )
 def test_files_that_are_left_are_counted(tmp_path, planted, left):
     finished(tmp_path / "run")
-    assert fault_traces.files_left(tmp_path, finished=True) == []
+    assert traces.files_left(tmp_path, finished=True) == []
     path = tmp_path / planted
     path.parent.mkdir(exist_ok=True)
     path.touch()
-    assert fault_traces.files_left(tmp_path, finished=True) == left
+    assert traces.files_left(tmp_path, finished=True) == left
 
 
 def test_processes_and_shared_memory_that_are_left_are_counted(tmp_path, monkeypatch):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
-    monkeypatch.setattr(fault_traces, "SHARED", tmp_path)
-    monkeypatch.setattr(fault_traces, "SHARED_LIMIT_S", 0.0)
+    monkeypatch.setattr(traces, "SHARED", tmp_path)
+    monkeypatch.setattr(traces, "SHARED_LIMIT_S", 0.0)
     try:
-        assert [each.pid for each in fault_traces.processes_of(tmp_path)] == [process.pid]
-        assert fault_traces.processes_of(tmp_path / "other") == []
+        assert [each.pid for each in traces.processes_of(tmp_path)] == [process.pid]
+        assert traces.processes_of(tmp_path / "other") == []
     finally:
         process.communicate(b"\n")
-    assert fault_traces.processes_of(tmp_path) == []
+    assert traces.processes_of(tmp_path) == []
     with (tmp_path / "torch_1").open("w"):
-        assert fault_traces.shared_left(set()) == []  # somebody has it open
-    assert fault_traces.shared_left(set()) == [str(tmp_path / "torch_1")]
-    assert fault_traces.shared_left({"torch_1"}) == []
-    assert fault_traces.temporary_left(tmp_path) == ["torch_1"]
+        assert traces.shared_left(set()) == []  # somebody has it open
+    assert traces.shared_left(set()) == [str(tmp_path / "torch_1")]
+    assert traces.shared_left({"torch_1"}) == []
+    assert traces.temporary_left(tmp_path) == ["torch_1"]
 
 
 @pytest.mark.parametrize(("count", "code"), [(0, 0), (1, 1)])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,26 @@ def test_the_users_mistake_stays_one():
 def test_ours_has_its_traceback():
     with pytest.raises(ProcessDied, match=r"trainer 1 failed:\nTraceback (.|\n)*RuntimeError: told so"):
         start(fail_on_1, 2, RuntimeError).join()
+
+
+def test_no_memory_is_the_users_to_know_in_one_line():
+    with pytest.raises(InputError, match="trainer 1 is out of memory: told so; use fewer --gpus"):
+        start(fail_on_1, 2, MemoryError).join()
+
+
+@contextmanager
+def largest_file(num_bytes):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_what_a_child_is_given_may_find_no_memory_either():
+    with largest_file(1000), pytest.raises(InputError, match="no memory for what a trainer is given: File too large"):
+        start(square, 2, bytes(5000))
 
 
 def test_a_silent_exit_is_a_failure_and_leaves_no_named_memory():

@@ -1,5 +1,5 @@
 """Random damage to one file, repeatable: bytes, words of a text, keys and values of JSON; arrays are in
-:mod:`experiments.damage_arrays`.
+:mod:`experiments.faults.arrays`.
 
 A damage is a function (path, random numbers) that changes the file in place and says in a few words what it did.
 Hostile files hold a pickle, a YAML tag or a Python expression that would make the file :data:`CANARY` in the
@@ -13,7 +13,6 @@ import gzip
 import hashlib
 import json
 import os
-import pathlib
 import pickle
 import re
 import shutil
@@ -22,11 +21,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from experiments import damage_arrays
+from experiments.faults import arrays
+from experiments.faults.hostile import CANARY, Damage, Hostile
 
-Damage = Callable[[Path, Random], str]
-
-CANARY = "canary"
 WORDS = (
     b"nan", b"inf", b"-1", b"-0", b"1e400", b"-1e30", b"9223372036854775808", b"9007199254740993", b"1000000000000",
     b"99999999999999999999999", b"0x10", b"1_000", b"", b'"', b"'", b"\x00", b"\xff\xfe", b"1.5", b"true",
@@ -46,13 +43,6 @@ STATES = ("checkpoint.json", "model.json")
 DESCRIPTIONS = ("graph.json", "layout.json")
 
 
-class Hostile:
-    """Unpickled, it makes the file :data:`CANARY`."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return pathlib.Path.touch, (pathlib.Path(CANARY),)
-
-
 def damages_of(path: Path) -> list[Damage]:
     """What can be done to a file of this kind, the more particular as likely as the general."""
     plain = path.name.removesuffix(".gz")
@@ -65,7 +55,7 @@ def damages_of(path: Path) -> list[Damage]:
     if suffix == ".yaml":
         particular += [yaml_tag]
     if suffix in (".npy", ".npz", ".pt"):
-        particular = list(damage_arrays.DAMAGES[suffix])
+        particular = list(arrays.DAMAGES[suffix])
     if suffix == ".parquet":
         particular = [other_table] * 4
     general = [
@@ -106,7 +96,7 @@ def _reseal(path: Path) -> bool:
                 about["arrays"][path.stem] |= {
                     "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
                     "bytes": path.stat().st_size,
-                    **damage_arrays.header_of(path),
+                    **arrays.header_of(path),
                 }
             else:
                 continue
@@ -190,7 +180,7 @@ def a_folder(path: Path, random: Random) -> str:
 
 
 def hostile(path: Path, random: Random) -> str:
-    """In place of the file; :mod:`experiments.damage_arrays` hides one in archives and arrays."""
+    """In place of the file; :mod:`experiments.faults.arrays` hides one in archives and arrays."""
     path.write_bytes(pickle.dumps(Hostile(), protocol=random.choice((0, 2, 4))))
     return "a hostile pickle"
 

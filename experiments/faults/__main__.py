@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments import damage_cases, damage_runs, fault_runs
+from experiments.faults import cases, inputs, runs
 from experiments.flags import check_seed
 from experiments.results import write_json
 from gsplit import cli
@@ -124,41 +124,41 @@ def working_folder(config: FaultsConfig) -> Iterator[Path]:
 
 def hurt_inputs(config: FaultsConfig) -> dict[str, Any]:
     """Run every command on its damaged files; what was counted."""
-    counted, codes, found = Counter(dict.fromkeys(damage_runs.PROBLEMS, 0)), Counter[str](), []
+    counted, codes, found = Counter(dict.fromkeys(inputs.PROBLEMS, 0)), Counter[str](), []
     with working_folder(config) as folder:
         (folder / "material").mkdir()
-        made = [sys.executable, "-m", "experiments.damage_material", str(folder / "material")]
+        made = [sys.executable, "-m", "experiments.faults.material", str(folder / "material")]
         subprocess.run(made, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        damage_runs.import_everything()
+        inputs.import_everything()
         (folder / "cases").mkdir()
-        cases = (
-            damage_cases.make_case(number, config.seed, folder / "material", folder / "cases")
+        made = (
+            cases.make_case(number, config.seed, folder / "material", folder / "cases")
             for number in config.numbers(config.inputs)
         )
         slowest = 0.0
-        for outcome in damage_runs.run_cases(cases, config.jobs or len(os.sched_getaffinity(0))):
+        for outcome in inputs.run_cases(made, config.jobs or len(os.sched_getaffinity(0))):
             codes[str(outcome.code)] += 1
             slowest = max(slowest, outcome.seconds)
             found += said(counted, outcome.case.number, str(outcome.case), outcome.problems)
             if config.only is not None:
                 print(f"{outcome.case}\nexit code {outcome.code}\n{outcome.stderr}", end="")
             else:
-                damage_runs.remove(outcome.case)
+                inputs.remove(outcome.case)
     return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "slowest_s": slowest,
             "found": found}  # fmt: skip
 
 
 def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
     """Hurt run after run; what was counted."""
-    counted, codes, found = Counter(dict.fromkeys(fault_runs.PROBLEMS, 0)), Counter[str](), []
+    counted, codes, found = Counter(dict.fromkeys(runs.PROBLEMS, 0)), Counter[str](), []
     with working_folder(config) as folder:
         make_layout(folder)
         (folder / "undisturbed").mkdir()
-        undisturbed = fault_runs.run_undisturbed(folder / "layout", folder / "undisturbed")
+        undisturbed = runs.run_undisturbed(folder / "layout", folder / "undisturbed")
         slowest, done = 0.0, Counter[str]()
         for number in config.numbers(config.runs):
-            fault = fault_runs.make_fault(number, config.seed)
-            outcome = fault_runs.disturb(fault, folder / "layout", undisturbed, folder / str(number))
+            fault = runs.make_fault(number, config.seed)
+            outcome = runs.disturb(fault, folder / "layout", undisturbed, folder / str(number))
             codes[str(outcome.code)] += 1
             done[fault.kind if outcome.done else "too late"] += 1
             slowest = max(slowest, outcome.seconds or 0.0)

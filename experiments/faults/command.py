@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments.fault_traces import processes_of
+from experiments.faults.traces import processes_of
 
 SAVED = "checkpoint.json"
 READERS_S = 5.0

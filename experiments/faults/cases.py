@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from experiments.damage import damage
+from experiments.faults.damage import damage
 
 ODD_NAMES = ("with space", "line\nend", "quote'\"", "ünïcode", "-dash", "percent%s{}", "semi;colon,comma", "x" * 150)
 WHOLE = 0.1

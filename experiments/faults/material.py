@@ -1,6 +1,6 @@
-"""One sound file of every kind that a command reads, of one small graph: what :mod:`experiments.damage` damages.
+"""One sound file of every kind that a command reads, of one small graph, to be damaged.
 
-    python -m experiments.damage_material FOLDER
+    python -m experiments.faults.material FOLDER
 
 A process of its own, because the experiment forks and must have no threads, which partitioning and training leave.
 """

@@ -19,8 +19,8 @@ from random import Random
 
 import psutil
 
-from experiments.fault_command import Running, position_of, running
-from experiments.fault_traces import difference, files_left, shared_left, temporary_left
+from experiments.faults.command import Running, position_of, running
+from experiments.faults.traces import difference, files_left, shared_left, temporary_left
 
 LIMIT_S = 10.0
 """In which a run must have ended that a fault ends."""

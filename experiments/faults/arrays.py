@@ -1,4 +1,4 @@
-"""Random damage to arrays: ``.npy``, ``.npz`` and what ``torch.save`` writes (see :mod:`experiments.damage`)."""
+"""Random damage to arrays: ``.npy``, ``.npz`` and what ``torch.save`` writes (:mod:`experiments.faults.damage`)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from experiments.faults.hostile import Hostile
 
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "i1", "u8", "u1", "?", "c16", "U5", "S3", "M8[s]", ">i8", ">f4", "V3", "g")
 NUMBERS = (float("nan"), float("inf"), -1, 10**6, 2**31, 2**62, -(2**63), 1e38, 0.5)
@@ -107,8 +109,6 @@ def _with_header(content: bytes, header: str, random: Random) -> bytes:
 
 
 def _hostile_npy() -> bytes:
-    from experiments.damage import Hostile
-
     buffer = io.BytesIO()
     np.save(buffer, np.array([Hostile(), None], dtype=object), allow_pickle=True)
     return buffer.getvalue()
@@ -229,8 +229,6 @@ def _other(value: Any, random: Random) -> Any:
 
 def pt_hostile(path: Path, random: Random) -> str:
     import torch
-
-    from experiments.damage import Hostile
 
     legacy = random.random() < 0.5
     torch.save({"edge_index": Hostile()}, path, _use_new_zipfile_serialization=not legacy)

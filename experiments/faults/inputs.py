@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.damage import CANARY
-from experiments.damage_cases import Case, contents
+from experiments.faults.cases import Case, contents
+from experiments.faults.hostile import CANARY
 
 LIMIT_S = 60.0
 """For one command; they take a fraction of a second, trainings a few."""

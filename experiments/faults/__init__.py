@@ -1,0 +1,1 @@
+"""Faults that nobody chose: ``python -m experiments.faults``."""
