@@ -1,9 +1,9 @@
 """Folders beside the place of something that is being written or replaced.
 
 Beside OUT lies ``.OUT.xxxxxxxx`` while a process is at work on OUT: a folder that this process holds locked, with
-what becomes OUT in it, or what OUT was before. It is gone when the process has ended, unless that was killed; then
-:func:`put_right`, with which every command begins that is given OUT, brings back what was there before, or removes
-what nobody will finish.
+what becomes OUT in it, or what OUT was before. It is gone when the process has ended, and what OUT was before is back
+in its place unless there is something new. Where the process was killed, :func:`put_right` does that, with which
+every command begins that is given OUT.
 """
 
 from __future__ import annotations
@@ -18,23 +18,42 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gsplit.errors import InputError
-from gsplit.files import LOCK, locked
+from gsplit.files import InUse, locked
+from gsplit.host import held_back
 
+NEW = "new"
+"""What becomes OUT."""
 OLD = "old"
 """What was in the place before."""
+LOCK = ".aside"
+"""Locked by the process at work; no folder but ours has one."""
 SUFFIX_LETTERS = 8
 """Of the name of a folder, as tempfile makes it."""
+
+Judge = Callable[[Path], bool]
 
 logger = logging.getLogger(__name__)
 
 
+def _nothing(_: Path) -> bool:
+    return False
+
+
 @contextmanager
-def folder_beside(out: Path) -> Iterator[Path]:
-    """A new folder beside ``out``, on the same file system; gone when the block ends, however.
+def folder_beside(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing) -> Iterator[Path]:
+    """A new folder beside ``out``, on the same file system, to write ``NEW`` or to move what is there to ``OLD``.
+
+    When the block ends, however, ``OLD`` goes if ``out`` is done; otherwise it is put back in its place.
+
+    Args:
+        out: the place.
+        done: whether what is in the place has replaced what was there before.
+        worthless: whether what is in the place, and not done, may be removed.
 
     Raises:
-        InputError: where it cannot be made.
+        InputError: where it cannot be made, or what was there before cannot be put back; that is left where it is.
     """
+    out = Path(os.path.abspath(out))
     with ExitStack() as held:
         try:
             folder = _held_folder(out, held)
@@ -43,42 +62,73 @@ def folder_beside(out: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with held_back():
+                _take_back(out, folder, done, worthless)
 
 
 def _held_folder(out: Path, held: ExitStack) -> Path:
     """A folder that is locked for as long as ``held`` is open, so that others know that it is in use."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        # Between the two somebody may have taken it for left behind, and swept it away.
-        with suppress(FileNotFoundError, InputError):
-            held.enter_context(locked(folder))
-            if (folder / LOCK).exists():
-                return folder
+        try:
+            held.enter_context(locked(folder, LOCK))
+        except InUse:
+            continue  # somebody took it for left behind, and is about to sweep it away
+        except InputError:
+            if folder.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            continue  # somebody has
+        if (folder / LOCK).exists():
+            return folder
 
 
-def put_right(out: Path, holds: Callable[[Path], bool] = os.path.lexists) -> None:
+def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing) -> None:
     """Take back what processes that were killed have left beside ``out``, and say so.
 
     Args:
         out: a file or a folder, or its place.
-        holds: whether what is in the place is to stay; what was there before comes back otherwise.
+        done, worthless: as for :func:`folder_beside`.
     """
+    out = Path(os.path.abspath(out))
     beside = re.compile(re.escape(f".{out.name}.") + rf"[a-z0-9_]{{{SUFFIX_LETTERS}}}")
     with suppress(OSError):
-        for left in sorted(out.absolute().parent.iterdir()):
-            if beside.fullmatch(left.name) and (left / LOCK).is_file():
-                with suppress(InputError), locked(left):
-                    _take_back(out, left, holds)
+        for left in sorted(out.parent.iterdir()):
+            if not beside.fullmatch(left.name) or left.is_symlink():
+                continue
+            if (left / LOCK).is_file():
+                with suppress(InUse), locked(left, LOCK):
+                    back = _take_back(out, left, done, worthless)
+                    what = ("put %s back: a process that was to replace it was killed" if back else
+                            "removed what a process that was killed had left beside %s")  # fmt: skip
+                    logger.warning(what, out)
+            elif left.is_dir() and not any(left.iterdir()):
+                left.rmdir()  # as it is made, before it is locked
 
 
-def _take_back(out: Path, left: Path, holds: Callable[[Path], bool]) -> None:
-    old = left / OLD
-    if os.path.lexists(old) and not holds(out):
-        if os.path.lexists(out):
-            shutil.rmtree(out)
-        old.rename(out)
-        logger.warning("put %s back: a process that was to replace it was killed", out)
-    else:
-        logger.warning("removed %s, which a process that was killed had left", left)
-    shutil.rmtree(left)
+def _take_back(out: Path, folder: Path, done: Judge, worthless: Judge) -> bool:
+    """Remove a folder beside ``out``; True where what was there before was put back first.
+
+    Raises:
+        InputError: where that cannot be done; the folder stays.
+    """
+    old = folder / OLD
+    back = os.path.lexists(old) and not done(out)
+    if back:
+        try:
+            if os.path.lexists(out) and worthless(out):
+                shutil.rmtree(out)
+            if os.path.lexists(out):
+                raise OSError(0, "something else is in its place")
+            old.rename(out)
+        except OSError as error:
+            raise InputError(f"{out} could not be put back: {error.strerror}; it is kept as {old}") from None
+    for inside in folder.iterdir():  # the lock last: who finds it can finish this
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside, ignore_errors=True)
+        elif inside.name != LOCK:
+            inside.unlink()
+    (folder / LOCK).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+    return back

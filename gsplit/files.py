@@ -25,6 +25,10 @@ LOCK = ".lock"
 logger = logging.getLogger(__name__)
 
 
+class InUse(InputError):
+    """Another process holds a folder."""
+
+
 def make_durable(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -35,21 +39,28 @@ def make_durable(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
     """Hold a folder against a second run. The kernel lets go of the lock when this process ends, however.
 
+    Args:
+        folder: to hold.
+        name: of the file in it that is locked.
+
     Raises:
-        InputError: where another process holds it, or it cannot be written to.
+        InUse: where another process holds it.
+        InputError: where it cannot be written to, or not be locked.
     """
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise InputError(f"cannot write to {folder}: {error.strerror}") from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{folder} is in use by another run; wait for it, or choose another folder") from None
+            raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder") from None
+        except OSError as error:  # some network file systems know no locks
+            raise InputError(f"cannot lock {folder}: {error.strerror}; choose a folder on another disk") from None
         yield
     finally:
         os.close(descriptor)
@@ -88,7 +99,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary name to write to; when the block ends the file is made durable and renamed over ``path``.
 
     Raises:
-        InputError: where it cannot be written, such as on a full disk; ``path`` is what it was then.
+        InputError: where it cannot be written, such as on a full disk. ``path`` is whole then: what it was, or, where
+            only the names in its folder could not be made durable, the new file.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -130,27 +142,16 @@ def append_to_file(path: Path, content: bytes) -> None:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
-def sweep_files(folder: Path, name: str | None = None) -> None:
+def sweep_files(folder: Path, names: str) -> None:
     """Remove the temporary files that processes left in a folder which were killed, and say so.
 
     Args:
-        folder: where to look.
-        name: of the file that they were to become; by default any, in a folder that this process has locked.
+        folder: that this process has locked.
+        names: a regular expression of the files that they were to become.
     """
-    temporary = re.compile(r"\..+\.(\d+)" if name is None else re.escape(f".{name}.") + r"(\d+)")
+    temporary = re.compile(rf"\.({names})\.\d+")
     with contextlib.suppress(OSError):
         for left in sorted(folder.iterdir()):
-            found = temporary.fullmatch(left.name)
-            if found and left.is_file() and (name is None or not _alive(int(found[1]))):
+            if temporary.fullmatch(left.name) and left.is_file():
                 left.unlink()
                 logger.warning("removed %s, which a process that was killed had left", left)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True

@@ -106,8 +106,25 @@ def interruptible() -> Iterator[None]:
 
 
 def end_tidily(number: int, _: object) -> None:
-    """A signal handler: what is half done is taken back on the way out, and the exit code is that of the signal."""
+    """A signal handler: what is half done is taken back on the way out, and the exit code is that of the signal.
+
+    What comes again is ignored until :func:`ending_tidily` is over, for it would tear the taking back apart.
+    """
+    signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
+
+
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block ends; processes that are started in it never see them.
+
+    They reach the whole foreground group, or all processes of a job (Slurm), and the parent decides what ends when.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextlib.contextmanager

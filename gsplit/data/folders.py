@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.aside import OLD, SUFFIX_LETTERS, folder_beside, put_right
+from gsplit.aside import NEW, OLD, SUFFIX_LETTERS, folder_beside, put_right
 from gsplit.data.npy import NpyStream, map_array, sha256_of_file
 from gsplit.errors import InputError
 from gsplit.files import make_durable
@@ -27,8 +27,6 @@ from gsplit.host import ending_tidily
 
 DESCRIPTIONS = ("graph.json", "layout.json")
 """A folder with one of these was written by us."""
-NEW = "new"
-"""What becomes the folder, beside its place."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The disk has no more room for us."""
 
@@ -160,10 +158,5 @@ def _publish(beside: Path, out: Path) -> None:
     make_durable(beside / NEW)
     if out.exists():
         out.rename(beside / OLD)
-    try:
-        (beside / NEW).rename(out)
-    except BaseException:
-        if (beside / OLD).exists():
-            (beside / OLD).rename(out)
-        raise
+    (beside / NEW).rename(out)
     make_durable(out.parent)

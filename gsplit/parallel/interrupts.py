@@ -21,7 +21,6 @@ take long. Who does not want to wait presses Ctrl-C again."""
 SAME_S = 1.0
 """SIGTERM that comes again sooner is the same one: timeout(1), for one, sends it to the process and to its group."""
 STOPPING = "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once"
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
@@ -88,16 +87,3 @@ def interrupts(asking: bool) -> Iterator[Interrupts]:
         for number, handler in before.items():
             signal.signal(number, handler)
         noted.close()
-
-
-@contextmanager
-def held_back() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block ends; processes that are started in it never see them.
-
-    They reach the whole foreground group, or all processes of a job (Slurm), and the parent decides what ends when.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

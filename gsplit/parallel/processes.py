@@ -13,6 +13,7 @@ passed on as a request to stop (:mod:`gsplit.parallel.interrupts`).
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import multiprocessing
 import multiprocessing.connection
@@ -30,8 +31,8 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
 
 from gsplit.errors import InputError
-from gsplit.host import die_with_parent, sweep_cuda_ipc
-from gsplit.parallel.interrupts import Interrupts, held_back, interrupts
+from gsplit.host import die_with_parent, held_back, sweep_cuda_ipc
+from gsplit.parallel.interrupts import Interrupts, interrupts
 from gsplit.parallel.parcel import Parcel, Sent
 from gsplit.parallel.scripts import GUARD, NAME, NO_GUARD, script_was_imported
 
@@ -99,6 +100,8 @@ def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequen
     """Start ``function(rank, *arguments)``, or ``function(rank, *arguments, own[rank])``, in ``world`` processes."""
     context = multiprocessing.get_context("spawn")
     children = Children([])
+    # Where a signal comes between two lines of ours. Before multiprocessing's own, which would wait for them.
+    atexit.register(children.end)
     # Python starts this process with the first child, and leaves SIGINT unblocked after that.
     resource_tracker.ensure_running()
     try:
@@ -168,6 +171,7 @@ class Children:
                 child.pipe.close()
                 if child.process.pid is not None and not child.process.is_alive():
                     sweep_cuda_ipc(child.process.pid)
+            atexit.unregister(self.end)
 
     def _collect_last_words(self) -> None:
         """Give every child a moment to report: the one that failed first need not be the one heard first."""

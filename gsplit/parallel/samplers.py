@@ -21,8 +21,7 @@ from itertools import chain, islice
 from multiprocessing.connection import Connection
 
 from gsplit.errors import InputError
-from gsplit.host import SharedBuffer, check_memory
-from gsplit.parallel.interrupts import held_back
+from gsplit.host import SharedBuffer, check_memory, held_back
 from gsplit.parallel.processes import GRACE_S, ProcessDied, death
 from gsplit.sampling.dispatch import Dispatcher
 from gsplit.sampling.process import Failed, Measured, SamplerJob

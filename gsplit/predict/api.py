@@ -91,7 +91,7 @@ def predict(
             start(worker.run, world, job).join()
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
-                publish(config.out, folder, asked, values, config.what)
+                publish(config.out, folder, asked, values, config.what, overwrite=config.overwrite)
             return values
     finally:
         shared.close()

@@ -79,7 +79,9 @@ def create_values(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any
     return values
 
 
-def publish(out: Path, folder: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str) -> None:
+def publish(
+    out: Path, folder: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, *, overwrite: bool
+) -> None:
     """Give the trainers' values their form and their name.
 
     Args:
@@ -88,9 +90,10 @@ def publish(out: Path, folder: Path, vertices: NDArray[np.int64], values: NDArra
         vertices: int64 [M] global ids.
         values: [M] or [M, width], in the same order.
         what: classes, logits or embeddings.
+        overwrite: replace a file that is there by now.
 
     Raises:
-        InputError: where the disk is full.
+        InputError: where the disk is full, or somebody else was faster.
     """
     whole = folder / VALUES
     try:
@@ -101,6 +104,7 @@ def publish(out: Path, folder: Path, vertices: NDArray[np.int64], values: NDArra
             whole = folder / "whole.csv"
             _write_csv(whole, vertices, values, COLUMNS[what])
         make_durable(whole)
+        check_out(out, overwrite=overwrite)
         whole.replace(out)
         make_durable(out.parent)
     except OSError as error:

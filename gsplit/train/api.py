@@ -93,6 +93,8 @@ def train(
         if config.resume:
             check_resumable(config, opened, world, signature)
             if (summary := finished(run_folder, config.epochs)) is not None:
+                if config.save_predictions != "no" and not (run_folder / "predictions.npy").exists():
+                    logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
                 return summary
             warn_of_changes(config, strategy.groups, threads)
             config = replace(config, out=run_folder)
@@ -104,6 +106,7 @@ def train(
             config=config, layout=layout_path, run=run_folder, strategy=strategy, device_type=device_type,
             threads=threads, samplers=samplers, port=held.enter_context(rendezvous(world)), signature=signature,
             pickled_model=pickled_model, shared=shared, resume=config.resume is not None,
+            unused=tuple(unused),
         )  # fmt: skip
         supply = held.enter_context(supplied(config, opened, strategy.groups, samplers, candidate))
         with mock.patch.dict(os.environ, QUIET if config.profile else {}):

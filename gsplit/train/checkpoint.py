@@ -50,7 +50,7 @@ def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any
         replace_file(run / file, content)
         replace_file(run / f"{name}.json", (json.dumps(description, indent=2) + "\n").encode())
     except BaseException:
-        if new:
+        if new and not _names(run, name, file):
             (run / file).unlink(missing_ok=True)
         raise
     # The state before, and what a process that was killed left half-written.
@@ -59,14 +59,23 @@ def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any
             old.unlink()
 
 
-def is_saved(run: Path, name: str, state: dict[str, Any]) -> bool:
-    """Whether that is what :func:`save_state` wrote last, to the byte."""
+def _names(run: Path, name: str, file: str) -> bool:
+    """Whether the JSON that is there now names a file: it may be replaced, and its folder not be durable."""
+    try:
+        return bool(describe_state(run, name)["file"] == file)
+    except InputError:
+        return False
+
+
+def is_saved(run: Path, name: str, state: dict[str, Any], about: dict[str, Any]) -> bool:
+    """Whether that is what :func:`save_state` wrote last, to the byte, and ``about`` what it said of it."""
     try:
         description = describe_state(run, name)
     except InputError:
         return False
     digest = hashlib.sha256(_packed(state)).hexdigest()
-    return description["sha256"] == digest and (run / description["file"]).is_file()
+    same = description["sha256"] == digest and all(description.get(key) == value for key, value in about.items())
+    return same and (run / description["file"]).is_file()
 
 
 def whole(run: Path) -> str:

@@ -22,6 +22,11 @@ DROPOUTS = ("dropout", "input_dropout", "attention_dropout")
 PATHS = ("layout", "out", "resume")
 OPTIONAL = ("gpus", "num_layers", "samplers", "slots", "split_group")
 """Numbers that are decided later where they are None."""
+OF_MODEL = (
+    "model", "model_args", "hidden", "dropout", "input_dropout", "attention_dropout", "norm", "residual",
+    "input_projection", "heads", "out_heads", "negative_slope", "normalization", "self_loops",
+)  # fmt: skip
+"""What says what a model is; null in ``config.json`` where the model takes nothing of it."""
 RESULTS_DEPEND_ON = (
     "seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout",
     "normalize_features", "order", "strategy", "split_group", "feature_dtype",
@@ -261,7 +266,7 @@ class TrainConfig:
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
                 raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
-            return cls(**{name: value for name, value in values.items() if value is not None})
+            return cls(**{name: value for name, value in values.items() if value is not None or name not in OF_MODEL})
         except InputError as error:
             raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:

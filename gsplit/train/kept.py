@@ -51,7 +51,7 @@ class Kept:
         if chosen is None or self.validated < epoch:
             chosen = {"score": None, "epoch": epoch, "model": _copy(model)}
         model.load_state_dict(chosen["model"])
-        if self._writes and not checkpoint.is_saved(self._run, checkpoint.MODEL, chosen["model"]):
+        if self._writes and not self._is_saved(chosen):
             self._save(chosen)
         return chosen
 
@@ -91,8 +91,12 @@ class Kept:
         if self.best is None:
             (self._run / SUMMARY).unlink(missing_ok=True)
             checkpoint.remove_state(self._run, checkpoint.MODEL)
-        elif not checkpoint.is_saved(self._run, checkpoint.MODEL, self.best["model"]):
+        elif not self._is_saved(self.best):
             self._save(self.best)
+
+    def _is_saved(self, weights: Weights) -> bool:
+        about = {"epoch": weights["epoch"], "score": weights["score"]}
+        return checkpoint.is_saved(self._run, checkpoint.MODEL, weights["model"], about)
 
     def _save(self, weights: Weights) -> None:
         """Trainer 0 writes; a summary that names another model goes first."""

@@ -12,7 +12,7 @@ from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.train import custom
-from gsplit.train.config import MODELS, TrainConfig
+from gsplit.train.config import MODELS, OF_MODEL, TrainConfig
 
 BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
 SHAPE = ("in_features", "hidden", "out_features", "num_layers")
@@ -25,11 +25,6 @@ OPTIONS = {
 """What else of the configuration decides what a model computes; a custom model takes none of it."""
 FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
-MODEL_FIELDS = (
-    "model", "model_args", "hidden", "dropout", "input_dropout", "attention_dropout",
-    *dict.fromkeys(FLAGS.get(name, name) for names in OPTIONS.values() for name in names),
-)  # fmt: skip
-"""All of the configuration that says what a model is."""
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +58,14 @@ def unused_settings(config: TrainConfig, model: nn.Module | None) -> list[str]:
         model: that was handed over as an object, which takes nothing of it; None for the one that ``config`` names.
     """
     if model is not None:
-        return list(MODEL_FIELDS)
+        return list(OF_MODEL)
     if ":" in config.model:
         used = {"model", "model_args", *custom.settings_taken(config)}
     else:
         used = {"model", "hidden", "dropout", "input_dropout"}
         used |= {FLAGS.get(name, name) for name in OPTIONS[config.model]}
         used |= {"attention_dropout"} if config.model == "gat" else set()
-    return [name for name in MODEL_FIELDS if name not in used]
+    return [name for name in OF_MODEL if name not in used]
 
 
 def warn_of_unused(config: TrainConfig, unused: Sequence[str], model: nn.Module | None) -> None:

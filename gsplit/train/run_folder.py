@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from gsplit.aside import OLD, folder_beside, put_right
 from gsplit.errors import InputError
-from gsplit.files import LOCK, locked, sweep_files
+from gsplit.files import locked, read_json, sweep_files
 
 CONFIG = "config.json"
 RESULTS = ("checkpoint.json", "model.json", "metrics.jsonl", "summary.json")
-"""A run that has one of these has saved something."""
+"""A run that has one of these, with something in it, has saved something."""
+FILES = "|".join((*map(re.escape, (CONFIG, *RESULTS, "predictions.npy", "trace.json")),
+                  r"(checkpoint|model)-[0-9a-f]+\.pt"))  # fmt: skip
+"""A regular expression of what a run writes."""
+BEGUN = re.compile(rf"{FILES}|\.({FILES})\.\d+|\.lock|\.trace-\d+\.json")
+"""What a run may have written before it has saved anything."""
 
 
 def holds_results(folder: Path) -> bool:
     """Whether a run has saved anything."""
-    return any((folder / name).exists() for name in RESULTS)
+    return any((folder / name).is_file() and (folder / name).stat().st_size for name in RESULTS)
 
 
-def stays(path: Path) -> bool:
-    """Whether anything is there but a run that ended before it saved anything, which is nobody's loss."""
-    if not os.path.lexists(path):
+def is_worthless(path: Path) -> bool:
+    """Whether that is a run that ended before it saved anything, with nothing of anybody else's in it."""
+    if path.is_symlink() or not path.is_dir() or holds_results(path):
         return False
-    if path.is_symlink() or not path.is_dir():
-        return True
-    return any(name not in (CONFIG, LOCK) and not name.startswith(f".{CONFIG}.") for name in os.listdir(path))
+    if (path / CONFIG).exists() and not _is_config(path / CONFIG):
+        return False
+    return all(BEGUN.fullmatch(name) for name in os.listdir(path))
 
 
-def put_run_right(folder: Path) -> None:
-    """Take back what a run that was killed left hidden beside a run, or its place."""
-    put_right(folder, holds=stays)
+def _is_config(path: Path) -> bool:
+    """Whether that is a configuration of ours; many programs call theirs config.json."""
+    try:
+        return "fan_out" in read_json(path)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+put_run_right = partial(put_right, done=holds_results, worthless=is_worthless)
+"""Take back what a run that was killed left hidden beside a run, or its place."""
 
 
 @contextmanager
@@ -50,22 +64,19 @@ def new_run(out: Path | None, *, overwrite: bool) -> Iterator[Path]:
         raise InputError("no --out given: name the folder for the run")
     put_run_right(out)
     _check_replaceable(out, overwrite=overwrite)
-    missing = [parent for parent in out.parents if not parent.exists()]
-    with ExitStack() as held:
-        old = _moved_aside(out, held)
-        try:
-            _make(out)
-            with locked(out):
-                yield out
-        except BaseException:
-            if not holds_results(out):
-                shutil.rmtree(out, ignore_errors=True)
-                if old is not None:
-                    old.rename(out)
-                with suppress(OSError):  # somebody else put something there
-                    for parent in missing:
-                        parent.rmdir()
-            raise
+    place = Path(os.path.abspath(out))
+    if not os.path.lexists(place):
+        with _made(place):
+            yield out
+        return
+    with folder_beside(place, done=holds_results, worthless=is_worthless) as beside:
+        with locked(place):
+            try:
+                place.rename(beside / OLD)
+            except OSError as error:
+                raise InputError(f"cannot replace {out}: {error.strerror}") from None
+        with _made(place):
+            yield out
 
 
 @contextmanager
@@ -76,33 +87,34 @@ def resumed_run(folder: Path) -> Iterator[Path]:
         InputError: where another process uses it.
     """
     with locked(folder):
-        sweep_files(folder)
+        sweep_files(folder, FILES)
         yield folder
 
 
-def _check_replaceable(out: Path, *, overwrite: bool) -> None:
-    if not os.path.lexists(out):
-        return
-    ours = out.is_dir() and not out.is_symlink()
-    ours = ours and (not any(out.iterdir()) or (out / CONFIG).is_file())
-    if not overwrite and not (ours and not holds_results(out)):
-        raise InputError(f"{out} exists already; choose another --out, add --overwrite, or --resume it")
-    if not ours:
-        raise InputError(f"{out} is no run, so --overwrite does not remove it")
-
-
-def _moved_aside(out: Path, held: ExitStack) -> Path | None:
-    """Where that is now what was in the place of a run; it goes when ``held`` is closed."""
-    if not os.path.lexists(out):
-        return None
-    with locked(out):
-        old = held.enter_context(folder_beside(out)) / OLD
-        out.rename(old)
-    return old
-
-
-def _make(out: Path) -> None:
+@contextmanager
+def _made(place: Path) -> Iterator[None]:
+    """Make the folder and hold it; where the block fails and nothing was saved, it goes."""
+    missing = [parent for parent in place.parents if not parent.exists()]
     try:
-        out.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {out}: {error.strerror}") from None
+        try:
+            place.mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
+        with locked(place):
+            yield
+    except BaseException:
+        if is_worthless(place):
+            shutil.rmtree(place, ignore_errors=True)
+            with suppress(OSError):  # somebody else put something there
+                for parent in missing:
+                    parent.rmdir()
+        raise
+
+
+def _check_replaceable(out: Path, *, overwrite: bool) -> None:
+    if not os.path.lexists(out) or is_worthless(out):
+        return
+    if not overwrite:
+        raise InputError(f"{out} exists already; choose another --out, add --overwrite, or --resume it")
+    if out.is_symlink() or not _is_config(out / CONFIG) or not holds_results(out):
+        raise InputError(f"{out} is no run, so --overwrite does not remove it")

@@ -61,6 +61,8 @@ class Job:
     to another process would arrive in shared memory, and every trainer would train the same weights."""
     shared: Shared
     resume: bool
+    unused: tuple[str, ...] = ()
+    """Fields of ``config`` that the model takes nothing of."""
 
     @property
     def world(self) -> int:
@@ -152,7 +154,9 @@ class Trainer:
             "kind": "epoch",
             "epoch": epoch,
             **self._settings(),
-            "settings": {name: getattr(config, name) for name in RESULTS_DEPEND_ON},
+            "settings": {
+                name: None if name in self.job.unused else getattr(config, name) for name in RESULTS_DEPEND_ON
+            },
             "loss": finite(progress.mean_loss()),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),

@@ -106,7 +106,7 @@ def test_a_run_in_use_is_left_alone(run):
 def test_a_folder_in_which_nothing_was_saved_is_free(layout, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
-    (out / "config.json").write_text("{}")  # as kill -9 before the first checkpoint leaves it
+    (out / "config.json").write_text('{"fan_out": [2, 2]}')  # as kill -9 before the first checkpoint leaves it
     config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1)
     assert train(config=config)["epochs"] == 1
     with pytest.raises(InputError, match="exists already"):

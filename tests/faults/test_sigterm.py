@@ -17,7 +17,7 @@ def test_a_run_that_is_terminated_with_all_its_processes_writes_a_checkpoint(lay
     """As Slurm does it; and twice, as timeout(1) does."""
     run = tmp_path / "folder" / "run"
     run.mkdir(parents=True)
-    (run / "config.json").write_text("{}")
+    (run / "config.json").write_text('{"fan_out": [5, 5]}')
     (run / "summary.json").write_text("of the run that is replaced")
     command = train(layout.path, "--out", run, "--overwrite", *FLAGS, *FOR_EVER, "--checkpoint-every", "0",
                     "--checkpoint-every-batches", "0")  # fmt: skip

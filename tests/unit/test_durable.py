@@ -92,7 +92,7 @@ def test_predictions(tmp_path, calls, suffix):
     folder.mkdir()
     np.save(folder / VALUES, np.arange(3))
     out = tmp_path / f"out{suffix}"
-    publish(out, folder, np.arange(3), np.arange(3), "classes")
+    publish(out, folder, np.arange(3), np.arange(3), "classes", overwrite=False)
     calls.synced_before_named(out)
 
 

@@ -12,12 +12,14 @@ import sys
 import textwrap
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 import torch
 
 from gsplit import aside, files
+from gsplit.data.folders import writing_folder
 from gsplit.errors import InputError
-from gsplit.files import LOCK, append_to_file, locked, replace_file, replacing, sweep_files
+from gsplit.files import LOCK, append_to_file, locked, replace_file, replacing
 from gsplit.predict.output import check_out
 from gsplit.train import checkpoint
 from gsplit.train.metrics import RunLog
@@ -97,24 +99,14 @@ def fail():
     raise InputError("no space")
 
 
-DEAD = 2**22 + 1  # larger than any pid
-
-
-def test_temporary_files_of_the_dead_are_swept_and_those_of_the_living_stay(tmp_path, caplog):
+def test_a_run_that_goes_on_sweeps_its_folder_of_our_temporary_files(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    others = {f".other.json.{DEAD}", f".summary.json.{os.getppid()}", LOCK, ".summary.json"}
-    for name in (f".summary.json.{DEAD}", *others):
-        (tmp_path / name).touch()
-    sweep_files(tmp_path, "summary.json")
-    assert set(os.listdir(tmp_path)) == others
-    assert caplog.text.count("which a process that was killed had left") == 1
-
-
-def test_a_run_that_goes_on_sweeps_its_folder(tmp_path):
-    for name in (f".summary.json.{DEAD}", f".config.json.{os.getppid()}", "config.json"):
+    others = {".notes.1", "config.json", ".config.json"}
+    for name in (".summary.json.99", ".checkpoint-0123456789abcdef.pt.7", *others):
         (tmp_path / name).touch()
     with resumed_run(tmp_path):
-        assert sorted(os.listdir(tmp_path)) == [LOCK, "config.json"]
+        assert set(os.listdir(tmp_path)) == {LOCK, *others}
+    assert caplog.text.count("which a process that was killed had left") == 2
 
 
 KILLED = """
@@ -133,7 +125,8 @@ def killed(work, *words):
 
 def a_run(folder, *files):
     folder.mkdir()
-    for name in ("config.json", *files):
+    (folder / "config.json").write_text('{"fan_out": [2]}')
+    for name in files:
         (folder / name).write_text(name)
     return folder
 
@@ -142,13 +135,19 @@ REPLACED = """
 from gsplit.train.run_folder import new_run
 with new_run(Path(sys.argv[1]), overwrite=True) as run:
     for name in sys.argv[2:]:
-        (run / name).write_text("new")
+        (run / name).write_text('{"fan_out": "new"}')
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.mark.parametrize(
-    ("saved", "comes_back"), [((), True), (("config.json",), True), (("config.json", "metrics.jsonl"), False)]
+    ("saved", "comes_back"),
+    [
+        ((), True),
+        (("config.json",), True),
+        (("config.json", ".model-0123456789abcdef.pt.99999", "checkpoint-0123456789abcdef.pt"), True),
+        (("config.json", "metrics.jsonl"), False),
+    ],
 )
 def test_a_run_whose_successor_was_killed_comes_back_unless_that_had_saved_something(
     tmp_path, caplog, saved, comes_back
@@ -228,3 +227,124 @@ def test_a_folder_beside_goes_when_the_block_ends(tmp_path):
     with aside.folder_beside(tmp_path / "out") as folder:
         (folder / "half").mkdir()
     assert os.listdir(tmp_path) == []
+
+
+def signalling(monkeypatch, where, name):
+    """Make a function end with Ctrl-C, once."""
+    real, sent = getattr(where, name), []
+
+    def call(*arguments, **named):
+        result = real(*arguments, **named)
+        if not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(where, name, call)
+
+
+def fail_in(run, error=SystemExit):
+    with new_run(run, overwrite=True):
+        raise error
+
+
+def test_a_signal_while_a_run_is_put_back_waits(tmp_path, monkeypatch):
+    run = a_run(tmp_path / "run", "summary.json")
+    monkeypatch.setattr(aside, "_take_back", slowly(aside._take_back))
+    with pytest.raises(KeyboardInterrupt):
+        fail_in(run)
+    assert os.listdir(tmp_path) == ["run"]
+    assert (run / "summary.json").exists()
+
+
+def slowly(take_back):
+    def call(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return take_back(*arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("what", ["run", "folder"])
+def test_a_signal_between_moving_aside_and_the_next_line_loses_nothing(tmp_path, monkeypatch, what):
+    place = a_run(tmp_path / "place", "summary.json")
+    if what == "folder":
+        (place / "graph.json").touch()
+    signalling(monkeypatch, aside.Path, "rename")
+    with pytest.raises(KeyboardInterrupt):
+        fail_in(place) if what == "run" else write(place)
+    assert os.listdir(tmp_path) == ["place"]
+    assert (place / "summary.json").exists()
+
+
+def write(place):
+    with writing_folder(place, overwrite=True) as writer:
+        writer.save("numbers", np.arange(3))
+
+
+def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
+    run = a_run(tmp_path / "run", "summary.json")
+
+    def fail_beside_others():
+        with new_run(run, overwrite=True):
+            (run / "notes.txt").write_text("of somebody else")
+            raise SystemExit
+
+    with pytest.raises(InputError, match=r"run could not be put back: something else .* kept as .*old"):
+        fail_beside_others()
+    assert (run / "notes.txt").exists()
+    (kept,) = tmp_path.glob(".run.*/old")
+    assert (kept / "summary.json").exists()
+
+
+@pytest.mark.parametrize("files", [{"config.json": "{}", "thesis.txt": ""}, {"config.json": "{}", "model.json": "{}"},
+                                   {"config.json": '{"fan_out": [2]}', "notes.txt": ""}])  # fmt: skip
+def test_folders_of_others_are_not_replaced(tmp_path, files):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=r"exists already|is no run"), new_run(folder, overwrite=overwrite):
+            pass
+    assert set(os.listdir(folder)) == set(files)
+
+
+def test_a_run_with_a_hidden_name_is_no_leftover(tmp_path):
+    run = a_run(tmp_path / ".exp.baseline", "summary.json", LOCK)
+    put_run_right(tmp_path / "exp")
+    assert sorted(os.listdir(run)) == [LOCK, "config.json", "summary.json"]
+
+
+def test_an_empty_folder_that_was_never_locked_is_swept(tmp_path):
+    (tmp_path / ".exp.abcd1234").mkdir()
+    put_run_right(tmp_path / "exp")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_beside_that_cannot_be_locked_is_said(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match="cannot lock"), aside.folder_beside(tmp_path / "out"):
+        pass
+    monkeypatch.setattr(files.os, "open", no_locks)
+    with pytest.raises(InputError, match="cannot write to"), aside.folder_beside(tmp_path / "out"):
+        pass
+    assert list(tmp_path.glob("*/*")) == []
+
+
+def test_a_checkpoint_that_is_named_stays(tmp_path, monkeypatch):
+    save(tmp_path, 10, epoch=1)
+    synced = []
+
+    def durable(path):
+        synced.append(path)
+        if synced.count(tmp_path) == 2:  # the folder's names, after the description was replaced
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(files, "make_durable", durable)
+    with pytest.raises(InputError, match="cannot write"):
+        save(tmp_path, 20, epoch=2)
+    assert len(checkpoint.load_state(tmp_path, "checkpoint")["w"]) == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import threading
 
 import pytest
 
-from gsplit.host import interruptible
+from gsplit.host import ending_tidily, interruptible
 
 CHILD = """
 from gsplit.host import interruptible
@@ -78,3 +79,21 @@ def test_threads_leave_signals_alone():
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+def test_a_second_sigterm_waits_for_nobody():
+    """The first one is being answered: what it has begun to take back is taken back."""
+    taken_back = []
+
+    def work():
+        with ending_tidily():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                taken_back.append(True)
+
+    with pytest.raises(SystemExit) as end:
+        work()
+    assert (end.value.code, taken_back) == (143, [True])
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gsplit.aside import folder_beside, put_right
+from gsplit.aside import NEW, folder_beside, put_right
 from gsplit.data import layout, store
 from gsplit.data.exporters.dgl import write_dgl
 from gsplit.data.exporters.npz import write_npz
@@ -44,7 +44,7 @@ def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = Fals
         raise InputError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
     _check_free(out, overwrite=overwrite)
     graph = _graph(path)
-    with _writing_file(out) as temporary:
+    with _writing_file(out, overwrite=overwrite) as temporary:
         WRITERS[to](graph, temporary)
 
 
@@ -85,14 +85,15 @@ def _check_free(out: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def _writing_file(out: Path) -> Iterator[Path]:
+def _writing_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """A path to write to, which is renamed to ``out`` when the block ends without an exception."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with ending_tidily(), folder_beside(out) as beside:
-            temporary = beside / out.name
+            temporary = beside / NEW
             yield temporary
             make_durable(temporary)
+            _check_free(out, overwrite=overwrite)  # somebody else may have been faster
             temporary.replace(out)
             make_durable(out.parent)
     except OSError as error:

@@ -96,6 +96,25 @@ def test_what_a_child_is_given_may_find_no_memory_either():
         start(square, 2, bytes(5000))
 
 
+NOBODY_WAITS = """
+import sys, time
+from gsplit.parallel import start
+
+def sleep(rank):
+    time.sleep(600)
+
+if __name__ == "__main__":
+    start(sleep, 1)
+    sys.exit(143)  # as of a signal that comes before anybody waits
+"""
+
+
+def test_children_that_nobody_waits_for_end_with_their_parent(tmp_path):
+    (tmp_path / "script.py").write_text(NOBODY_WAITS)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == 143
+
+
 def test_a_silent_exit_is_a_failure_and_leaves_no_named_memory():
     before = set(os.listdir("/dev/shm"))
     children = start(leave, 1)

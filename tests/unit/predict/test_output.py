@@ -25,7 +25,7 @@ def published(out, what):
     with output.temporary_folder(out, IDS) as folder:
         values = output.create_values(folder / output.VALUES, VALUES[what].shape, VALUES[what].dtype)
         values[:] = VALUES[what]
-        output.publish(out, folder, IDS, np.load(folder / output.VALUES, mmap_mode="r"), what)
+        output.publish(out, folder, IDS, np.load(folder / output.VALUES, mmap_mode="r"), what, overwrite=False)
     assert os.listdir(out.parent) == [out.name]
 
 
