@@ -27,6 +27,7 @@ from gsplit.limits import host_memory
 from gsplit.units import binary
 
 PR_SET_PDEATHSIG = 1
+ENDING = (signal.SIGINT, signal.SIGTERM)
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -119,12 +120,24 @@ def held_back() -> Iterator[None]:
     """Ctrl-C and SIGTERM wait until the block ends; processes that are started in it never see them.
 
     They reach the whole foreground group, or all processes of a job (Slurm), and the parent decides what ends when.
+    Blocking them is for the children. For this process it is not enough: another thread of some library may take
+    the signal, and Python then calls its handler in the main thread.
     """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    came: list[int] = []
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in ENDING:
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                before[number] = signal.signal(number, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for again in dict.fromkeys(came):
+            signal.raise_signal(again)
 
 
 @contextlib.contextmanager
