@@ -11,7 +11,7 @@ import kaminpar
 import numpy as np
 import pymetis
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.graphs import random_graph
 
@@ -43,6 +43,7 @@ def rows(indptr, values):
 
 
 @given(WEIGHTED_EDGES, st.sampled_from([(np.int32, False), (np.int32, True), (np.int64, True)]), st.booleans())
+@example((3, [(0, 1, 2), (1, 0, 5), (0, 1, 4), (2, 1, 0)]), (np.int32, False), True)  # both directions, one twice
 def test_symmetrize_equals_sets(n_and_edges, dtypes, weighted):
     (n, edges), (dtype, wide) = n_and_edges, dtypes
     indptr, indices, weights = csc(n, edges, dtype)
