@@ -25,6 +25,8 @@ NEW = "new"
 """What becomes OUT."""
 OLD = "old"
 """What was in the place before."""
+GONE = "gone"
+"""What was in the place before, and is not to come back."""
 LOCK = ".aside"
 """Locked by the process at work; no folder but ours has one."""
 SUFFIX_LETTERS = 8
@@ -39,8 +41,15 @@ def _nothing(_: Path) -> bool:
     return False
 
 
+def place_of(out: Path) -> Path:
+    """The absolute path of a place, whatever links lead there; one that it is itself is not followed."""
+    return out.resolve() if out.name in ("", "..") else out.parent.resolve() / out.name
+
+
 @contextmanager
-def folder_beside(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing) -> Iterator[Path]:
+def folder_beside(
+    out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = LOCK
+) -> Iterator[Path]:
     """A new folder beside ``out``, on the same file system, to write ``NEW`` or to move what is there to ``OLD``.
 
     When the block ends, however, ``OLD`` goes if ``out`` is done; otherwise it is put back in its place.
@@ -49,64 +58,70 @@ def folder_beside(out: Path, done: Judge = os.path.lexists, worthless: Judge = _
         out: the place.
         done: whether what is in the place has replaced what was there before.
         worthless: whether what is in the place, and not done, may be removed.
+        lock: of the folder; who gives another leaves it alone.
 
     Raises:
         InputError: where it cannot be made, or what was there before cannot be put back; that is left where it is.
     """
-    out = Path(os.path.abspath(out))
+    out = place_of(out)
     with ExitStack() as held:
         try:
-            folder = _held_folder(out, held)
+            folder = _held_folder(out, held, lock)
         except OSError as error:
             raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
         try:
             yield folder
         finally:
             with held_back():
-                _take_back(out, folder, done, worthless)
+                _take_back(out, folder, done, worthless, lock)
 
 
-def _held_folder(out: Path, held: ExitStack) -> Path:
+def _held_folder(out: Path, held: ExitStack, lock: str) -> Path:
     """A folder that is locked for as long as ``held`` is open, so that others know that it is in use."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
-            held.enter_context(locked(folder, LOCK))
+            held.enter_context(locked(folder, lock))
         except InUse:
-            continue  # somebody took it for left behind, and is about to sweep it away
+            continue  # somebody took it for left behind, and sweeps it away
         except InputError:
             if folder.exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             continue  # somebody has
-        if (folder / LOCK).exists():
-            return folder
+        return folder
 
 
-def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing) -> None:
+def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = LOCK) -> None:
     """Take back what processes that were killed have left beside ``out``, and say so.
 
     Args:
         out: a file or a folder, or its place.
-        done, worthless: as for :func:`folder_beside`.
+        done, worthless, lock: as for :func:`folder_beside`.
     """
-    out = Path(os.path.abspath(out))
+    out = place_of(out)
     beside = re.compile(re.escape(f".{out.name}.") + rf"[a-z0-9_]{{{SUFFIX_LETTERS}}}")
     with suppress(OSError):
         for left in sorted(out.parent.iterdir()):
             if not beside.fullmatch(left.name) or left.is_symlink():
                 continue
-            if (left / LOCK).is_file():
-                with suppress(InUse), locked(left, LOCK):
-                    back = _take_back(out, left, done, worthless)
-                    what = ("put %s back: a process that was to replace it was killed" if back else
-                            "removed what a process that was killed had left beside %s")  # fmt: skip
-                    logger.warning(what, out)
+            if (left / lock).is_file():
+                try:
+                    with locked(left, lock):
+                        back = _take_back(out, left, done, worthless, lock)
+                except InUse:
+                    continue  # a living process is at work, on the folder or in the place
+                except InputError as error:
+                    logger.warning("%s", error)
+                    continue
+                what = ("put %s back: a process that was to replace it was killed" if back else
+                        "removed what a process that was killed had left beside %s")  # fmt: skip
+                logger.warning(what, out)
             elif left.is_dir() and not any(left.iterdir()):
                 left.rmdir()  # as it is made, before it is locked
 
 
-def _take_back(out: Path, folder: Path, done: Judge, worthless: Judge) -> bool:
+def _take_back(out: Path, folder: Path, done: Judge, worthless: Judge, lock: str) -> bool:
     """Remove a folder beside ``out``; True where what was there before was put back first.
 
     Raises:
@@ -117,18 +132,24 @@ def _take_back(out: Path, folder: Path, done: Judge, worthless: Judge) -> bool:
     if back:
         try:
             if os.path.lexists(out) and worthless(out):
-                shutil.rmtree(out)
+                with locked(out):
+                    shutil.rmtree(out)
             if os.path.lexists(out):
                 raise OSError(0, "something else is in its place")
             old.rename(out)
         except OSError as error:
             raise InputError(f"{out} could not be put back: {error.strerror}; it is kept as {old}") from None
-    for inside in folder.iterdir():  # the lock last: who finds it can finish this
+    elif os.path.lexists(old):
+        old.rename(folder / GONE)  # from here on it is nobody's, also where this is killed
+    for inside in folder.iterdir():
         if inside.is_dir() and not inside.is_symlink():
             shutil.rmtree(inside, ignore_errors=True)
-        elif inside.name != LOCK:
+        elif inside.name != lock:
             inside.unlink()
-    (folder / LOCK).unlink(missing_ok=True)
+    if os.listdir(folder) != [lock]:
+        logger.warning("%s could not be removed whole; remove it by hand", folder)
+        return back
+    (folder / lock).unlink()  # last: who finds it can finish this
     with suppress(OSError):
         folder.rmdir()
     return back

@@ -61,9 +61,18 @@ def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
             raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder") from None
         except OSError as error:  # some network file systems know no locks
             raise InputError(f"cannot lock {folder}: {error.strerror}; choose a folder on another disk") from None
+        if not _is_at(descriptor, folder / name):  # somebody put another folder in its place meanwhile
+            raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder")
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
 
 
 def read_json(path: Path) -> Any:

@@ -124,18 +124,17 @@ def held_back() -> Iterator[None]:
     the signal, and Python then calls its handler in the main thread.
     """
     came: list[int] = []
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in ENDING:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, lambda number, _: came.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
-        yield
+        with contextlib.ExitStack() as restored:  # all of it, also where a signal comes in between
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+            restored.callback(signal.pthread_sigmask, signal.SIG_SETMASK, mask)
+            if threading.current_thread() is threading.main_thread():
+                for number in ENDING:
+                    if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
+                        restored.callback(signal.signal, number, handler)
+                        signal.signal(number, lambda number, _: came.append(number))
+            yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for again in dict.fromkeys(came):
             signal.raise_signal(again)
 

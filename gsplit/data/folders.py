@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.aside import NEW, OLD, SUFFIX_LETTERS, folder_beside, put_right
+from gsplit.aside import NEW, OLD, SUFFIX_LETTERS, folder_beside, place_of, put_right
 from gsplit.data.npy import NpyStream, map_array, sha256_of_file
 from gsplit.errors import InputError
 from gsplit.files import make_durable
@@ -126,6 +126,7 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
         InputError: where :func:`check_free` does, or the parent of ``out`` cannot be written.
     """
     check_free(out, overwrite=overwrite)
+    out = place_of(out)
     missing = [parent for parent in out.parents if not parent.exists()]
     with ending_tidily():
         try:
@@ -156,7 +157,10 @@ def _publish(beside: Path, out: Path) -> None:
     for file in (beside / NEW).iterdir():
         make_durable(file)
     make_durable(beside / NEW)
-    if out.exists():
-        out.rename(beside / OLD)
-    (beside / NEW).rename(out)
+    try:
+        if out.exists():
+            out.rename(beside / OLD)
+        (beside / NEW).rename(out)
+    except OSError as error:
+        raise InputError(f"cannot replace {out}: {error.strerror}") from None
     make_durable(out.parent)

@@ -266,6 +266,11 @@ def _child_main(parent: int, rank: int, pipe: Connection, parcel: Sent) -> None:
     except MemoryError as error:
         reason = f"trainer {rank} is out of memory: {error or 'no more could be had'}"
         report = Report("input", f"{reason}; use fewer --gpus or a smaller --batch-size", time.monotonic())
+    except FileNotFoundError as error:
+        if "No usable temporary directory" not in str(error):  # tempfile's word for a disk that is full
+            report = Report("error", traceback.format_exc(), time.monotonic())
+        else:
+            report = Report("input", f"trainer {rank}: {error}; make room, or set TMPDIR", time.monotonic())
     except BaseException:
         report = Report("error", traceback.format_exc(), time.monotonic())
     pipe.send(report)

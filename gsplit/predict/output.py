@@ -55,7 +55,7 @@ def temporary_folder(out: Path | None, vertices: NDArray[np.int64]) -> Iterator[
     Raises:
         InputError: where it cannot be written.
     """
-    made = tempfile.TemporaryDirectory if out is None else partial(folder_beside, out.resolve())
+    made = tempfile.TemporaryDirectory if out is None else partial(folder_beside, out)
     with made() as name:
         try:
             np.save(Path(name, VERTICES), vertices)

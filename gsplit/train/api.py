@@ -111,6 +111,7 @@ def train(
         supply = held.enter_context(supplied(config, opened, strategy.groups, samplers, candidate))
         with mock.patch.dict(os.environ, QUIET if config.profile else {}):
             children = start(run, world, job, own=supply.ends)
+            held.callback(children.end)  # before the folder is given back, whatever comes
         supply.close_ends()
         summary = children.join(supply)[0]
         if summary is None:  # the run was asked to stop, and did

@@ -10,18 +10,22 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from gsplit.aside import OLD, folder_beside, put_right
+from gsplit.aside import OLD, folder_beside, place_of, put_right
 from gsplit.errors import InputError
 from gsplit.files import locked, read_json, sweep_files
 
 CONFIG = "config.json"
 RESULTS = ("checkpoint.json", "model.json", "metrics.jsonl", "summary.json")
 """A run that has one of these, with something in it, has saved something."""
-FILES = "|".join((*map(re.escape, (CONFIG, *RESULTS, "predictions.npy", "trace.json")),
-                  r"(checkpoint|model)-[0-9a-f]+\.pt"))  # fmt: skip
+SAVED = "|".join((*map(re.escape, (CONFIG, *RESULTS, "trace.json")), r"(checkpoint|model)-[0-9a-f]{16}\.pt"))
+FILES = rf"{SAVED}|predictions\.npy"
 """A regular expression of what a run writes."""
-BEGUN = re.compile(rf"{FILES}|\.({FILES})\.\d+|\.lock|\.trace-\d+\.json")
-"""What a run may have written before it has saved anything."""
+BEGUN = re.compile(rf"{SAVED}|\.({FILES})\.\d+|\.lock|\.trace-\d+\.json")
+"""What a run may have written, beside its configuration, before it has saved anything."""
+NOT_BEGUN = re.compile(rf"\.lock|\.{re.escape(CONFIG)}\.\d+")
+"""What there may be before it has a configuration."""
+ASIDE = ".aside-run"
+"""The lock of folders beside runs; other commands leave those alone."""
 
 
 def holds_results(folder: Path) -> bool:
@@ -33,9 +37,10 @@ def is_worthless(path: Path) -> bool:
     """Whether that is a run that ended before it saved anything, with nothing of anybody else's in it."""
     if path.is_symlink() or not path.is_dir() or holds_results(path):
         return False
-    if (path / CONFIG).exists() and not _is_config(path / CONFIG):
-        return False
-    return all(BEGUN.fullmatch(name) for name in os.listdir(path))
+    names = os.listdir(path)
+    if CONFIG not in names:
+        return all(NOT_BEGUN.fullmatch(name) for name in names)
+    return _is_config(path / CONFIG) and all(BEGUN.fullmatch(name) for name in names)
 
 
 def _is_config(path: Path) -> bool:
@@ -46,7 +51,7 @@ def _is_config(path: Path) -> bool:
         return False
 
 
-put_run_right = partial(put_right, done=holds_results, worthless=is_worthless)
+put_run_right = partial(put_right, done=holds_results, worthless=is_worthless, lock=ASIDE)
 """Take back what a run that was killed left hidden beside a run, or its place."""
 
 
@@ -64,13 +69,14 @@ def new_run(out: Path | None, *, overwrite: bool) -> Iterator[Path]:
         raise InputError("no --out given: name the folder for the run")
     put_run_right(out)
     _check_replaceable(out, overwrite=overwrite)
-    place = Path(os.path.abspath(out))
+    place = place_of(out)
     if not os.path.lexists(place):
         with _made(place):
             yield out
         return
-    with folder_beside(place, done=holds_results, worthless=is_worthless) as beside:
+    with folder_beside(place, done=holds_results, worthless=is_worthless, lock=ASIDE) as beside:
         with locked(place):
+            _check_replaceable(out, overwrite=overwrite)  # somebody may have filled it meanwhile
             try:
                 place.rename(beside / OLD)
             except OSError as error:
@@ -101,13 +107,16 @@ def _made(place: Path) -> Iterator[None]:
         except OSError as error:
             raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
         with locked(place):
-            yield
+            try:
+                yield
+            except BaseException:
+                if is_worthless(place):
+                    shutil.rmtree(place, ignore_errors=True)
+                raise
     except BaseException:
-        if is_worthless(place):
-            shutil.rmtree(place, ignore_errors=True)
-            with suppress(OSError):  # somebody else put something there
-                for parent in missing:
-                    parent.rmdir()
+        with suppress(OSError):  # something is there
+            for parent in missing:
+                parent.rmdir()
         raise
 
 

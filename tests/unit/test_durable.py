@@ -74,7 +74,7 @@ def test_a_folder_that_is_replaced_is_removed_last(tmp_path, calls):
     calls.clear()
     folders.write(tmp_path / "folder", overwrite=True)
     calls.synced_before_named(tmp_path / "folder")
-    assert [call[0] for call in calls[-3:]] == ["rename", "fsync", "remove"]
+    assert [call[0] for call in calls[-4:]] == ["rename", "fsync", "rename", "remove"]
 
 
 def test_a_checkpoint_is_there_before_its_description_names_it(tmp_path, calls):

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from gsplit import aside, files
-from gsplit.data.folders import writing_folder
+from gsplit.data.folders import check_free, writing_folder
 from gsplit.errors import InputError
 from gsplit.files import LOCK, append_to_file, locked, replace_file, replacing
 from gsplit.predict.output import check_out
-from gsplit.train import checkpoint
+from gsplit.train import checkpoint, run_folder
 from gsplit.train.metrics import RunLog
 from gsplit.train.run_folder import new_run, put_run_right, resumed_run
 
@@ -297,8 +297,15 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
     assert (kept / "summary.json").exists()
 
 
-@pytest.mark.parametrize("files", [{"config.json": "{}", "thesis.txt": ""}, {"config.json": "{}", "model.json": "{}"},
-                                   {"config.json": '{"fan_out": [2]}', "notes.txt": ""}])  # fmt: skip
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.json": "{}", "thesis.txt": ""},
+        {"config.json": "{}", "model.json": "{}"},
+        {"config.json": '{"fan_out": [2]}', "notes.txt": ""},
+        {"predictions.npy": ""},
+    ],
+)
 def test_folders_of_others_are_not_replaced(tmp_path, files):
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -348,3 +355,41 @@ def test_a_checkpoint_that_is_named_stays(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="cannot write"):
         save(tmp_path, 20, epoch=2)
     assert len(checkpoint.load_state(tmp_path, "checkpoint")["w"]) == 20
+
+
+def test_other_commands_leave_alone_what_a_run_left(tmp_path):
+    run = a_run(tmp_path / "run", "summary.json")
+    killed(REPLACED, run)
+    for refused in (lambda: check_free(run, overwrite=False), lambda: check_out(run, overwrite=False)):
+        with pytest.raises(InputError):
+            refused()
+    put_run_right(run)
+    assert os.listdir(tmp_path) == ["run"]
+    assert (run / "summary.json").exists()
+
+
+def test_who_comes_second_leaves_the_run_of_the_first(tmp_path, monkeypatch):
+    run = a_run(tmp_path / "run", LOCK)
+    monkeypatch.setattr(run_folder, "_check_replaceable", lambda *_, **__: None)
+    monkeypatch.setattr(run_folder.os.path, "lexists", lambda path: False)  # as it was a moment ago
+    with locked(run), pytest.raises(InputError, match="cannot make the folder"), new_run(run, overwrite=False):
+        pass
+    assert sorted(os.listdir(run)) == [LOCK, "config.json"]
+
+
+def test_a_lock_counts_only_where_it_was_looked_for(tmp_path):
+    run = a_run(tmp_path / "run")
+    descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT)
+    (run / LOCK).rename(tmp_path / "elsewhere")
+    assert not files._is_at(descriptor, run / LOCK)
+    os.close(descriptor)
+
+
+def test_a_place_is_found_through_links(tmp_path):
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "deep")
+    run = a_run(tmp_path / "far" / "run", "summary.json")
+    with pytest.raises(SystemExit):
+        fail_in(tmp_path / "link" / ".." / "run")
+    assert sorted(os.listdir(tmp_path / "far")) == ["deep", "run"]
+    assert (run / "summary.json").exists()
