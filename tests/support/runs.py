@@ -95,6 +95,9 @@ class InPool:
         self.results = self._pool.run(self._world, observed_in_worker, self._fields, backwards)
         return [result["summary"] for result in self.results]
 
+    def end(self):
+        """The pool lives on."""
+
 
 def all_equal(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
