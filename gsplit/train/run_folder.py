@@ -94,7 +94,10 @@ def resumed_run(folder: Path) -> Iterator[Path]:
     """
     with locked(folder):
         sweep_files(folder, FILES)
-        yield folder
+        try:
+            yield folder
+        finally:
+            sweep_files(folder, FILES)  # of a trainer that was killed as it wrote
 
 
 @contextmanager
@@ -110,6 +113,7 @@ def _made(place: Path) -> Iterator[None]:
             try:
                 yield
             except BaseException:
+                sweep_files(place, FILES)  # of a trainer that was killed as it wrote
                 if is_worthless(place):
                     shutil.rmtree(place, ignore_errors=True)
                 raise

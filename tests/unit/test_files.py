@@ -393,3 +393,21 @@ def test_a_place_is_found_through_links(tmp_path):
         fail_in(tmp_path / "link" / ".." / "run")
     assert sorted(os.listdir(tmp_path / "far")) == ["deep", "run"]
     assert (run / "summary.json").exists()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_a_trainer_left_half_written_goes_with_the_run(tmp_path, resumed):
+    run = tmp_path / "run"
+    if resumed:
+        a_run(run)
+
+    def fail_half_written():
+        with resumed_run(run) if resumed else new_run(run, overwrite=False):
+            (run / "model.json").write_text("{}")
+            (run / ".checkpoint-0123456789abcdef.pt.4321").write_text("half")
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        fail_half_written()
+    assert not list(run.glob(".checkpoint*"))
+    assert (run / "model.json").exists()
