@@ -5,16 +5,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
+from support.limits import largest_file
 
 from gsplit import aside, files
 from gsplit.data.folders import check_free, writing_folder
@@ -24,17 +23,6 @@ from gsplit.predict.output import check_out
 from gsplit.train import checkpoint, run_folder
 from gsplit.train.metrics import RunLog
 from gsplit.train.run_folder import new_run, put_run_right, resumed_run
-
-
-@contextmanager
-def largest_file(num_bytes):
-    """As on a disk that takes no more: a write ends short of it, and then fails."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_file_that_cannot_be_written_is_what_it_was(tmp_path):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from support.commands import assert_no_new_shared_memory
+from support.limits import largest_file
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
@@ -79,16 +78,6 @@ def test_ours_has_its_traceback():
 def test_no_memory_is_the_users_to_know_in_one_line():
     with pytest.raises(InputError, match="trainer 1 is out of memory: told so; use fewer --gpus"):
         start(fail_on_1, 2, MemoryError).join()
-
-
-@contextmanager
-def largest_file(num_bytes):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_what_a_child_is_given_may_find_no_memory_either():
