@@ -1,0 +1,321 @@
+"""What was in the place of a run, a store or a prediction is never lost, and nothing hidden stays beside it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from gsplit import aside, files
+from gsplit.data.folders import check_free, writing_folder
+from gsplit.errors import InputError
+from gsplit.files import LOCK, locked
+from gsplit.predict.output import check_out
+from gsplit.train import run_folder
+from gsplit.train.run_folder import new_run, put_run_right, resumed_run
+
+
+def test_a_run_that_goes_on_sweeps_its_folder_of_our_temporary_files(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    others = {".notes.1", "config.json", ".config.json"}
+    for name in (".summary.json.99", ".checkpoint-0123456789abcdef.pt.7", *others):
+        (tmp_path / name).touch()
+    with resumed_run(tmp_path):
+        assert set(os.listdir(tmp_path)) == {LOCK, *others}
+    assert caplog.text.count("which a process that was killed had left") == 2
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+{work}
+"""
+
+
+def killed(work, *words):
+    """Run a script until it kills itself."""
+    script = KILLED.format(work=textwrap.dedent(work))
+    done = subprocess.run([sys.executable, "-c", script, *map(str, words)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def a_run(folder, *files):
+    folder.mkdir()
+    (folder / "config.json").write_text('{"fan_out": [2]}')
+    for name in files:
+        (folder / name).write_text(name)
+    return folder
+
+
+REPLACED = """
+from gsplit.train.run_folder import new_run
+with new_run(Path(sys.argv[1]), overwrite=True) as run:
+    for name in sys.argv[2:]:
+        (run / name).write_text('{"fan_out": "new"}')
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("saved", "comes_back"),
+    [
+        ((), True),
+        (("config.json",), True),
+        (("config.json", ".model-0123456789abcdef.pt.99999", "checkpoint-0123456789abcdef.pt"), True),
+        (("config.json", "metrics.jsonl"), False),
+    ],
+)
+def test_a_run_whose_successor_was_killed_comes_back_unless_that_had_saved_something(
+    tmp_path, caplog, saved, comes_back
+):
+    caplog.set_level(logging.INFO)
+    run = a_run(tmp_path / "run", "summary.json")
+    killed(REPLACED, run, *saved)
+    assert len(os.listdir(tmp_path)) == 2  # the run, and what it was before
+    assert not (run / "summary.json").exists()
+    put_run_right(run)
+    assert os.listdir(tmp_path) == ["run"]
+    assert (run / "summary.json").exists() == comes_back
+    assert len([r for r in caplog.records if "was killed" in r.message]) == 1
+
+
+def test_what_a_living_process_has_beside_its_place_is_left_alone(tmp_path):
+    run = a_run(tmp_path / "run", "summary.json")
+    with new_run(run, overwrite=True):
+        before = sorted(os.listdir(tmp_path))
+        put_run_right(run)
+        assert sorted(os.listdir(tmp_path)) == before
+        with pytest.raises(InputError, match="in use by another run"), locked(run):
+            pass
+    assert os.listdir(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_run_that_fails_with_nothing_saved_gives_its_place_back(tmp_path, error):
+    run = a_run(tmp_path / "run", "summary.json")
+
+    def fail_in(folder):
+        with new_run(folder, overwrite=True):
+            assert os.listdir(folder) == [LOCK]
+            raise error
+
+    for folder in (run, tmp_path / "new" / "run"):
+        with pytest.raises(error):
+            fail_in(folder)
+        assert os.listdir(tmp_path) == ["run"]
+        assert (run / "summary.json").exists()
+
+
+def test_a_folder_that_cannot_be_made_gives_the_place_back(tmp_path, monkeypatch):
+    run = a_run(tmp_path / "run", "summary.json")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("gsplit.train.run_folder.Path.mkdir", full)
+    with pytest.raises(InputError, match="cannot make the folder"), new_run(run, overwrite=True):
+        pass
+    assert os.listdir(tmp_path) == ["run"]
+    assert (run / "summary.json").exists()
+
+
+BESIDE = """
+from gsplit.aside import folder_beside
+with folder_beside(Path(sys.argv[1])) as folder:
+    (folder / "values.npy").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_prediction_left_goes_with_the_next_one(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    out = tmp_path / "o.npy"
+    killed(BESIDE, out)
+    (left,) = os.listdir(tmp_path)
+    assert left.startswith(".o.npy.")
+    (tmp_path / ".o.npy.other").mkdir()  # not ours: it has no lock
+    check_out(out, overwrite=False)
+    assert os.listdir(tmp_path) == [".o.npy.other"]
+    assert len([r for r in caplog.records if "was killed" in r.message]) == 1
+
+
+def test_a_folder_beside_goes_when_the_block_ends(tmp_path):
+    with aside.folder_beside(tmp_path / "out") as folder:
+        (folder / "half").mkdir()
+    assert os.listdir(tmp_path) == []
+
+
+def signalling(monkeypatch, where, name):
+    """Make a function end with Ctrl-C, once."""
+    real, sent = getattr(where, name), []
+
+    def call(*arguments, **named):
+        result = real(*arguments, **named)
+        if not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+        return result
+
+    monkeypatch.setattr(where, name, call)
+
+
+def fail_in(run, error=SystemExit):
+    with new_run(run, overwrite=True):
+        raise error
+
+
+def test_a_signal_while_a_run_is_put_back_waits(tmp_path, monkeypatch):
+    run = a_run(tmp_path / "run", "summary.json")
+    monkeypatch.setattr(aside, "_take_back", slowly(aside._take_back))
+    with pytest.raises(KeyboardInterrupt):
+        fail_in(run)
+    assert os.listdir(tmp_path) == ["run"]
+    assert (run / "summary.json").exists()
+
+
+def slowly(take_back):
+    def call(*arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return take_back(*arguments)
+
+    return call
+
+
+@pytest.mark.parametrize("what", ["run", "folder"])
+def test_a_signal_between_moving_aside_and_the_next_line_loses_nothing(tmp_path, monkeypatch, what):
+    place = a_run(tmp_path / "place", "summary.json")
+    if what == "folder":
+        (place / "graph.json").touch()
+    signalling(monkeypatch, aside.Path, "rename")
+    with pytest.raises(KeyboardInterrupt):
+        fail_in(place) if what == "run" else write(place)
+    assert os.listdir(tmp_path) == ["place"]
+    assert (place / "summary.json").exists()
+
+
+def write(place):
+    with writing_folder(place, overwrite=True) as writer:
+        writer.save("numbers", np.arange(3))
+
+
+def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
+    run = a_run(tmp_path / "run", "summary.json")
+
+    def fail_beside_others():
+        with new_run(run, overwrite=True):
+            (run / "notes.txt").write_text("of somebody else")
+            raise SystemExit
+
+    with pytest.raises(InputError, match=r"run could not be put back: something else .* kept as .*old"):
+        fail_beside_others()
+    assert (run / "notes.txt").exists()
+    (kept,) = tmp_path.glob(".run.*/old")
+    assert (kept / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.json": "{}", "thesis.txt": ""},
+        {"config.json": "{}", "model.json": "{}"},
+        {"config.json": '{"fan_out": [2]}', "notes.txt": ""},
+        {"predictions.npy": ""},
+    ],
+)
+def test_folders_of_others_are_not_replaced(tmp_path, files):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=r"exists already|is no run"), new_run(folder, overwrite=overwrite):
+            pass
+    assert set(os.listdir(folder)) == set(files)
+
+
+def test_a_run_with_a_hidden_name_is_no_leftover(tmp_path):
+    run = a_run(tmp_path / ".exp.baseline", "summary.json", LOCK)
+    put_run_right(tmp_path / "exp")
+    assert sorted(os.listdir(run)) == [LOCK, "config.json", "summary.json"]
+
+
+def test_an_empty_folder_that_was_never_locked_is_swept(tmp_path):
+    (tmp_path / ".exp.abcd1234").mkdir()
+    put_run_right(tmp_path / "exp")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_beside_that_cannot_be_locked_is_said(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match="cannot lock"), aside.folder_beside(tmp_path / "out"):
+        pass
+    monkeypatch.setattr(files.os, "open", no_locks)
+    with pytest.raises(InputError, match="cannot write to"), aside.folder_beside(tmp_path / "out"):
+        pass
+    assert list(tmp_path.glob("*/*")) == []
+
+
+def test_other_commands_leave_alone_what_a_run_left(tmp_path):
+    run = a_run(tmp_path / "run", "summary.json")
+    killed(REPLACED, run)
+    for refused in (lambda: check_free(run, overwrite=False), lambda: check_out(run, overwrite=False)):
+        with pytest.raises(InputError):
+            refused()
+    put_run_right(run)
+    assert os.listdir(tmp_path) == ["run"]
+    assert (run / "summary.json").exists()
+
+
+def test_who_comes_second_leaves_the_run_of_the_first(tmp_path, monkeypatch):
+    run = a_run(tmp_path / "run", LOCK)
+    monkeypatch.setattr(run_folder, "_check_replaceable", lambda *_, **__: None)
+    monkeypatch.setattr(run_folder.os.path, "lexists", lambda path: False)  # as it was a moment ago
+    with locked(run), pytest.raises(InputError, match="cannot make the folder"), new_run(run, overwrite=False):
+        pass
+    assert sorted(os.listdir(run)) == [LOCK, "config.json"]
+
+
+def test_a_lock_counts_only_where_it_was_looked_for(tmp_path):
+    run = a_run(tmp_path / "run")
+    descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT)
+    (run / LOCK).rename(tmp_path / "elsewhere")
+    assert not files._is_at(descriptor, run / LOCK)
+    os.close(descriptor)
+
+
+def test_a_place_is_found_through_links(tmp_path):
+    (tmp_path / "far" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "deep")
+    run = a_run(tmp_path / "far" / "run", "summary.json")
+    with pytest.raises(SystemExit):
+        fail_in(tmp_path / "link" / ".." / "run")
+    assert sorted(os.listdir(tmp_path / "far")) == ["deep", "run"]
+    assert (run / "summary.json").exists()
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_what_a_trainer_left_half_written_goes_with_the_run(tmp_path, resumed):
+    run = tmp_path / "run"
+    if resumed:
+        a_run(run)
+
+    def fail_half_written():
+        with resumed_run(run) if resumed else new_run(run, overwrite=False):
+            (run / "model.json").write_text("{}")
+            (run / ".checkpoint-0123456789abcdef.pt.4321").write_text("half")
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        fail_half_written()
+    assert not list(run.glob(".checkpoint*"))
+    assert (run / "model.json").exists()
