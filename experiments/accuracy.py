@@ -17,29 +17,43 @@ from statistics import mean, stdev
 from typing import Any
 
 from gsplit import cli
+from gsplit.config.train import TrainConfig
 from gsplit.data import write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
-from gsplit.train.config import TrainConfig
 
 PROG = "python -m experiments.accuracy"
 
 CONFIGS = {
     "cora": TrainConfig(
-        fan_out=(10, 10), batch_size=140, hidden=64, epochs=60, lr=0.01, weight_decay=5e-4,
-        dropout=0.5, input_dropout=0.5, normalize_features=True, device="cpu",
+        fan_out=(10, 10),
+        batch_size=140,
+        hidden=64,
+        epochs=60,
+        lr=0.01,
+        weight_decay=5e-4,
+        dropout=0.5,
+        input_dropout=0.5,
+        normalize_features=True,
+        device="cpu",
     ),
     "coauthor_cs": TrainConfig(
-        fan_out=(10, 10), batch_size=2048, hidden=64, epochs=16, lr=0.003, weight_decay=1e-4,
-        dropout=0.5, validate_every=2, device="cpu",
+        fan_out=(10, 10),
+        batch_size=2048,
+        hidden=64,
+        epochs=16,
+        lr=0.003,
+        weight_decay=1e-4,
+        dropout=0.5,
+        validate_every=2,
+        device="cpu",
     ),
     "amazon_computers": TrainConfig(
-        fan_out=(15, 10), batch_size=512, hidden=128, epochs=30, lr=0.001,
-        dropout=0.2, validate_every=2, device="cpu",
+        fan_out=(15, 10), batch_size=512, hidden=128, epochs=30, lr=0.001, dropout=0.2, validate_every=2, device="cpu"
     ),
-}  # fmt: skip
+}
 
 STRATEGIES: dict[str, dict[str, Any]] = {
     "split": {},
@@ -85,9 +99,13 @@ def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str
                 changes = {"out": run, "seed": seed, "checkpoint_every": 0, **STRATEGIES[strategy]}
                 scores.append(train(layout, replace(CONFIGS[dataset], **changes))["test_accuracy"])
             row = {
-                "dataset": dataset, "trainers": trainers, "strategy": strategy, "mean": mean(scores),
-                "stdev": stdev(scores) if len(scores) > 1 else 0.0, "scores": scores,
-            }  # fmt: skip
+                "dataset": dataset,
+                "trainers": trainers,
+                "strategy": strategy,
+                "mean": mean(scores),
+                "stdev": stdev(scores) if len(scores) > 1 else 0.0,
+                "scores": scores,
+            }
             rows.append(row)
             print(row, flush=True)
     return rows

@@ -23,18 +23,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gsplit import cli
+from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, open_store, write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
-from gsplit.train.config import TrainConfig
 
 PROG = "python -m experiments.full_neighbourhoods"
 
 COMMON = TrainConfig(
-    fan_out=(-1, -1), batch_size=1_000_000, epochs=200, weight_decay=5e-4, normalize_features=True,
-    checkpoint_every=0, device="cpu",
-)  # fmt: skip
+    fan_out=(-1, -1),
+    batch_size=1_000_000,
+    epochs=200,
+    weight_decay=5e-4,
+    normalize_features=True,
+    checkpoint_every=0,
+    device="cpu",
+)
 CONFIGS = {
     "gcn": replace(COMMON, model="gcn", hidden=16, lr=0.01, dropout=0.5, input_dropout=0.5),
     "gat": replace(

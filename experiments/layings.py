@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gsplit.data import Layout
 from gsplit.sampling import MicroBatches, Segment, SplitGroups
-from gsplit.sampling.tickets import Ticket
+from gsplit.supply.tickets import Ticket
 
 EPOCH = 0
 Lay = Callable[[int], list[Segment]]

@@ -42,12 +42,12 @@ from numpy.typing import NDArray
 from experiments.loading_ways import COPY, Way, ways_of
 from experiments.results import write_json
 from gsplit import cli
+from gsplit.config.train import Device
 from gsplit.errors import InputError
 from gsplit.features import HostRows
 from gsplit.files import check_writable
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
-from gsplit.train.config import Device
 
 PROG = "python -m experiments.loading"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -98,9 +98,11 @@ def command(arguments: list[str]) -> None:
     config = replace(config, threads=config.threads or len(os.sched_getaffinity(0)))
     result = {"device": "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device), "versions": versions()}
     result |= {"settings": settings(config), "loads": []}
-    print("{}, {rows:,} rows of {width} features, {rounds} rounds, {threads} threads".format(
-        result["device"], **result["settings"]
-    ))  # fmt: skip
+    print(
+        "{}, {rows:,} rows of {width} features, {rounds} rounds, {threads} threads".format(
+            result["device"], **result["settings"]
+        )
+    )
     print("\n| dtype | list | MB | way | threads | GB/s | seconds / seconds of the copy | of the least |")
     print("|" + "---|" * 8)
     for load in measure(config, device):
@@ -125,7 +127,7 @@ def measure(config: LoadingConfig, device: torch.device) -> Iterator[dict[str, A
         try:
             host = HostRows.shared(
                 features, dtype, buffer, begin=0, end=config.rows, create=True, barrier=lambda: None
-            )  # fmt: skip
+            )
         except MemoryError as error:
             raise InputError(f"no memory for {config.rows:,} rows: {error}; use fewer --rows") from None
         finally:
@@ -137,9 +139,12 @@ def measure(config: LoadingConfig, device: torch.device) -> Iterator[dict[str, A
                     way.round(device)
             num_bytes = len(ids) * host.row_bytes
             yield {
-                "dtype": str(dtype).removeprefix("torch."), "list": name, "listed": len(ids), "bytes": num_bytes,
+                "dtype": str(dtype).removeprefix("torch."),
+                "list": name,
+                "listed": len(ids),
+                "bytes": num_bytes,
                 "ways": [_record(way, ways, num_bytes) for way in ways],
-            }  # fmt: skip
+            }
 
 
 def sampled_list(config: LoadingConfig) -> NDArray[np.int64]:
@@ -161,11 +166,17 @@ def _record(way: Way, ways: list[Way], num_bytes: int) -> dict[str, Any]:
     copy = copies.get(way.threads, copies[min(copies, key=lambda threads: threads or 0)])
     ratios = [own / plain for own, plain in zip(way.seconds, copy.seconds, strict=True)]
     return {
-        "way": way.name, "threads": way.threads, "seconds": median(way.seconds), "seconds_min": min(way.seconds),
-        "seconds_max": max(way.seconds), "bytes_per_second": median(num_bytes / s for s in way.seconds),
-        "ratio": median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios),
+        "way": way.name,
+        "threads": way.threads,
+        "seconds": median(way.seconds),
+        "seconds_min": min(way.seconds),
+        "seconds_max": max(way.seconds),
+        "bytes_per_second": median(num_bytes / s for s in way.seconds),
+        "ratio": median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
         "ratio_of_least": min(way.seconds) / min(copy.seconds),
-    }  # fmt: skip
+    }
 
 
 def show(load: dict[str, Any]) -> None:
@@ -174,9 +185,15 @@ def show(load: dict[str, Any]) -> None:
         rate = f"{way['bytes_per_second'] / 1e9:.2f}"
         ratio = f"{way['ratio']:.2f} ({way['ratio_min']:.2f} to {way['ratio_max']:.2f})"
         cells = (
-            load["dtype"], load["list"], f"{load['bytes'] / 1e6:.1f}", way["way"], way["threads"] or "-", rate, ratio,
+            load["dtype"],
+            load["list"],
+            f"{load['bytes'] / 1e6:.1f}",
+            way["way"],
+            way["threads"] or "-",
+            rate,
+            ratio,
             f"{way['ratio_of_least']:.2f}",
-        )  # fmt: skip
+        )
         print("|", " | ".join(map(str, cells)), "|", flush=True)
 
 
@@ -189,9 +206,11 @@ def settings(config: LoadingConfig) -> dict[str, Any]:
 
 def versions() -> dict[str, str | None]:
     return {
-        "python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "torch": torch.__version__,
         "triton": metadata.version("triton") if importlib.util.find_spec("triton") else None,
-    }  # fmt: skip
+    }
 
 
 def _device(config: LoadingConfig) -> torch.device:

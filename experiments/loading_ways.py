@@ -142,7 +142,7 @@ def _load(
     """As the feed does, without a cache."""
     loader = FeatureLoader(
         host, device=device, dtype=host.dtype, normalize=False, threads=threads, zero_copy=zero_copy
-    )  # fmt: skip
+    )
     return lambda: loader.load(ids)
 
 

@@ -91,15 +91,19 @@ def command(arguments: list[str]) -> None:
 def run(config: OfflineConfig, method: Method, weights: Weights) -> dict[str, Any]:
     """One way, in a process of its own: memory that a library kept would count for the next."""
     config.work.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(dir=config.work) as folder,
-        multiprocessing.get_context("spawn").Pool(1) as pool,
-    ):
+    with tempfile.TemporaryDirectory(dir=config.work) as folder, multiprocessing.get_context("spawn").Pool(1) as pool:
         wanted = PartitionConfig(
-            store=config.store, out=Path(folder) / "layout", parts=config.parts, method=method, weights=weights,
-            fan_out=config.fan_out, batch_size=config.batch_size, presample_epochs=config.presample_epochs,
-            imbalance=config.imbalance, cuts=config.cuts if weights == "presample" else 0,
-        )  # fmt: skip
+            store=config.store,
+            out=Path(folder) / "layout",
+            parts=config.parts,
+            method=method,
+            weights=weights,
+            fan_out=config.fan_out,
+            batch_size=config.batch_size,
+            presample_epochs=config.presample_epochs,
+            imbalance=config.imbalance,
+            cuts=config.cuts if weights == "presample" else 0,
+        )
         return pool.apply(measured, (wanted,))
 
 

@@ -107,9 +107,14 @@ def row_of(choice: Choice, config: PresetsConfig) -> dict[str, Any]:
     assert isinstance(preset, Calibrated)
     graph = choice.generate(seed=config.seed, features=False)
     about = {
-        "preset": choice.name, "scale": choice.scale, "version": preset.version, "seed": config.seed,
-        "vertices": graph.num_vertices, "edges": graph.num_edges, "training_targets": len(graph.train_idx),
-    }  # fmt: skip
+        "preset": choice.name,
+        "scale": choice.scale,
+        "version": preset.version,
+        "seed": config.seed,
+        "vertices": graph.num_vertices,
+        "edges": graph.num_edges,
+        "training_targets": len(graph.train_idx),
+    }
     assignment = assign(config.partitioner, Problem(graph=graph, parts=PARTS, seed=config.seed))
     owners = relabelled(graph, assignment, PARTS)
     del graph

@@ -131,14 +131,17 @@ def measure(layout: Layout, config: RedundancyConfig) -> dict[str, Any]:
     return {
         "settings": {
             **{key: getattr(config, key) for key in settings},
-            "feature_width": width, "row_bytes": row_bytes, "seed": config.seed, "quick": config.quick,
+            "feature_width": width,
+            "row_bytes": row_bytes,
+            "seed": config.seed,
+            "quick": config.quick,
         },
         "counted": counted(layout, config.batch_size, batches),
         "traffic": traffic,
         "exchanges": exchanges,
         "bar": bar_of(traffic),
         "work": work_rows(work),
-    }  # fmt: skip
+    }
 
 
 def counted(layout: Layout, batch_size: int, batches: Sequence[int]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from experiments.slab_path import attend
 from gsplit import cli
 from gsplit.data import open_layout
 from gsplit.errors import InputError
-from gsplit.parallel.samplers import SamplerPool
-from gsplit.sampling.process import SamplerJob
-from gsplit.sampling.slabs import Handle
-from gsplit.sampling.tickets import Position, tickets
+from gsplit.supply.pool import SamplerPool
+from gsplit.supply.ring import Handle
+from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.tickets import Position, tickets
 from gsplit.units import binary, parse_bytes
 
 PROG = "python -m experiments.sampler_memory"
@@ -67,15 +67,25 @@ def command(arguments: list[str]) -> None:
 def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
     layout = open_layout(path, trusted=True)
     job = SamplerJob(
-        layout=path, fan_out=config.fan_out, batch_size=config.batch_size, seed=0, edge_ids=False,
-        memory=parse_bytes(config.sampler_memory), threads=1,
-    )  # fmt: skip
+        layout=path,
+        fan_out=config.fan_out,
+        batch_size=config.batch_size,
+        seed=0,
+        edge_ids=False,
+        memory=parse_bytes(config.sampler_memory),
+        threads=1,
+    )
     num_batches = max(1, len(layout.graph.train_idx) // config.batch_size)
     arrived: list[Handle] = []
     pool = SamplerPool(
-        job, tickets(num_batches, 1 + 3 * number // num_batches, Position()), samplers=number, slots=3 * number,
-        readers=1, finished=arrived.append, max_restarts=0,
-    )  # fmt: skip
+        job,
+        tickets(num_batches, 1 + 3 * number // num_batches, Position()),
+        samplers=number,
+        slots=3 * number,
+        readers=1,
+        finished=arrived.append,
+        max_restarts=0,
+    )
     try:
         while len(arrived) < 3 * number:
             attend(pool)

@@ -149,8 +149,12 @@ def command(arguments: list[str]) -> None:
     slabs = slab_path_of(dataset, config)
     if config.json:
         result |= {
-            "threads": threads, "excluded": excluded, "batch_sizes": batch_sizes, "slab_path": slabs, "paper": PAPER,
-        }  # fmt: skip
+            "threads": threads,
+            "excluded": excluded,
+            "batch_sizes": batch_sizes,
+            "slab_path": slabs,
+            "paper": PAPER,
+        }
         write_json(config.json, result)
 
 
@@ -165,9 +169,13 @@ def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any
 
     batch_size = min(config.batch_sizes, key=lambda size: abs(size - BAR_BATCH_SIZE))
     rows = slab_path(
-        dataset.layout, config.samplers, fan_out=config.fan_out, batch_size=batch_size, rounds=config.rounds,
+        dataset.layout,
+        config.samplers,
+        fan_out=config.fan_out,
+        batch_size=batch_size,
+        rounds=config.rounds,
         seed=config.seed,
-    )  # fmt: skip
+    )
     show_slab_path(rows)
     return rows
 

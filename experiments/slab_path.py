@@ -15,11 +15,11 @@ from statistics import median
 from typing import Any
 
 from gsplit.data import Layout
-from gsplit.parallel.samplers import SamplerPool
 from gsplit.sampling import Segment
-from gsplit.sampling.process import SamplerJob
-from gsplit.sampling.slabs import Handle, Ring
-from gsplit.sampling.tickets import Position, tickets
+from gsplit.supply.pool import SamplerPool
+from gsplit.supply.ring import Handle, Ring
+from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.tickets import Position, tickets
 
 WARM_UP = 2
 """Mini-batches of each sampler that do not count."""
@@ -33,9 +33,14 @@ def slab_path(
 ) -> list[dict[str, Any]]:
     """A row for each number of samplers: medians over the rounds, and the ratio to the first number, by round."""
     job = SamplerJob(
-        layout=layout.path, fan_out=fan_out, batch_size=batch_size, seed=seed, edge_ids=False, memory=1 << 40,
+        layout=layout.path,
+        fan_out=fan_out,
+        batch_size=batch_size,
+        seed=seed,
+        edge_ids=False,
+        memory=1 << 40,
         threads=1,
-    )  # fmt: skip
+    )
     rates: dict[int, list[tuple[float, float]]] = {number: [] for number in samplers}
     for _ in range(rounds):
         for number in samplers:
@@ -64,9 +69,14 @@ def _run(job: SamplerJob, layout: Layout, samplers: int) -> tuple[float, float]:
     warm_up, total = WARM_UP * samplers, (WARM_UP + COUNTED) * samplers
     arrived: list[Handle] = []
     pool = SamplerPool(
-        job, tickets(num_batches, -(-total // num_batches), Position()), samplers=samplers, slots=2 * samplers + 1,
-        readers=1, finished=arrived.append, max_restarts=0,
-    )  # fmt: skip
+        job,
+        tickets(num_batches, -(-total // num_batches), Position()),
+        samplers=samplers,
+        slots=2 * samplers + 1,
+        readers=1,
+        finished=arrived.append,
+        max_restarts=0,
+    )
     edges, read, start_s = 0, 0, 0.0
     try:
         ring = Ring(pool.slots)

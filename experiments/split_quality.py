@@ -122,9 +122,13 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """A row for each batch size; ``paper`` maps batch sizes to its edge skew and local edges."""
     sampler = MiniBatchSampler(
-        owners.indptr, owners.indices, owners.offsets, fan_outs=config.fan_out, seed=config.seed,
+        owners.indptr,
+        owners.indices,
+        owners.offsets,
+        fan_outs=config.fan_out,
+        seed=config.seed,
         global_ids=owners.permutation,
-    )  # fmt: skip
+    )
     rows = []
     for batch_size in config.batch_sizes:
         plan = EpochPlan(owners.train_idx, owners.permutation, batch_size, config.seed)

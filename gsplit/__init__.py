@@ -19,19 +19,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gsplit.config.train import TrainConfig
     from gsplit.errors import InputError
     from gsplit.predict.api import predict
     from gsplit.train.api import load, train
-    from gsplit.train.config import TrainConfig
 
 __all__ = ["InputError", "TrainConfig", "load", "predict", "train"]
 __version__ = "0.1.0"
 
-_HOMES = {
-    "InputError": "gsplit.errors",
-    "TrainConfig": "gsplit.train.config",
-    "load": "gsplit.train.api",
-}
+_HOMES = {"InputError": "gsplit.errors", "TrainConfig": "gsplit.config.train", "load": "gsplit.train.api"}
 
 
 def __getattr__(name: str) -> Any:

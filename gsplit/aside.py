@@ -114,8 +114,11 @@ def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _noth
                 except InputError as error:
                     logger.warning("%s", error)
                     continue
-                what = ("put %s back: a process that was to replace it was killed" if back else
-                        "removed what a process that was killed had left beside %s")  # fmt: skip
+                what = (
+                    "put %s back: a process that was to replace it was killed"
+                    if back
+                    else "removed what a process that was killed had left beside %s"
+                )
                 logger.warning(what, out)
             elif left.is_dir() and not any(left.iterdir()):
                 left.rmdir()  # as it is made, before it is locked

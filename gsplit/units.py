@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-FACTORS = {"": 1, "b": 1, **{f"{p}ib": 1024**i for i, p in enumerate("kmgt", 1)},
-           **{f"{p}b": 1000**i for i, p in enumerate("kmgt", 1)}}  # fmt: skip
+FACTORS = {
+    "": 1,
+    "b": 1,
+    **{f"{p}ib": 1024**i for i, p in enumerate("kmgt", 1)},
+    **{f"{p}b": 1000**i for i, p in enumerate("kmgt", 1)},
+}
 
 
 def binary(num_bytes: float) -> str:

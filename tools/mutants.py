@@ -129,8 +129,10 @@ class Copy:
         self.path = path
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-            cwd=ROOT, stdout=subprocess.PIPE, check=True,
-        ).stdout.decode()  # fmt: skip
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout.decode()
         for name in filter(None, listed.split("\0")):
             if (ROOT / name).is_file():
                 (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -180,11 +182,22 @@ class Copy:
         cmake, ninja = (shutil.which(tool, path=search) or tool for tool in ("cmake", "ninja"))
         commands = [[cmake, "--build", folder]]
         if not (folder / "build.ninja").exists():
-            commands.insert(0, [
-                cmake, "-S", self.path, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}",
-                "-DCMAKE_BUILD_TYPE=Release", f"-DPython_EXECUTABLE={sys.executable}",
-                f"-Dnanobind_DIR={nanobind.cmake_dir()}",
-            ])  # fmt: skip
+            commands.insert(
+                0,
+                [
+                    cmake,
+                    "-S",
+                    self.path,
+                    "-B",
+                    folder,
+                    "-G",
+                    "Ninja",
+                    f"-DCMAKE_MAKE_PROGRAM={ninja}",
+                    "-DCMAKE_BUILD_TYPE=Release",
+                    f"-DPython_EXECUTABLE={sys.executable}",
+                    f"-Dnanobind_DIR={nanobind.cmake_dir()}",
+                ],
+            )
         for command in commands:
             done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
             if done.returncode:
@@ -201,10 +214,14 @@ class Copy:
         temporary = self.path / ".tmp"
         temporary.mkdir()
         pytest = subprocess.Popen(
-            [self.python, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider", *options, *tests], cwd=self.path,
-            env={**os.environ, "GSPLIT_TEST_DATA": data, "TMPDIR": str(temporary)}, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            [self.python, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider", *options, *tests],
+            cwd=self.path,
+            env={**os.environ, "GSPLIT_TEST_DATA": data, "TMPDIR": str(temporary)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         try:
             return self._ended(pytest, limit_s)
         finally:

@@ -102,8 +102,14 @@ def command(arguments: list[str]) -> None:
             print(table(kind, result[kind]))
     if config.json:
         write_json(config.json, result)
-    sys.exit(any(result[kind]["counted"][problem] for kind in ("runs", "inputs") if kind in result
-                 for problem in result[kind]["counted"]))  # fmt: skip
+    sys.exit(
+        any(
+            result[kind]["counted"][problem]
+            for kind in ("runs", "inputs")
+            if kind in result
+            for problem in result[kind]["counted"]
+        )
+    )
 
 
 @contextmanager
@@ -144,8 +150,13 @@ def hurt_inputs(config: FaultsConfig) -> dict[str, Any]:
                 print(f"{outcome.case}\nexit code {outcome.code}\n{outcome.stderr}", end="")
             else:
                 inputs.remove(outcome.case)
-    return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "slowest_s": slowest,
-            "found": found}  # fmt: skip
+    return {
+        "cases": sum(codes.values()),
+        "counted": dict(counted),
+        "ends": dict(codes),
+        "slowest_s": slowest,
+        "found": found,
+    }
 
 
 def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
@@ -167,14 +178,23 @@ def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
             found += said(counted, number, str(fault), outcome.problems)
             if config.only is None:
                 shutil.rmtree(folder / str(number))
-    return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "faults": dict(done),
-            "slowest_end_s": slowest, "undisturbed_s": undisturbed.seconds, "found": found}  # fmt: skip
+    return {
+        "cases": sum(codes.values()),
+        "counted": dict(counted),
+        "ends": dict(codes),
+        "faults": dict(done),
+        "slowest_end_s": slowest,
+        "undisturbed_s": undisturbed.seconds,
+        "found": found,
+    }
 
 
 def make_layout(folder: Path) -> None:
     """Of a small graph, in two parts; processes of their own, whose threads end with them."""
-    for words in (("data", "import", "synthetic:tiny", "--out", "store"),
-                  ("partition", "store", "--parts", "2", "--method", "random", "--out", "layout")):  # fmt: skip
+    for words in (
+        ("data", "import", "synthetic:tiny", "--out", "store"),
+        ("partition", "store", "--parts", "2", "--method", "random", "--out", "layout"),
+    ):
         subprocess.run(
             [sys.executable, "-m", f"gsplit.{words[0]}", *words[1:]], check=True, cwd=folder, capture_output=True
         )

@@ -171,8 +171,13 @@ def npz_flags(path: Path, random: Random) -> str:
     )
     at = content.find(b"PK\x01\x02")
     while at >= 0:
-        begin, by = {"encrypted": (8, b"\x01"), "method": (10, b"\x63"), "size": (24, b"\xff\xff\xff\x7f"),
-                     "packed size": (20, b"\xff\xff\xff\x7f"), "offset": (42, b"\xff\xff\xff\x00")}[what]  # fmt: skip
+        begin, by = {
+            "encrypted": (8, b"\x01"),
+            "method": (10, b"\x63"),
+            "size": (24, b"\xff\xff\xff\x7f"),
+            "packed size": (20, b"\xff\xff\xff\x7f"),
+            "offset": (42, b"\xff\xff\xff\x00"),
+        }[what]
         content[at + begin : at + begin + len(by)] = by
         at = content.find(b"PK\x01\x02", at + 1)
     path.write_bytes(content)
@@ -222,8 +227,13 @@ def _other(value: Any, random: Random) -> Any:
         array, _ = other_values(value.numpy(), random)
         kept = array.dtype.kind in "biuf" and array.dtype.itemsize <= 8 and array.dtype.isnative
         return torch.from_numpy(np.ascontiguousarray(array)) if kept else torch.zeros(3, dtype=torch.complex64)
-    tensors = [torch.zeros(0), torch.zeros(2, 2).to_sparse(), torch.zeros(3, dtype=torch.bfloat16),
-               torch.zeros(3, requires_grad=True), torch.zeros(1).expand(10**6)]  # fmt: skip
+    tensors = [
+        torch.zeros(0),
+        torch.zeros(2, 2).to_sparse(),
+        torch.zeros(3, dtype=torch.bfloat16),
+        torch.zeros(3, requires_grad=True),
+        torch.zeros(1).expand(10**6),
+    ]
     return random.choice([None, -1, 10**30, float("nan"), "x\n", [], {}, {"a": [1]}, *tensors])
 
 

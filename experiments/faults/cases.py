@@ -34,22 +34,53 @@ class Subject:
 def _imports() -> list[Subject]:
     found = [
         Subject(f"data import {name} --out out/store", (name,))
-        for name in ("edges.csv", "edges.tsv", "edges.txt", "edges.csv.gz", "edges.npy", "coo", "coo", "csc", "csc",
-                     "graph.mtx", "graph.mtx.gz", "matrix-coo.npz", "matrix-csr.npz", "matrix-bsr.npz",
-                     "matrix-dia.npz", "graph.npz", "graph.npz", "graph.pt", "graph.pt", "data.pt", "data.pt",
-                     "graph.bin", "graphbolt", "graphbolt", "graphbolt")
-    ]  # fmt: skip
+        for name in (
+            "edges.csv",
+            "edges.tsv",
+            "edges.txt",
+            "edges.csv.gz",
+            "edges.npy",
+            "coo",
+            "coo",
+            "csc",
+            "csc",
+            "graph.mtx",
+            "graph.mtx.gz",
+            "matrix-coo.npz",
+            "matrix-csr.npz",
+            "matrix-bsr.npz",
+            "matrix-dia.npz",
+            "graph.npz",
+            "graph.npz",
+            "graph.pt",
+            "graph.pt",
+            "data.pt",
+            "data.pt",
+            "graph.bin",
+            "graphbolt",
+            "graphbolt",
+            "graphbolt",
+        )
+    ]
     found += [Subject("data import edges.parquet --out out/store", ("edges.parquet", "parquet"), ("edges.parquet",))]
     for name, folder in (("arxiv", "ogbn_arxiv"), ("papers100M", "ogbn_papers100M")):
         found += [
             Subject(f"data import ogb:ogbn-{name} --root ogb --out out/store", ("ogb",), (f"ogb/{folder}/**/*",))
         ] * 2
     given = "data import edges.csv --out out/store --undirected"
-    for flag, name in (("features", "features.csv"), ("features", "features.npy"), ("labels", "labels.csv"),
-                       ("labels", "labels.npy")):  # fmt: skip
+    for flag, name in (
+        ("features", "features.csv"),
+        ("features", "features.npy"),
+        ("labels", "labels.csv"),
+        ("labels", "labels.npy"),
+    ):
         found.append(Subject(f"{given} --{flag} {name}", ("edges.csv", name), (name,)))
-    for flag, name in (("train", "train.txt"), ("train", "train.npy"), ("split-file", "split.csv"),
-                       ("split-file", "split.npy")):  # fmt: skip
+    for flag, name in (
+        ("train", "train.txt"),
+        ("train", "train.npy"),
+        ("split-file", "split.csv"),
+        ("split-file", "split.npy"),
+    ):
         words = f"{given} --labels labels.npy --{flag} {name}"
         found.append(Subject(words, ("edges.csv", "labels.npy", name), (name,)))
     return found
@@ -66,8 +97,9 @@ SUBJECTS = (
     Subject("data export layout --to pyg --out out/file.pt", ("layout",)),
     Subject("partition store --parts 2 --method random --out out/layout", ("store",)),
     Subject("partition store --parts 2 --method metis --out out/layout", ("store",)),
-    Subject("partition store --parts 2 --weights presample --fan-out 3,3 --method streaming --out out/layout",
-            ("store",)),
+    Subject(
+        "partition store --parts 2 --weights presample --fan-out 3,3 --method streaming --out out/layout", ("store",)
+    ),
     Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",)),
     Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",)),
     Subject("partition report layout --out out/report --fan-out 3,3 --batch-size 8 --epochs 1", ("layout",)),
@@ -76,12 +108,18 @@ SUBJECTS = (
     Subject("train --resume run --epochs 2 --samplers 0", ("run", "layout"), ("layout/*",)),
     *[Subject("predict run layout --device cpu --out out/p.npy", ("run", "layout"), ("run/*",))] * 3,
     Subject("predict run layout --device cpu --out out/p.csv", ("run", "layout"), ("layout/*",)),
-    Subject("predict run layout --device cpu --out out/p.npz --vertices vertices.txt",
-            ("run", "layout", "vertices.txt"), ("vertices.txt",)),
-    Subject("predict run layout --device cpu --out out/p.npy --vertices vertices.npy",
-            ("run", "layout", "vertices.npy"), ("vertices.npy",)),
+    Subject(
+        "predict run layout --device cpu --out out/p.npz --vertices vertices.txt",
+        ("run", "layout", "vertices.txt"),
+        ("vertices.txt",),
+    ),
+    Subject(
+        "predict run layout --device cpu --out out/p.npy --vertices vertices.npy",
+        ("run", "layout", "vertices.npy"),
+        ("vertices.npy",),
+    ),
     *[Subject("overlap trace.json --json out/overlap.json", ("trace.json",))] * 2,
-)  # fmt: skip
+)
 
 
 @dataclass

@@ -32,11 +32,16 @@ class Running:
         self.begin = time.monotonic()
         # Pipes: a file of its own would be full when the disk is.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gsplit.train", *map(str, arguments)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=folder, text=True, errors="backslashreplace",
+            [sys.executable, "-m", "gsplit.train", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            text=True,
+            errors="backslashreplace",
             env={**os.environ, "TMPDIR": str(self.temporary)},
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
-        )  # fmt: skip
+        )
         self._said: dict[str, str] = {}
         self._readers = [threading.Thread(target=self._read, args=(name,)) for name in ("stdout", "stderr")]
         for reader in self._readers:
@@ -60,8 +65,11 @@ class Running:
         role, _, rank = who.partition(" ")
         if who == "launcher":
             return psutil.Process(self.process.pid) if self.process.poll() is None else None
-        mark = {"trainer": "multiprocessing.spawn", "sampler": "gsplit.sampling.process",
-                "resource": "resource_tracker"}[role]  # fmt: skip
+        mark = {
+            "trainer": "multiprocessing.spawn",
+            "sampler": "gsplit.supply.sampler_process",
+            "resource": "resource_tracker",
+        }[role]
         found = [process for process in self.processes() if mark in " ".join(_command_line(process))]
         found.sort(key=lambda process: (process.create_time(), process.pid))
         at = int(rank) if rank.isdigit() else 0

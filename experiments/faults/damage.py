@@ -25,17 +25,67 @@ from experiments.faults import arrays
 from experiments.faults.hostile import CANARY, Damage, Hostile
 
 WORDS = (
-    b"nan", b"inf", b"-1", b"-0", b"1e400", b"-1e30", b"9223372036854775808", b"9007199254740993", b"1000000000000",
-    b"99999999999999999999999", b"0x10", b"1_000", b"", b'"', b"'", b"\x00", b"\xff\xfe", b"1.5", b"true",
-    "\u0663".encode(), "\u202e\u2028".encode(), b"\x1b[31m", b"=1+1", b"../../etc/passwd", b"9" * 5000, b"#", b"[",
-    b"{", b"a" * 70000,
-)  # fmt: skip
+    b"nan",
+    b"inf",
+    b"-1",
+    b"-0",
+    b"1e400",
+    b"-1e30",
+    b"9223372036854775808",
+    b"9007199254740993",
+    b"1000000000000",
+    b"99999999999999999999999",
+    b"0x10",
+    b"1_000",
+    b"",
+    b'"',
+    b"'",
+    b"\x00",
+    b"\xff\xfe",
+    b"1.5",
+    b"true",
+    "\u0663".encode(),
+    "\u202e\u2028".encode(),
+    b"\x1b[31m",
+    b"=1+1",
+    b"../../etc/passwd",
+    b"9" * 5000,
+    b"#",
+    b"[",
+    b"{",
+    b"a" * 70000,
+)
 """What a word of a text is replaced by."""
 VALUES = (
-    None, True, -1, 0, 10**6, 2**31, 2**63, 10**30, 10**400, 1e308, float("nan"), float("inf"), "", "\n", "\x1b[31m",
-    "\x00", "../x", "/etc/passwd", "nan", "\ud800", "x" * 70000, [], [[]], {}, [None], [-1, 0], {"a": 1},
+    None,
+    True,
+    -1,
+    0,
+    10**6,
+    2**31,
+    2**63,
+    10**30,
+    10**400,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "\n",
+    "\x1b[31m",
+    "\x00",
+    "../x",
+    "/etc/passwd",
+    "nan",
+    "\ud800",
+    "x" * 70000,
+    [],
+    [[]],
+    {},
+    [None],
+    [-1, 0],
+    {"a": 1},
     [10**30] * 3,
-)  # fmt: skip
+)
 """What a value of a JSON is replaced by."""
 DEEP = 100_000
 TEXTS = (".csv", ".tsv", ".txt", ".mtx", ".toml", ".yaml", ".jsonl")
@@ -206,8 +256,13 @@ def line(path: Path, random: Random) -> str:
         lines = text.split(b"\n")
         at = random.randrange(len(lines))
         chosen = lines[at]
-        after = {"dropped": [], "doubled": [chosen] * 2, "emptied": [b""], "put first": [chosen],
-                 "joined with the next": [chosen + b"\r"]}[how]  # fmt: skip
+        after = {
+            "dropped": [],
+            "doubled": [chosen] * 2,
+            "emptied": [b""],
+            "put first": [chosen],
+            "joined with the next": [chosen + b"\r"],
+        }[how]
         lines[at : at + 1] = after
         return b"\n".join([chosen, *lines] if how == "put first" else lines)
 
@@ -254,9 +309,13 @@ def yaml_tag(path: Path, random: Random) -> str:
     form = random.choice(("tag", "deep", "aliases", "date", "number"))
     hostile_tag = f"graph: !!python/object/apply:pathlib.Path.touch [!!python/object/apply:pathlib.Path [{CANARY}]]\n"
     aliases = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}{f', *a{i - 1}' * 9}]\n" for i in range(1, 9))
-    content = {"tag": hostile_tag, "deep": "[" * 3000, "aliases": aliases + "graph: *a8\n",
-               "date": "graph: 2001-99-99\n",
-               "number": "graph: {nodes: [{num: " + "9" * 5000 + "}]}\n"}[form]  # fmt: skip
+    content = {
+        "tag": hostile_tag,
+        "deep": "[" * 3000,
+        "aliases": aliases + "graph: *a8\n",
+        "date": "graph: 2001-99-99\n",
+        "number": "graph: {nodes: [{num: " + "9" * 5000 + "}]}\n",
+    }[form]
     path.write_text(content)
     return f"YAML with {form}"
 

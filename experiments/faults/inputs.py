@@ -33,10 +33,18 @@ ANSWERS = ("error: ", "warning: ", "info: ")
 LONGEST_LINE = 4000
 PROBLEMS = ("tracebacks", "hangs", "crashes", "partial outputs", "changed inputs", "code executed", "bad messages")
 IMPORTED = (
-    "torch", "scipy.io", "scipy.sparse", "yaml", "torch_geometric.data",
-    "matplotlib.figure", "gsplit.train.api", "gsplit.predict.api", "gsplit.data.importers.pyg",
-    "gsplit.data.importers.graphbolt", "gsplit.data.exporters.pyg",
-)  # fmt: skip
+    "torch",
+    "scipy.io",
+    "scipy.sparse",
+    "yaml",
+    "torch_geometric.data",
+    "matplotlib.figure",
+    "gsplit.train.api",
+    "gsplit.predict.api",
+    "gsplit.data.importers.pyg",
+    "gsplit.data.importers.graphbolt",
+    "gsplit.data.exporters.pyg",
+)
 """Once, before anything is forked, where they are installed; not pyarrow and DGL, which start threads."""
 
 

@@ -94,8 +94,9 @@ def _tables(folder: Path, edges: NDArray[Any], weight: NDArray[Any], x: NDArray[
     (folder / "edges.tsv").write_text(_text(edges.T, "\t"))
     (folder / "edges.txt").write_text("# edges\n" + _text(edges.T, "  "))
     (folder / "edges.csv.gz").write_bytes(gzip.compress(_text(edges.T, ",", "from,to\n").encode()))
-    (folder / "features.csv").write_text(_text(np.hstack([np.arange(VERTICES)[:, None], x]), ",", "id,a,b,c,d\n")
-                                         .replace(".0,", ","))  # fmt: skip
+    (folder / "features.csv").write_text(
+        _text(np.hstack([np.arange(VERTICES)[:, None], x]), ",", "id,a,b,c,d\n").replace(".0,", ",")
+    )
     (folder / "labels.csv").write_text(_text(np.stack([np.arange(VERTICES), y], axis=1), ",", "id,label\n"))
     (folder / "train.txt").write_text("".join(f"{vertex}\n" for vertex in range(30)))
     (folder / "split.csv").write_text("".join(f"{'train' if v < 30 else 'test'}\n" for v in range(VERTICES)))
@@ -220,9 +221,17 @@ def _own(folder: Path) -> None:
     data(["import", str(folder / "graph.npz"), "--out", str(folder / "store")])
     partition(PartitionConfig(store=folder / "store", out=folder / "layout", parts=2, method="random"))
     config = gsplit.TrainConfig(
-        layout=folder / "layout", out=folder / "run", epochs=1, hidden=4, fan_out=(3, 3), batch_size=8, device="cpu",
-        threads=1, samplers=1, profile=True,
-    )  # fmt: skip
+        layout=folder / "layout",
+        out=folder / "run",
+        epochs=1,
+        hidden=4,
+        fan_out=(3, 3),
+        batch_size=8,
+        device="cpu",
+        threads=1,
+        samplers=1,
+        profile=True,
+    )
     gsplit.train(config=config)
     # The run goes on wherever a copy of all this lies.
     path = folder / "run" / "config.json"

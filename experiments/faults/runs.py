@@ -30,9 +30,25 @@ POLL_S = 0.004
 OLD = "old-run"
 """A file in the run that another one is to replace."""
 FLAGS = (
-    "--device", "cpu", "--fan-out", "4,4", "--batch-size", "20", "--hidden", "8", "--epochs", "3", "--lr", "0.01",
-    "--checkpoint-every-batches", "2", "--threads", "1", "--samplers", "2",
-)  # fmt: skip
+    "--device",
+    "cpu",
+    "--fan-out",
+    "4,4",
+    "--batch-size",
+    "20",
+    "--hidden",
+    "8",
+    "--epochs",
+    "3",
+    "--lr",
+    "0.01",
+    "--checkpoint-every-batches",
+    "2",
+    "--threads",
+    "1",
+    "--samplers",
+    "2",
+)
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGINT)
 VICTIMS = ("launcher", "trainer 0", "trainer 1", "sampler 0", "sampler 1", "resource tracker")
 DISK_FULL = "disk full"
@@ -70,9 +86,13 @@ def make_fault(number: int, seed: int) -> Fault:
     pairs = [(which.name, victim) for which in SIGNALS for victim in VICTIMS]
     kind, victim = (DISK_FULL, "all") if rest == 4 else pairs[(turn * 4 + rest) * 7 % len(pairs)]
     return Fault(
-        number=number, kind=kind, victim=victim, moment=random.random(),
-        largest_bytes=random.choice((0, 100, 2_000, 10_000, 20_000, 60_000)), replaces=random.random() < 0.25,
-    )  # fmt: skip
+        number=number,
+        kind=kind,
+        victim=victim,
+        moment=random.random(),
+        largest_bytes=random.choice((0, 100, 2_000, 10_000, 20_000, 60_000)),
+        replaces=random.random() < 0.25,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,7 +78,7 @@ def files_left(folder: Path, *, finished: bool) -> list[str]:
 
 def difference(run: Path, wanted: Path) -> str:
     """Where two finished runs differ in weights, optimizer, best model or counts; empty where nowhere."""
-    from gsplit.train import checkpoint
+    from gsplit.runs import checkpoint
 
     states = [checkpoint.load_state(folder, checkpoint.CHECKPOINT) for folder in (run, wanted)]
     for part in ("model", "optimizer", "best"):

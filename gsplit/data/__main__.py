@@ -49,10 +49,7 @@ def import_(
 
 
 def export_(
-    path: Annotated[Path, tyro.conf.Positional],
-    to: Literal["pyg", "dgl", "npz"],
-    out: Path,
-    overwrite: bool = False,
+    path: Annotated[Path, tyro.conf.Positional], to: Literal["pyg", "dgl", "npz"], out: Path, overwrite: bool = False
 ) -> None:
     """Write a graph store for another library.
 
@@ -92,8 +89,10 @@ def _layout_info(path: Path, verify: bool, store_dir: Path | None) -> None:
         raise InputError(f"{path} was made from another store than {store_dir}; run python -m gsplit.partition again")
     about = opened.description
     print(f"layout {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else ""))
-    print(f"  made from store {opened.store_checksum[:16]}: {opened.parts} parts, method {about['method']}, "
-          f"weights {about['weights']}, seed {about['seed']}, hottest by {about['hotness']}")  # fmt: skip
+    print(
+        f"  made from store {opened.store_checksum[:16]}: {opened.parts} parts, method {about['method']}, "
+        f"weights {about['weights']}, seed {about['seed']}, hottest by {about['hotness']}"
+    )
     _print_graph(opened.graph)
     for key, value in about["quality"].items():
         print(f"  {key:<22} {value:.4g}" if isinstance(value, float) else f"  {key:<22} {value}")
@@ -112,8 +111,10 @@ def _print_graph(graph: GraphArrays) -> None:
     degrees = np.diff(graph.indptr)
     kind = "multi-label" if graph.multi_label else "multi-class"
     print(f"  {_counts(graph)}")
-    print(f"  in-degree: mean {degrees.mean():.1f}, median {int(np.median(degrees))}, largest {degrees.max():,}, "
-          f"without neighbours {int((degrees == 0).sum()):,}")  # fmt: skip
+    print(
+        f"  in-degree: mean {degrees.mean():.1f}, median {int(np.median(degrees))}, largest {degrees.max():,}, "
+        f"without neighbours {int((degrees == 0).sum()):,}"
+    )
     features = (
         "none" if graph.features is None else f"{graph.features.dtype}, {graph.features.nbytes / 2**20:,.1f} MiB"
     )

@@ -111,8 +111,15 @@ class _Reader:
         if self._n is not None:
             self._grow(self._n)
         edges = self._source.edges
-        with tqdm(total=edges.count, desc="read edges", unit="", unit_scale=True, leave=False, disable=None,
-                  delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+        with tqdm(
+            total=edges.count,
+            desc="read edges",
+            unit="",
+            unit_scale=True,
+            leave=False,
+            disable=None,
+            delay=SECONDS_BEFORE_BAR,
+        ) as bar:
             for chunk in edges.chunks():
                 for begin in range(0, len(chunk.source), EDGES_AT_ONCE):
                     self._take(chunk, slice(begin, begin + EDGES_AT_ONCE), spill)
@@ -200,8 +207,15 @@ def _sort(spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weighted: 
     dtype = np.int32 if len(degrees) <= INT32_VERTICES else np.int64
     files = Buckets(folder, bounds, sizes, dtype, weighted=weighted)
     try:
-        with tqdm(total=int(ends[-1]), desc="sort edges", unit="", unit_scale=True, leave=False, disable=None,
-                  delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+        with tqdm(
+            total=int(ends[-1]),
+            desc="sort edges",
+            unit="",
+            unit_scale=True,
+            leave=False,
+            disable=None,
+            delay=SECONDS_BEFORE_BAR,
+        ) as bar:
             for pairs, weight in spill.pieces():
                 files.add(pairs, weight)
                 bar.update(len(pairs))

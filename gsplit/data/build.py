@@ -148,8 +148,10 @@ def _check_rows(source: Source, n: int) -> None:
     if features is not None and (
         len(features.shape) != 2 or features.shape[0] != n or features.dtype.kind not in "fiub"
     ):
-        raise InputError(f"{source.call('features')} must be numbers of shape ({n}, D), not {features.dtype} of "
-                         f"shape {tuple(features.shape)}")  # fmt: skip
+        raise InputError(
+            f"{source.call('features')} must be numbers of shape ({n}, D), not {features.dtype} of "
+            f"shape {tuple(features.shape)}"
+        )
     clean_labels(source.labels, n, source.num_classes, source.call("labels"))
 
 
@@ -159,9 +161,16 @@ def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: s
     copied = 0
     with (
         _features_out(writer, features, dtype) as write,
-        tqdm(total=rows, desc="copy features", unit="", unit_scale=True, leave=False, disable=None,
-             delay=SECONDS_BEFORE_BAR) as bar,
-    ):  # fmt: skip
+        tqdm(
+            total=rows,
+            desc="copy features",
+            unit="",
+            unit_scale=True,
+            leave=False,
+            disable=None,
+            delay=SECONDS_BEFORE_BAR,
+        ) as bar,
+    ):
         order = features.vertices if isinstance(features, Rows) else None
         for piece in _pieces(features):
             piece = cast(piece, dtype)
@@ -223,10 +232,7 @@ def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:
         (tally.duplicates, "duplicate edges (the first of each stays; --duplicates keep keeps all)"),
         (tally.self_loops, "self-loops (--self-loops drop)"),
     ]
-    added = [
-        (tally.reverses, "reverse edges (--undirected)"),
-        (tally.loops, "self-loops (--self-loops add)"),
-    ]
+    added = [(tally.reverses, "reverse edges (--undirected)"), (tally.loops, "self-loops (--self-loops add)")]
     words = [
         f"{verb} " + " and ".join(f"{count:,} {what}" for count, what in items if count)
         for verb, items in (("dropped", dropped), ("added", added))

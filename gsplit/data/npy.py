@@ -14,9 +14,16 @@ from numpy.typing import NDArray
 SMALL_BYTES = 1 << 16
 """Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
 DAMAGE = (
-    ValueError, EOFError, OSError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError,
+    ValueError,
+    EOFError,
+    OSError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    MemoryError,
+    OverflowError,
     RecursionError,
-)  # fmt: skip
+)
 """What reading a damaged file raises: its header is a Python literal, which fails in as many ways as Python's parser
 has, and may tell of more numbers than memory holds."""
 

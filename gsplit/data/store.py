@@ -73,16 +73,7 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
         at = int(np.argmin(np.isfinite(graph.edge_weight)))
         raise InputError(f"{source}: edge_weight[{at}] is NaN or infinite; clean the weights first")
     with writing_folder(Path(out), overwrite=overwrite) as writer:
-        for array in (
-            "indptr",
-            "indices",
-            "features",
-            "labels",
-            "edge_weight",
-            "train_idx",
-            "valid_idx",
-            "test_idx",
-        ):
+        for array in ("indptr", "indices", "features", "labels", "edge_weight", "train_idx", "valid_idx", "test_idx"):
             values = getattr(graph, array)
             if values is not None:
                 writer.save(array, values)

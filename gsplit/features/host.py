@@ -121,8 +121,9 @@ class HostRows:
         if code == 0:
             weakref.finalize(self, cudart.cudaHostUnregister, address)
             return True
-        logger.warning("%d bytes of feature rows could not be registered with CUDA (error %d)",
-                       self.bytes_view.nbytes, code)  # fmt: skip
+        logger.warning(
+            "%d bytes of feature rows could not be registered with CUDA (error %d)", self.bytes_view.nbytes, code
+        )
         with contextlib.suppress(RuntimeError):
             torch.zeros(1, device="cuda").add_(1)  # CUDA would report the error at the next launch, whoever's it is
         return False

@@ -61,10 +61,7 @@ class Memory:
         total = min(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
         spare = spare_bytes(total, total)
         return cls(
-            device="cuda",
-            total_bytes=total // sharers,
-            free_bytes=total // sharers,
-            auto_bytes=spare // sharers,
+            device="cuda", total_bytes=total // sharers, free_bytes=total // sharers, auto_bytes=spare // sharers
         )
 
     @staticmethod

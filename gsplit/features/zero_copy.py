@@ -85,7 +85,13 @@ def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Ten
     in_lane = math.gcd(width, LANE_BYTES // item_bytes)
     with torch.cuda.device_of(out):  # Triton launches on the current device
         _read_rows[(len(ids),)](
-            host_rows, sorted_ids, order if positions is None else positions[order], out,
-            D=width, SPAN=span, ROUNDS=-(-(width + largest_shift) // block), BLOCK=block,
+            host_rows,
+            sorted_ids,
+            order if positions is None else positions[order],
+            out,
+            D=width,
+            SPAN=span,
+            ROUNDS=-(-(width + largest_shift) // block),
+            BLOCK=block,
             num_warps=min(MAX_WARPS, max(1, block // (WARP_LANES * in_lane))),
-        )  # fmt: skip
+        )

@@ -10,7 +10,21 @@ from gsplit.nn.norm import BatchNorm
 from gsplit.nn.sage import SAGE, SAGEConv
 
 __all__ = [
-    "GAT", "GCN", "SAGE", "BatchNorm", "Block", "ExchangeCounters", "GATConv", "GCNConv", "Lane", "LayeredModel",
-    "Route", "SAGEConv", "blocks_of", "exchange", "mean_of_neighbours", "softmax_over_neighbours",
+    "GAT",
+    "GCN",
+    "SAGE",
+    "BatchNorm",
+    "Block",
+    "ExchangeCounters",
+    "GATConv",
+    "GCNConv",
+    "Lane",
+    "LayeredModel",
+    "Route",
+    "SAGEConv",
+    "blocks_of",
+    "exchange",
+    "mean_of_neighbours",
+    "softmax_over_neighbours",
     "sum_of_neighbours",
-]  # fmt: skip
+]

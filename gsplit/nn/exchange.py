@@ -7,7 +7,7 @@ message per exchange, forward and backward (law 3).
 All trainers call every exchange, also those with no rows, or the others would wait for ever. Autograd would be
 free to run the backward of two independent exchanges in a different order on different trainers; the token, an
 empty tensor that goes through each exchange, chains them. A model that keeps to none of this is found out before
-anyone waits for ever, by a :class:`~gsplit.nn.board.Board`.
+anyone waits for ever, by a :class:`~gsplit.parallel.board.Board`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.nn.board import Board, Step
+from gsplit.parallel.board import Board, Step
 
 
 @dataclass(kw_only=True)

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from gsplit.nn.board import Step
-from gsplit.parallel.group import Worker
+from gsplit.parallel.board import Step
+from gsplit.parallel.join import Worker
 
 
 def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: Worker) -> tuple[Tensor, int]:

@@ -23,8 +23,13 @@ from gsplit.partition.weights import Hotness, Weights, edge_weights, heat, verte
 
 MAX_SEED = 2**63 - 1
 MANY = 2**31 - 1
-RANGES = {"parts": (1, MANY), "seed": (0, MAX_SEED), "presample_epochs": (1, MANY), "threads": (0, MAX_THREADS),
-          "cuts": (0, 1000)}  # fmt: skip
+RANGES = {
+    "parts": (1, MANY),
+    "seed": (0, MAX_SEED),
+    "presample_epochs": (1, MANY),
+    "threads": (0, MAX_THREADS),
+    "cuts": (0, 1000),
+}
 """The least and the most of flags that are whole numbers."""
 CUTS_WITH_PRESAMPLE = 4
 
@@ -122,8 +127,9 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     counts = None
     if config.presamples:
         with stages.stage("presample"):
-            counts = presample(graph, config.training, epochs=config.presample_epochs, seed=config.seed,
-                               threads=threads)  # fmt: skip
+            counts = presample(
+                graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
+            )
     edge_weight = edge_weights(graph, config.weights, counts)
     method = methods.choose(config.method, size_of(graph, edge_weight))
     problem = Problem(

@@ -62,8 +62,16 @@ class Estimate:
 def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size: Size | None = None) -> Estimate:
     """Of making a layout of ``graph``; with a partitioner and the size of what it is given, its share as well."""
     n, rows = graph.num_vertices, graph.features
-    arrays = (graph.indptr, graph.indices, graph.features, graph.labels, graph.edge_weight, graph.train_idx,
-              graph.valid_idx, graph.test_idx)  # fmt: skip
+    arrays = (
+        graph.indptr,
+        graph.indices,
+        graph.features,
+        graph.labels,
+        graph.edge_weight,
+        graph.train_idx,
+        graph.valid_idx,
+        graph.test_idx,
+    )
     memory = temporary = 0
     if partitioner is not None and size is not None:
         memory = BASE_BYTES + partitioner.memory.of(size)

@@ -80,12 +80,23 @@ def presample(
     seed = fold_key(seed, PRESAMPLE)
     plan = EpochPlan(graph.train_idx, np.arange(n) if global_ids is None else global_ids, training.batch_size, seed)
     sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, [0, n], fan_outs=training.fan_out, seed=seed, global_ids=global_ids,
+        graph.indptr,
+        graph.indices,
+        [0, n],
+        fan_outs=training.fan_out,
+        seed=seed,
+        global_ids=global_ids,
         threads=threads,
-    )  # fmt: skip
+    )
     loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    with tqdm(total=epochs * plan.num_batches, desc="presample", unit="batch", leave=False, disable=None,
-              delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+    with tqdm(
+        total=epochs * plan.num_batches,
+        desc="presample",
+        unit="batch",
+        leave=False,
+        disable=None,
+        delay=SECONDS_BEFORE_BAR,
+    ) as bar:
         for epoch in range(epochs):
             for batch, targets in plan.batches(epoch):
                 sampler.sample(targets, epoch=epoch, batch=batch)

@@ -103,9 +103,16 @@ def _write_adjacency(
     for name, array in arrays:
         with (
             writer.stream(name, array.dtype) as stream,
-            tqdm(total=graph.num_edges, desc=f"relabel {name}", unit="edge", unit_scale=True, leave=False,
-                 disable=None, delay=SECONDS_BEFORE_BAR) as bar,
-        ):  # fmt: skip
+            tqdm(
+                total=graph.num_edges,
+                desc=f"relabel {name}",
+                unit="edge",
+                unit_scale=True,
+                leave=False,
+                disable=None,
+                delay=SECONDS_BEFORE_BAR,
+            ) as bar,
+        ):
             for first, last, place in places(graph.indptr, indptr, order):
                 stream.write(new_ids[array[place]] if name == "indices" else array[place])
                 forget(array)
@@ -132,9 +139,16 @@ def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], order: NDAr
     pieces_of_rows = permuted(rows, order) if rows.nbytes <= memory else permuted_by_windows(rows, order, memory)
     with (
         writer.stream(name, rows.dtype, rows.shape[1] if rows.ndim == 2 else None) as stream,
-        tqdm(total=len(rows), desc=f"permute {name}", unit="row", unit_scale=True, leave=False, disable=None,
-             delay=SECONDS_BEFORE_BAR) as bar,
-    ):  # fmt: skip
+        tqdm(
+            total=len(rows),
+            desc=f"permute {name}",
+            unit="row",
+            unit_scale=True,
+            leave=False,
+            disable=None,
+            delay=SECONDS_BEFORE_BAR,
+        ) as bar,
+    ):
         for piece in pieces_of_rows:
             stream.write(piece)
             bar.update(len(piece))

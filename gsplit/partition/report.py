@@ -32,8 +32,16 @@ from gsplit.sampling.segment import Segment
 
 CACHE_PERCENTS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 """Of all feature rows, over all trainers together; each caches this share of its part."""
-QUALITY = {"edge_cut", "local_edges", "balance_vertices", "balance_edges", "balance_train_targets",
-           "vertices_per_part", "edges_per_part", "train_targets_per_part"}  # fmt: skip
+QUALITY = {
+    "edge_cut",
+    "local_edges",
+    "balance_vertices",
+    "balance_edges",
+    "balance_train_targets",
+    "vertices_per_part",
+    "edges_per_part",
+    "train_targets_per_part",
+}
 FAN_OUT, BATCH_SIZE = (20, 20, 20), 4096
 
 
@@ -108,14 +116,25 @@ def sample(layout: Layout, training: Training, *, epochs: int, seed: int, thread
     graph, parts = layout.graph, layout.parts
     plan = EpochPlan(graph.train_idx, layout.permutation, training.batch_size, seed)
     sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, layout.offsets, fan_outs=training.fan_out, seed=seed,
-        global_ids=layout.permutation, threads=threads,
-    )  # fmt: skip
+        graph.indptr,
+        graph.indices,
+        layout.offsets,
+        fan_outs=training.fan_out,
+        seed=seed,
+        global_ids=layout.permutation,
+        threads=threads,
+    )
     edges_IP, local = [], 0
     targets_P, inputs_P = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     loaded = np.zeros(graph.num_vertices, np.int64)
-    with tqdm(total=epochs * plan.num_batches, desc="sample", unit="batch", leave=False, disable=None,
-              delay=SECONDS_BEFORE_BAR) as bar:  # fmt: skip
+    with tqdm(
+        total=epochs * plan.num_batches,
+        desc="sample",
+        unit="batch",
+        leave=False,
+        disable=None,
+        delay=SECONDS_BEFORE_BAR,
+    ) as bar:
         for epoch in range(epochs):
             for batch, targets in plan.batches(epoch):
                 sampler.sample(targets, epoch=epoch, batch=batch)
@@ -161,8 +180,12 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
             "training_targets": len(layout.graph.train_idx),
             **{key: layout.description[key] for key in ("method", "weights", "hotness", "seed")},
         },
-        "training": {"fan_out": list(training.fan_out), "batch_size": training.batch_size, "epochs": epochs,
-                     "seed": seed},
+        "training": {
+            "fan_out": list(training.fan_out),
+            "batch_size": training.batch_size,
+            "epochs": epochs,
+            "seed": seed,
+        },
         "graph": layout.description["quality"],
         "sampled": {
             "iterations": len(sampled.edges_IP),
@@ -183,7 +206,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
                 **{name: hit_rates(sampled.loaded, layout.offsets, values) for name, values in orders.items()},
             },
         },
-    }  # fmt: skip
+    }
 
 
 def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDArray[np.int64] | None) -> list[float]:

@@ -53,16 +53,24 @@ def draw(report: dict[str, Any]) -> bytes:
         bars.bar([part + place * width for part in parts], [amount / mean for amount in amounts], width, label=name)
     bars.axhline(1, color="black", linewidth=0.8)
     bars.set_xticks([part + 1.5 * width for part in parts], [str(part) for part in parts])
-    bars.set(xlabel="part", ylabel="share, the mean is 1",
-             title=f"edge skew {sampled['edge_skew']:.3f}, local edges {sampled['local_edges']:.3f}")  # fmt: skip
+    bars.set(
+        xlabel="part",
+        ylabel="share, the mean is 1",
+        title=f"edge skew {sampled['edge_skew']:.3f}, local edges {sampled['local_edges']:.3f}",
+    )
     bars.legend(fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     for name, rates in report["cache"]["hit_rate"].items():
         percents, rates = [0, *report["cache"]["percent"]], [0, *(100 * rate for rate in rates)]
         # This layout's line lies on another one mostly.
         own = {"linestyle": "--", "linewidth": 3} if name == "this layout" else {}
         curves.plot(percents, rates, marker=".", label=name, **own)
-    curves.set(xlabel="rows cached by all trainers together (%)", ylabel="cache hit rate (%)", xlim=(0, 100),
-               ylim=(0, 101), title="by order of heat within the parts")  # fmt: skip
+    curves.set(
+        xlabel="rows cached by all trainers together (%)",
+        ylabel="cache hit rate (%)",
+        xlim=(0, 100),
+        ylim=(0, 101),
+        title="by order of heat within the parts",
+    )
     curves.grid(alpha=0.3)
     curves.legend(fontsize="small", loc="lower right")
     figure.suptitle(f"{layout['name']}: {layout['parts']} parts by {layout['method']}, weights {layout['weights']}")

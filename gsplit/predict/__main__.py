@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gsplit import cli
+from gsplit.config.predict import PredictConfig
 from gsplit.errors import InputError
-from gsplit.predict.config import PredictConfig
 
 PROG = "python -m gsplit.predict"
 
@@ -12,7 +12,7 @@ PROG = "python -m gsplit.predict"
 def command(arguments: list[str]) -> None:
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.predict.api import predict
-    from gsplit.train.metrics import say
+    from gsplit.runs.metrics import say
 
     config = cli.parse(PredictConfig, arguments, prog=PROG)
     if config.out is None:

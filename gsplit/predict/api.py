@@ -12,20 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from gsplit.config.predict import PredictConfig
+from gsplit.config.train import CONFIG, TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.engine.loading import Shared
+from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
-from gsplit.parallel import check_script, rendezvous, start
+from gsplit.models import custom
+from gsplit.parallel import rendezvous
 from gsplit.predict import worker
-from gsplit.predict.config import PredictConfig
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
-from gsplit.train import custom
+from gsplit.processes import check_script, start
+from gsplit.runs.folder import put_run_right
 from gsplit.train.api import choose_device, load_described
-from gsplit.train.config import CONFIG, TrainConfig
-from gsplit.train.loading import Shared
-from gsplit.train.run_folder import put_run_right
-from gsplit.train.strategy import copied_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def predict(
             must be written for PyG or DGL, or needs ``forward_layer`` and ``level_widths``, or
             ``forward_until(l, blocks, x)`` from features of the inputs and the blocks 1 .. l to the vectors of
             level l.
-        options: the other fields of :class:`gsplit.predict.config.PredictConfig`.
+        options: the other fields of :class:`gsplit.config.predict.PredictConfig`.
 
     Returns:
         A read-only map of the values in the order asked for: classes int64 [M] (uint8 [M, C] for multi-label),
@@ -80,14 +81,25 @@ def predict(
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
             job = worker.Job(
-                layout=opened.path, folder=folder, world=world, device_type=choose_device(config.device, world),
-                threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world), port=port,
-                pickled_model=custom.pickled(loaded), shared=shared, classes=config.what == "classes",
-                multi_label=multi_label, level=level, num_layers=trained.layers, dtype=trained.dtype,
+                layout=opened.path,
+                folder=folder,
+                world=world,
+                device_type=choose_device(config.device, world),
+                threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world),
+                port=port,
+                pickled_model=custom.pickled(loaded),
+                shared=shared,
+                classes=config.what == "classes",
+                multi_label=multi_label,
+                level=level,
+                num_layers=trained.layers,
+                dtype=trained.dtype,
                 normalize_features=trained.normalize_features,
-                copied_dtype=copied_dtype(trained, opened), fan_out=config.fan_out,
-                batch_size=config.batch_size, seed=config.seed,
-            )  # fmt: skip
+                copied_dtype=copied_dtype(trained, opened),
+                fan_out=config.fan_out,
+                batch_size=config.batch_size,
+                seed=config.seed,
+            )
             start(worker.run, world, job).join()
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:

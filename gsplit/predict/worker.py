@@ -1,6 +1,6 @@
 """What one trainer does to predict: compute the vectors of its vertices, write them into the file of all.
 
-Exactly, level by level (:mod:`gsplit.train.evaluate`), or, with fan-outs, mini-batch by mini-batch, split over the
+Exactly, level by level (:mod:`gsplit.engine.evaluation`), or, with fan-outs, mini-batch by mini-batch, split over the
 trainers as in training.
 """
 
@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout, open_layout
+from gsplit.engine.evaluation import Evaluator, forward_to
+from gsplit.engine.loading import Shared, host_rows
+from gsplit.engine.objective import task_of
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.models import custom
+from gsplit.models import registry as models
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.nn.board import Step
 from gsplit.parallel import Worker, max_over_trainers, with_board
-from gsplit.parallel.group import joined
+from gsplit.parallel.board import Step
+from gsplit.parallel.join import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
 from gsplit.sampling import MiniBatchSampler, SplitGroups
-from gsplit.train import custom, models
-from gsplit.train.evaluate import Evaluator, forward_to
-from gsplit.train.loading import Shared, host_rows
-from gsplit.train.task import task_of
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 """Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
@@ -78,8 +79,11 @@ def predict(worker: Worker, job: Job) -> None:
     request = Request(np.load(job.folder / VERTICES), layout.permutation)
     loader = FeatureLoader(
         host_rows(layout, worker, job.copied_dtype, job.shared.features),
-        device=worker.device, dtype=dtype, normalize=job.normalize_features, threads=job.threads,
-    )  # fmt: skip
+        device=worker.device,
+        dtype=dtype,
+        normalize=job.normalize_features,
+        threads=job.threads,
+    )
     model = custom.prepare(pickle.loads(job.pickled_model)).to(worker.device, dtype).eval()
     edges = EdgeLoader(layout.graph, device=worker.device, dtype=dtype, **models.needs(model))
     task = task_of(job.multi_label)
@@ -87,9 +91,16 @@ def predict(worker: Worker, job: Job) -> None:
         chunks = _sampled(model, layout, worker, loader, edges, request, job)
     else:
         evaluator = Evaluator(
-            layout, worker, loader, edges, task, job.shared.levels,
-            num_layers=job.num_layers, dtype=dtype, threads=job.threads,
-        )  # fmt: skip
+            layout,
+            worker,
+            loader,
+            edges,
+            task,
+            job.shared.levels,
+            num_layers=job.num_layers,
+            dtype=dtype,
+            threads=job.threads,
+        )
         own = request.of_part(*layout.offsets[worker.rank : worker.rank + 2])
         chunks = evaluator.vectors(model, own, job.level)
     if job.classes:
@@ -114,10 +125,14 @@ def _sampled(
     """
     graph = layout.graph
     sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, layout.offsets,
-        fan_outs=job.fan_out[job.num_layers - job.level :], seed=job.seed, global_ids=layout.permutation,
+        graph.indptr,
+        graph.indices,
+        layout.offsets,
+        fan_outs=job.fan_out[job.num_layers - job.level :],
+        seed=job.seed,
+        global_ids=layout.permutation,
         edge_ids=edges.weights,
-    )  # fmt: skip
+    )
     worker = with_board(worker, SplitGroups(trainers=worker.world, size=worker.world), job.shared.board)
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), job.batch_size)):

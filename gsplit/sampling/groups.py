@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gsplit.data import Layout
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.sampler import MiniBatchSampler
-from gsplit.sampling.tickets import Ticket
+from gsplit.supply.tickets import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +88,24 @@ class MicroBatches:
         graph = layout.graph
         self.groups = groups
         self.plan = EpochPlan(
-            graph.train_idx, layout.permutation, batch_size, seed,
-            micro_batches=groups.number, fixed_shares=groups.fixed_shares,
-        )  # fmt: skip
+            graph.train_idx,
+            layout.permutation,
+            batch_size,
+            seed,
+            micro_batches=groups.number,
+            fixed_shares=groups.fixed_shares,
+        )
         self._sampler = MiniBatchSampler(
-            graph.indptr, graph.indices, groups.offsets(layout), fan_outs=fan_out, seed=seed,
-            global_ids=layout.permutation, edge_ids=edge_ids, memory=memory, threads=threads,
-        )  # fmt: skip
+            graph.indptr,
+            graph.indices,
+            groups.offsets(layout),
+            fan_outs=fan_out,
+            seed=seed,
+            global_ids=layout.permutation,
+            edge_ids=edge_ids,
+            memory=memory,
+            threads=threads,
+        )
 
     def sample(self, ticket: Ticket, group: int) -> MiniBatchSampler:
         """Sample the micro-batch of one group; it stays in the sampler until the next call."""

@@ -58,8 +58,18 @@ class Segment:
         head = data[: HEADER_FIXED_WORDS * 8].view(np.int64).tolist()
         if head[0] != MAGIC or head[1] != VERSION:
             raise ValueError(f"not a segment of version {VERSION}")
-        (self.num_bytes, self.parts, self.rank, self.num_layers, self.epoch, self.batch, self.num_targets, flags,
-         self.vertices_at, self.micro) = head[2:12]  # fmt: skip
+        (
+            self.num_bytes,
+            self.parts,
+            self.rank,
+            self.num_layers,
+            self.epoch,
+            self.batch,
+            self.num_targets,
+            flags,
+            self.vertices_at,
+            self.micro,
+        ) = head[2:12]
         """num_targets counts the targets of all splits of all micro-batches: the loss is divided by it (law 2)."""
         self.has_edge_ids = bool(flags & HAS_EDGE_IDS)
         levels = self.num_layers + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gsplit import cli
-from gsplit.train.config import TrainConfig
+from gsplit.config.train import TrainConfig
 
 PROG = "python -m gsplit.train"
 
@@ -22,8 +22,8 @@ def resumed_run(arguments: list[str]) -> Path | None:
 
 def command(arguments: list[str]) -> None:
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
+    from gsplit.runs.metrics import say
     from gsplit.train.api import train
-    from gsplit.train.metrics import say
     from gsplit.train.report import summary_text
 
     run = resumed_run(arguments)

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from gsplit.parallel import Worker
-from gsplit.train.metrics import STAGES, finite, traffic_names
+from gsplit.runs.metrics import STAGES, finite, traffic_names
 from gsplit.train.progress import Computed, Progress
 
 

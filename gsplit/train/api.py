@@ -13,21 +13,24 @@ from unittest import mock
 import torch
 from torch import nn
 
+from gsplit.config.train import CONFIG, Device, TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.engine.loading import Shared
+from gsplit.engine.samplers import samplers_of, supplied
+from gsplit.engine.strategy import decide, world_of
 from gsplit.errors import InputError
 from gsplit.files import replace_file
 from gsplit.host import ending_tidily
-from gsplit.parallel import check_script, rendezvous, start
-from gsplit.train import checkpoint, custom, models
+from gsplit.models import custom
+from gsplit.models import registry as models
+from gsplit.parallel import rendezvous
+from gsplit.processes import check_script, start
+from gsplit.runs import checkpoint
+from gsplit.runs.folder import new_run, resumed_run
 from gsplit.train.check import check_model
-from gsplit.train.config import CONFIG, Device, TrainConfig
-from gsplit.train.loading import Shared
 from gsplit.train.loop import run
 from gsplit.train.profiling import QUIET, sweep
 from gsplit.train.resume import check_resumable, finished, follow_layout, warn_of_changes
-from gsplit.train.run_folder import new_run, resumed_run
-from gsplit.train.strategy import decide, world_of
-from gsplit.train.supply import samplers_of, supplied
 from gsplit.train.trainer import Job
 
 logger = logging.getLogger(__name__)
@@ -103,11 +106,20 @@ def train(
         sweep(run_folder)
         shared = held.enter_context(closing(Shared.create(world)))
         job = Job(
-            config=config, layout=layout_path, run=run_folder, strategy=strategy, device_type=device_type,
-            threads=threads, samplers=samplers, port=held.enter_context(rendezvous(world)), signature=signature,
-            pickled_model=pickled_model, shared=shared, resume=config.resume is not None,
+            config=config,
+            layout=layout_path,
+            run=run_folder,
+            strategy=strategy,
+            device_type=device_type,
+            threads=threads,
+            samplers=samplers,
+            port=held.enter_context(rendezvous(world)),
+            signature=signature,
+            pickled_model=pickled_model,
+            shared=shared,
+            resume=config.resume is not None,
             unused=tuple(unused),
-        )  # fmt: skip
+        )
         supply = held.enter_context(supplied(config, opened, strategy.groups, samplers, candidate))
         with mock.patch.dict(os.environ, QUIET if config.profile else {}):
             children = start(run, world, job, own=supply.ends)
@@ -127,8 +139,10 @@ def _warn_of_other_sampling(config: TrainConfig, layout: Layout) -> None:
         given, known = (",".join(map(str, fan_out)) for fan_out in (config.fan_out, presampled["fan_out"]))
         logger.warning(
             "%s was presampled for --fan-out %s, not %s: its parts may be less even, and other rows hotter",
-            layout.path, known, given,
-        )  # fmt: skip
+            layout.path,
+            known,
+            given,
+        )
 
 
 def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module:
@@ -189,5 +203,3 @@ def choose_device(device: Device, world: int) -> str:
             f"make a layout with --parts {max(1, count)}, or use --device cpu"
         )
     return "cuda"
-
-

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from gsplit.bars import tqdm
+from gsplit.engine.objective import Task
 from gsplit.errors import InputError
 from gsplit.parallel import reduce_gradients
-from gsplit.parallel.group import joined
-from gsplit.parallel.supply import TrainerEnd
+from gsplit.parallel.join import joined
+from gsplit.runs.metrics import say
 from gsplit.sampling.plan import fold_key
-from gsplit.train.metrics import say
-from gsplit.train.task import Task
+from gsplit.supply.pipes import TrainerEnd
 from gsplit.train.trainer import Job, Trainer
 
 MOST_FRESH = 1000

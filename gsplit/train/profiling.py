@@ -17,8 +17,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from gsplit.files import replace_file
 from gsplit.parallel import Worker
-from gsplit.sampling.slabs import Handle
-from gsplit.train.metrics import say
+from gsplit.runs.metrics import say
+from gsplit.supply.ring import Handle
 
 TRACE = "trace.json"
 MINI_BATCHES = 20
@@ -130,9 +130,14 @@ def sampler_event(handle: Handle) -> dict[str, Any]:
     """One mini-batch in a sampler, with times in microseconds of the host's clock."""
     what = {"epoch": handle.ticket.epoch + 1, "batch": handle.ticket.batch}
     return {
-        "ph": "X", "name": "sample", "pid": f"sampler {handle.pid}", "tid": 0, "ts": handle.begun_ns / 1e3,
-        "dur": handle.seconds * 1e6, "args": what,
-    }  # fmt: skip
+        "ph": "X",
+        "name": "sample",
+        "pid": f"sampler {handle.pid}",
+        "tid": 0,
+        "ts": handle.begun_ns / 1e3,
+        "dur": handle.seconds * 1e6,
+        "args": what,
+    }
 
 
 def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, Any]]:

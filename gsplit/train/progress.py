@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gsplit.sampling.tickets import Position
-from gsplit.train.feed import MiniBatch
-from gsplit.train.metrics import STAGES, Lap, level_name
+from gsplit.engine.feed import MiniBatch
+from gsplit.runs.metrics import STAGES, Lap, level_name
+from gsplit.supply.tickets import Position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Computed:
     loss: Tensor
     """Of all targets; on the device, so that nobody waits for it."""
     counts: dict[str, int]
-    """By the names of :func:`gsplit.train.metrics.traffic_names`."""
+    """By the names of :func:`gsplit.runs.metrics.traffic_names`."""
     ahead: dict[str, float]
     """Seconds that it took to sample and load."""
     lap: Lap
@@ -99,10 +99,14 @@ class Progress:
         self.own_edges += segment.num_edges
         self.fresh.append(  # a copy of the loss, which is a view of all gradients
             Computed(
-                batch=segment.batch, num_targets=segment.num_targets, loss=loss.clone(),
-                counts=counts_of(mini_batch, reduced_bytes), ahead=mini_batch.seconds, lap=lap,
+                batch=segment.batch,
+                num_targets=segment.num_targets,
+                loss=loss.clone(),
+                counts=counts_of(mini_batch, reduced_bytes),
+                ahead=mini_batch.seconds,
+                lap=lap,
             )
-        )  # fmt: skip
+        )
 
     def mean_loss(self) -> float:
         return float(self.loss_sum) / max(1, self.targets)

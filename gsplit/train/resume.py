@@ -7,13 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gsplit.config.train import CONFIG, RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.files import read_json
+from gsplit.models import custom
+from gsplit.runs import checkpoint
+from gsplit.runs.metrics import SUMMARY, say
 from gsplit.sampling import SplitGroups
-from gsplit.train import checkpoint, custom
-from gsplit.train.config import CONFIG, RESULTS_DEPEND_ON, TrainConfig
-from gsplit.train.metrics import SUMMARY, say
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +104,11 @@ def warn_of_changes(config: TrainConfig, groups: SplitGroups, threads: int) -> N
         if before_it != now:
             logger.warning("resuming with %s %s instead of %s: %s", now, what, before_it, effect)
     if before.cache != config.cache and "replicated" in (before.cache, config.cache):
-        logger.warning("resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",
-                       config.cache, before.cache)  # fmt: skip
+        logger.warning(
+            "resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",
+            config.cache,
+            before.cache,
+        )
     for name in RESULTS_DEPEND_ON:
         if getattr(before, name) != getattr(config, name):
             logger.warning("resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name))

@@ -14,29 +14,31 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import open_layout
 from gsplit.data.store import describe
+from gsplit.engine.evaluation import Evaluator
+from gsplit.engine.feed import Feed, FromSlots, SampledHere, Source
+from gsplit.engine.loading import Loading, Shared
+from gsplit.engine.objective import task_of
+from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.files import replacing
+from gsplit.models import custom
+from gsplit.models import registry as models
 from gsplit.parallel import Worker, split_group, with_board
-from gsplit.parallel.supply import TrainerEnd
+from gsplit.runs import checkpoint
+from gsplit.runs.kept import Kept
+from gsplit.runs.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.sampling import MicroBatches
-from gsplit.sampling.order import Follower, Leader, Order, OwnOrder
 from gsplit.sampling.plan import fold_key
-from gsplit.sampling.tickets import tickets
-from gsplit.train import checkpoint, custom, models
+from gsplit.supply.order import Follower, Leader, Order, OwnOrder
+from gsplit.supply.pipes import TrainerEnd
+from gsplit.supply.tickets import tickets
 from gsplit.train.account import close_account
-from gsplit.train.config import RESULTS_DEPEND_ON, TrainConfig
-from gsplit.train.evaluate import Evaluator
-from gsplit.train.feed import Feed, FromSlots, SampledHere, Source
-from gsplit.train.kept import Kept
-from gsplit.train.loading import Loading, Shared
-from gsplit.train.metrics import RunLog, StageClock, finite, say, totals, write_summary
 from gsplit.train.profiling import Profiler
 from gsplit.train.progress import Progress
-from gsplit.train.strategy import Strategy
-from gsplit.train.task import task_of
 
 INITIAL_WEIGHTS = 0x494E4954
 
@@ -95,17 +97,26 @@ class Trainer:
         """Of an epoch."""
         self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads, self.model)
         self.evaluator = Evaluator(
-            self.layout, worker, self.loading.loader(dtype), self.edges, self.task, job.shared.levels,
-            num_layers=config.layers, dtype=dtype, threads=job.threads,
-        )  # fmt: skip
+            self.layout,
+            worker,
+            self.loading.loader(dtype),
+            self.edges,
+            self.task,
+            job.shared.levels,
+            num_layers=config.layers,
+            dtype=dtype,
+            threads=job.threads,
+        )
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
         self.clock = StageClock(worker.device)
         self.profiler = Profiler(job.run, worker, on=config.profile)
         self.progress = Progress()
         self.log = RunLog(job.run)
-        about = {"signature": job.signature,
-                 "graph": {"store_checksum": self.layout.store_checksum, **describe(graph)}}  # fmt: skip
+        about = {
+            "signature": job.signature,
+            "graph": {"store_checksum": self.layout.store_checksum, **describe(graph)},
+        }
         self.kept = Kept(job.run, about, writes=worker.rank == 0)
         if job.resume:
             self._load_checkpoint()
@@ -126,14 +137,25 @@ class Trainer:
             source = FromSlots(end, worker.rank, worker.device)
         else:
             micro_batches = MicroBatches(
-                self.layout, self.job.strategy.groups, fan_out=config.fan_out, batch_size=config.batch_size,
-                seed=config.seed, edge_ids=self.edges.weights,
-            )  # fmt: skip
+                self.layout,
+                self.job.strategy.groups,
+                fan_out=config.fan_out,
+                batch_size=config.batch_size,
+                seed=config.seed,
+                edge_ids=self.edges.weights,
+            )
             source = SampledHere(micro_batches, worker.rank, end)
         return Feed(
-            order, source, worker, split_group(worker, self.job.strategy.groups), self.layout, loader, self.edges,
-            prefetch=config.prefetch, threads=self.job.threads,
-        )  # fmt: skip
+            order,
+            source,
+            worker,
+            split_group(worker, self.job.strategy.groups),
+            self.layout,
+            loader,
+            self.edges,
+            prefetch=config.prefetch,
+            threads=self.job.threads,
+        )
 
     def _build_model(self) -> nn.Module:
         torch.manual_seed(fold_key(self.config.seed, INITIAL_WEIGHTS) >> 1)

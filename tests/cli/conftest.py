@@ -94,8 +94,12 @@ def refused_process(place):
         before = contents(place)
         done = subprocess.run(
             [sys.executable, "-m", f"gsplit.{command}", *map(str, arguments)],
-            capture_output=True, text=True, cwd=place, env={**os.environ, **environment}, timeout=120,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            cwd=place,
+            env={**os.environ, **environment},
+            timeout=120,
+        )
         assert_one_error(done.returncode, done.stderr, before, contents(place))
         return done.stderr
 

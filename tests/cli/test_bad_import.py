@@ -94,7 +94,7 @@ SOURCES = [
     ("graph.npz", matrix(np.ones((2, 2)), -30), "graph.npz is not a readable"),
     ("graph.npz", b"", "graph.npz is not a readable"),
     ("graph.xyz", EDGES, "graph.xyz: unknown kind of source; expected"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture
@@ -148,15 +148,25 @@ FLAGS = [
     ({"x.npy": np.full((4, 2), np.nan)}, ("edges.csv", "--features", "x.npy"), "x.npy: the features of vertex 0"),
     ({"x.csv": "1,2\n1,2\n1,\n1,2\n"}, ("edges.csv", "--features", "x.csv"), "x.csv: the features of vertex 2"),
     ({"x.csv": "1,2\n1,2\n1\n1,2\n"}, ("edges.csv", "--features", "x.csv"), "x.csv, line 3: 1 columns, not 2"),
-    ({"x.npy": np.ones((4, 2)), "y.npy": ONES[:3]}, ("edges.csv", "--features", "x.npy", "--labels", "y.npy"),
-     r"y.npy must be numbers of shape \(4,\)"),
+    (
+        {"x.npy": np.ones((4, 2)), "y.npy": ONES[:3]},
+        ("edges.csv", "--features", "x.npy", "--labels", "y.npy"),
+        r"y.npy must be numbers of shape \(4,\)",
+    ),
     ({}, ("edges.csv", "--features", "nowhere.npy"), "nowhere.npy: no such file"),
-    ({"x.csv": "user,age\n3,1\n0,1\n2,5\n1,7\n"}, ("edges.csv", "--features", "x.csv"),
-     r"x.csv: column user holds each of 0 \.\. 3 once, as ids do, and is no feature; give --id-column user to match"),
-    ({"x.csv": "user,age\n3,1\n0,1\n3,5\n1,7\n"}, ("edges.csv", "--features", "x.csv", "--id-column", "user"),
-     "x.csv, line 4: id 3 was in line 2 already"),
+    (
+        {"x.csv": "user,age\n3,1\n0,1\n2,5\n1,7\n"},
+        ("edges.csv", "--features", "x.csv"),
+        r"x.csv: column user holds each of 0 \.\. 3 once, as ids do, and is no feature; "
+        "give --id-column user to match",
+    ),
+    (
+        {"x.csv": "user,age\n3,1\n0,1\n3,5\n1,7\n"},
+        ("edges.csv", "--features", "x.csv", "--id-column", "user"),
+        "x.csv, line 4: id 3 was in line 2 already",
+    ),
     ({}, ("edges.csv", "--id-column", "user"), "--id-column user is for a table of --features, --labels or"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("files", "words", "message"), FLAGS, ids=[" ".join(words) for _, words, _ in FLAGS])

@@ -115,10 +115,7 @@ FLAGS = [
     ((*TRAIN, "--cache", "none", "--cache-size", "1MiB"), "--cache none and --cache-size 1MiB contradict"),
     ((*TRAIN, "--cache", "most"), "'most' for argument '--cache'"),
     ((*TRAIN, "--cache", "replicated"), "--cache replicated belongs to --strategy data"),
-    (
-        (*TRAIN, "--strategy", "data", "--cache-size", "10%"),
-        "of which cache.*partitioned.*--cache replicated",
-    ),
+    ((*TRAIN, "--strategy", "data", "--cache-size", "10%"), "of which cache.*partitioned.*--cache replicated"),
     (
         (*TRAIN, "--strategy", "data", "--gpus", "3", "--cache", "partitioned"),
         "deals the parts .* out .*layout has 2 parts for 3 trainers; make a layout with --parts 3",

@@ -16,7 +16,7 @@ import torch
 
 from experiments import overlap
 from gsplit.errors import InputError
-from gsplit.train.metrics import RunLog
+from gsplit.runs.metrics import RunLog
 
 IMPORT = ("data", "import")
 OUT = ("--out", "new/store")
@@ -137,19 +137,31 @@ RESUME = ("train", "layout", "--resume", "run")
 FOLDERS = [
     (lambda at: archived(at / "store", "graph.json", "labels"), (*INFO, "store", "--verify"), "archive of arrays"),
     (lambda at: deep(at / "store" / "graph.json"), (*INFO, "store"), "graph.json is damaged"),
-    (lambda at: changed(at / "layout" / "layout.json", lambda about: about["quality"].update(balance_vertices={})),
-     REPORT, "layout.json is damaged where it says how good the partition is"),
-    (lambda at: changed(at / "layout" / "layout.json", lambda about: about["quality"].update(edges_per_part=[1])),
-     REPORT, "layout.json is damaged where it says how good the partition is"),
-    (lambda at: changed(at / "layout" / "layout.json", lambda about: about.update(presample={"fan_out": 3})),
-     ("train", "layout", "--out", "new"), "layout.json is damaged where it says what was presampled"),
+    (
+        lambda at: changed(at / "layout" / "layout.json", lambda about: about["quality"].update(balance_vertices={})),
+        REPORT,
+        "layout.json is damaged where it says how good the partition is",
+    ),
+    (
+        lambda at: changed(at / "layout" / "layout.json", lambda about: about["quality"].update(edges_per_part=[1])),
+        REPORT,
+        "layout.json is damaged where it says how good the partition is",
+    ),
+    (
+        lambda at: changed(at / "layout" / "layout.json", lambda about: about.update(presample={"fan_out": 3})),
+        ("train", "layout", "--out", "new"),
+        "layout.json is damaged where it says what was presampled",
+    ),
     (lambda at: deep(at / "run" / "config.json"), RESUME, "config.json is damaged: it is nested too deeply"),
     (lambda at: deep(at / "run" / "checkpoint.json"), RESUME, "checkpoint.json is damaged: it is nested too deeply"),
-    (lambda at: changed(at / "run" / "model.json", lambda about: about["graph"].pop("num_features")), PREDICT,
-     "model.json is damaged where it says which graph"),
+    (
+        lambda at: changed(at / "run" / "model.json", lambda about: about["graph"].pop("num_features")),
+        PREDICT,
+        "model.json is damaged where it says which graph",
+    ),
     (lambda at: saved(at / "run", []), PREDICT, r"model-\w+.pt cannot be loaded: it holds a list"),
     (lambda at: saved(at / "run", {"a": Hostile()}), PREDICT, "cannot be loaded: it does not read as tensors"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("damage", "words", "message"), FOLDERS, ids=[message for _, _, message in FOLDERS])

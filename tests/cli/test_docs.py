@@ -35,9 +35,14 @@ def test_bring_your_own_model(tmp_path):
         if words[1:3] == ["-m", "gsplit.train"]:
             words += ["--device", "cpu"]
         done = subprocess.run(
-            [sys.executable, *words[1:]], cwd=tmp_path, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+            [sys.executable, *words[1:]],
+            cwd=tmp_path,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
         assert done.returncode == 0, f"{command}\n{done.stderr}"
         said[command] = done.stdout
     assert any("Net can be split" in text for text in said.values())

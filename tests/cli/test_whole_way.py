@@ -26,10 +26,30 @@ def test_cora_with_4_trainers(real_data, tmp_path):
     assert "local edges 0.9" in run("gsplit.partition", graph, "--parts", 4, "--out", layout)
     assert "verified" in run("gsplit.data", "info", layout, "--verify", "--store-dir", graph)
     said = run(
-        "gsplit.train", layout, "--out", out, "--fan-out", "10,10", "--batch-size", 140, "--hidden", 64, "--lr", 0.01,
-        "--epochs", 60, "--weight-decay", 5e-4, "--input-dropout", 0.5, "--normalize-features", "--device", "cpu",
-        "--save-predictions", "classes",
-    )  # fmt: skip
+        "gsplit.train",
+        layout,
+        "--out",
+        out,
+        "--fan-out",
+        "10,10",
+        "--batch-size",
+        140,
+        "--hidden",
+        64,
+        "--lr",
+        0.01,
+        "--epochs",
+        60,
+        "--weight-decay",
+        5e-4,
+        "--input-dropout",
+        0.5,
+        "--normalize-features",
+        "--device",
+        "cpu",
+        "--save-predictions",
+        "classes",
+    )
     assert said.startswith("Epoch 01 | loss 1.9")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["trainers"] == 4
@@ -47,9 +67,23 @@ def test_flags_as_users_of_other_systems_write_them(tmp_path):
     layout = tmp_path / "a layout"
     run("gsplit.partition", tmp_path / "a graph", "--parts=2", "--weights", "degree", "--out", layout)
     run(
-        "gsplit.train", layout, "--gpus", 2, "--fan_out", 5, 4, 3, "--batch_size=100", "--num_layers", 3,
-        "--epochs", 1, "--device=cpu", "--out", tmp_path / "a run",
-    )  # fmt: skip
+        "gsplit.train",
+        layout,
+        "--gpus",
+        2,
+        "--fan_out",
+        5,
+        4,
+        3,
+        "--batch_size=100",
+        "--num_layers",
+        3,
+        "--epochs",
+        1,
+        "--device=cpu",
+        "--out",
+        tmp_path / "a run",
+    )
     config = json.loads((tmp_path / "a run" / "config.json").read_text())
     assert (config["fan_out"], config["batch_size"], config["gpus"]) == ([5, 4, 3], 100, 2)
     said = run("gsplit.train", "--resume", tmp_path / "a run", "--epochs", 2)
@@ -67,7 +101,7 @@ def test_flags_as_users_of_other_systems_write_them(tmp_path):
 
 def test_fan_outs_with_commas_or_spaces():
     from gsplit import cli
-    from gsplit.train.config import TrainConfig
+    from gsplit.config.train import TrainConfig
 
     for words in (["--fan-out", "20,15,-1"], ["--fan-out", "20", "15", "-1"], ["--fan_out=20,15,-1"]):
         assert cli.parse(TrainConfig, ["layout", *words], prog="test").fan_out == (20, 15, -1)

@@ -29,12 +29,7 @@ def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes(layout, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("who", "how"),
-    [
-        ("leader", signal.SIGKILL),
-        ("trainer", signal.SIGKILL),
-        ("sampler", signal.SIGKILL),
-    ],
+    ("who", "how"), [("leader", signal.SIGKILL), ("trainer", signal.SIGKILL), ("sampler", signal.SIGKILL)]
 )
 def test_a_process_that_dies_ends_the_run(layout, tmp_path, who, how, train):
     command = train(layout.path, "--out", tmp_path / "run", *FLAGS, *FOR_EVER, "--max-sampler-restarts", "0")
@@ -95,9 +90,16 @@ class FailsLater(torch.nn.Module):
 def test_the_first_traceback_is_the_last_word(layout, tmp_path, rank, train):
     folder = os.path.dirname(__file__)
     command = train(
-        layout.path, "--out", tmp_path / "run", *FLAGS, "--model", "test_deaths:FailsLater",
-        "--model-args", f"rank={rank}", python_path=f"{folder}:{os.path.dirname(folder)}",
-    )  # fmt: skip
+        layout.path,
+        "--out",
+        tmp_path / "run",
+        *FLAGS,
+        "--model",
+        "test_deaths:FailsLater",
+        "--model-args",
+        f"rank={rank}",
+        python_path=f"{folder}:{os.path.dirname(folder)}",
+    )
     processes = command.wait_until(lambda: len(command.trainers) == 2 and command.children)
     code, _, err = command.ends()
     assert code == 1
@@ -126,9 +128,16 @@ class OnlyWithEdges(torch.nn.Module):
 def test_trainers_that_do_not_exchange_alike_end_the_run(layout, tmp_path, train):
     folder = os.path.dirname(__file__)
     command = train(
-        layout.path, "--out", tmp_path / "run", *FLAGS, "--batch-size", "1", "--model", "test_deaths:OnlyWithEdges",
+        layout.path,
+        "--out",
+        tmp_path / "run",
+        *FLAGS,
+        "--batch-size",
+        "1",
+        "--model",
+        "test_deaths:OnlyWithEdges",
         python_path=f"{folder}:{os.path.dirname(folder)}",
-    )  # fmt: skip
+    )
     processes = command.wait_until(lambda: len(command.trainers) == 2 and command.children)
     code, out, err = command.ends()
     assert code == 2, err

@@ -13,10 +13,11 @@ from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, job_for, records
 
 import gsplit
+from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.errors import InputError
-from gsplit.train import checkpoint, loop
+from gsplit.runs import checkpoint
+from gsplit.train import loop
 from gsplit.train.api import train
-from gsplit.train.config import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.train.trainer import Trainer
 
 

@@ -14,11 +14,12 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, job_for, records, train_in_worker
 
+from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 from gsplit.files import LOCK, locked
-from gsplit.train import checkpoint, loop
+from gsplit.runs import checkpoint
+from gsplit.train import loop
 from gsplit.train.api import train
-from gsplit.train.config import TrainConfig
 from gsplit.train.profiling import sweep
 from gsplit.train.report import summary_text
 from gsplit.train.trainer import Trainer
@@ -256,8 +257,16 @@ class WithWidths(torch.nn.Module):
     ],
 )
 def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path, monkeypatch, caplog, named, used):
-    given = {"hidden": 12, "dropout": 0.25, "input_dropout": 0.25, "attention_dropout": 0.25, "norm": "layer",
-             "heads": 6, "normalization": "mean", **(named or {"model_args": "depth=2"})}  # fmt: skip
+    given = {
+        "hidden": 12,
+        "dropout": 0.25,
+        "input_dropout": 0.25,
+        "attention_dropout": 0.25,
+        "norm": "layer",
+        "heads": 6,
+        "normalization": "mean",
+        **(named or {"model_args": "depth=2"}),
+    }
     recorded = {}
 
     def begin(function, world, job, own):
@@ -281,8 +290,16 @@ def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path
 @pytest.fixture
 def in_shares(pool, layout, tmp_path):
     """A run in the middle of an epoch in which each trainer has a share of its own."""
-    config = config_for(layout.path, tmp_path / "shares", strategy="data", cache="replicated", cache_size="10%",
-                        epochs=1, checkpoint_every_batches=1, gpus=2)  # fmt: skip
+    config = config_for(
+        layout.path,
+        tmp_path / "shares",
+        strategy="data",
+        cache="replicated",
+        cache_size="10%",
+        epochs=1,
+        checkpoint_every_batches=1,
+        gpus=2,
+    )
     (tmp_path / "shares").mkdir()
     (tmp_path / "shares" / "config.json").write_text(config.to_json())
     pool.run(2, train_in_worker, config)
@@ -329,8 +346,11 @@ def test_traces_that_were_not_finished_are_swept(run):
 
 @pytest.mark.parametrize(("name", "value"), [("split_group", True), ("gpus", 1000), ("cache_size", 0.1)])
 def test_values_of_a_wrong_kind_are_refused(layout, tmp_path, name, value):
-    complaint = {"split_group": "must be a whole number, not True", "gpus": "--gpus is 1000, but there are",
-                 "cache_size": "--cache-size: a cache of 0 bytes holds nothing.* such as 10%"}  # fmt: skip
+    complaint = {
+        "split_group": "must be a whole number, not True",
+        "gpus": "--gpus is 1000, but there are",
+        "cache_size": "--cache-size: a cache of 0 bytes holds nothing.* such as 10%",
+    }
     with pytest.raises(InputError, match=complaint[name]):
         train(config=TrainConfig(layout=layout.path, out=tmp_path / "new", strategy="data", **{name: value}))
     assert not (tmp_path / "new").exists()

@@ -7,7 +7,7 @@ import signal
 from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, assert_same_run
 from support.runs import records
 
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 
 
 def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, train, undisturbed):
@@ -30,8 +30,21 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, trai
 
 def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train):
     """What is more to remember: targets by share, normalisation over all trainers, counts by place."""
-    flags = [*FLAGS, "--epochs", "2", "--strategy", "data", "--cache", "replicated", "--cache-size", "10%", "--model",
-             "gcn", "--norm", "batch"]  # fmt: skip
+    flags = [
+        *FLAGS,
+        "--epochs",
+        "2",
+        "--strategy",
+        "data",
+        "--cache",
+        "replicated",
+        "--cache-size",
+        "10%",
+        "--model",
+        "gcn",
+        "--norm",
+        "batch",
+    ]
     whole, run = tmp_path / "whole", tmp_path / "killed"
     code, _, err = train(layout.path, "--out", whole, *flags).ends()
     assert code == 0, err

@@ -10,7 +10,7 @@ from support.commands import FLAGS, FOR_EVER
 from support.runs import config_for
 
 import gsplit
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 
 
 def test_a_run_that_is_terminated_with_all_its_processes_writes_a_checkpoint(layout, tmp_path, train):
@@ -19,8 +19,18 @@ def test_a_run_that_is_terminated_with_all_its_processes_writes_a_checkpoint(lay
     run.mkdir(parents=True)
     (run / "config.json").write_text('{"fan_out": [5, 5]}')
     (run / "summary.json").write_text("of the run that is replaced")
-    command = train(layout.path, "--out", run, "--overwrite", *FLAGS, *FOR_EVER, "--checkpoint-every", "0",
-                    "--checkpoint-every-batches", "0")  # fmt: skip
+    command = train(
+        layout.path,
+        "--out",
+        run,
+        "--overwrite",
+        *FLAGS,
+        *FOR_EVER,
+        "--checkpoint-every",
+        "0",
+        "--checkpoint-every-batches",
+        "0",
+    )
     command.wait_until((run / "metrics.jsonl").exists)
     processes = command.children
     for process in [*command.trainers, *command.samplers]:
@@ -40,8 +50,9 @@ def test_a_run_that_is_terminated_with_all_its_processes_writes_a_checkpoint(lay
 
 def test_a_prediction_that_is_terminated_leaves_nothing(layout, tmp_path, train, undisturbed):
     (tmp_path / "out").mkdir()
-    command = train(undisturbed, layout.path, "--out", tmp_path / "out" / "o.npy", "--device", "cpu",
-                    module="gsplit.predict")  # fmt: skip
+    command = train(
+        undisturbed, layout.path, "--out", tmp_path / "out" / "o.npy", "--device", "cpu", module="gsplit.predict"
+    )
     command.wait_until(lambda: len(command.children) > 1 and os.listdir(tmp_path / "out"))
     processes = command.children
     command.process.send_signal(signal.SIGTERM)

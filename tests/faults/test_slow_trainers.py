@@ -13,13 +13,15 @@ import torch
 from support.commands import LIMIT_S
 
 from gsplit.data import open_layout
+from gsplit.engine.evaluation import Evaluator
+from gsplit.engine.loading import Shared
+from gsplit.engine.objective import task_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
-from gsplit.parallel import ProcessDied, group, rendezvous, start
-from gsplit.parallel.group import joined
-from gsplit.train.evaluate import Evaluator
-from gsplit.train.loading import Shared
-from gsplit.train.task import task_of
+from gsplit.parallel import join as group
+from gsplit.parallel import rendezvous
+from gsplit.parallel.join import joined
+from gsplit.processes import ProcessDied, start
 
 TIMEOUT_S = 3.0
 """In place of ten minutes."""

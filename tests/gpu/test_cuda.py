@@ -8,14 +8,14 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.steps import CPU
 
+from gsplit.config.train import TrainConfig
+from gsplit.engine.feed import Pins
 from gsplit.features import FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.nn import blocks_of, mean_of_neighbours
 from gsplit.predict.api import predict
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train
-from gsplit.train.config import TrainConfig
-from gsplit.train.feed import Pins
 
 pytestmark = pytest.mark.gpu
 
@@ -71,9 +71,17 @@ def test_samplers_and_prefetching_change_nothing(tmp_path, monkeypatch, world):
     losses = []
     for samplers, prefetch in ((0, 0), (2, 2)):
         config = TrainConfig(
-            out=tmp_path / str(samplers), fan_out=(4, 4), batch_size=20, hidden=8, epochs=2, dropout=0.0,
-            dtype="float64", device="cuda", samplers=samplers, prefetch=prefetch,
-        )  # fmt: skip
+            out=tmp_path / str(samplers),
+            fan_out=(4, 4),
+            batch_size=20,
+            hidden=8,
+            epochs=2,
+            dropout=0.0,
+            dtype="float64",
+            device="cuda",
+            samplers=samplers,
+            prefetch=prefetch,
+        )
         losses.append(train(layout.path, config)["loss"])
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
 
@@ -94,9 +102,18 @@ def test_training_equals_the_cpu_s(tmp_path, monkeypatch, world, model):
     logits = []
     for device in ("cpu", "cuda"):
         config = TrainConfig(
-            out=tmp_path / device, device=device, fan_out=(5, 4, 3), batch_size=40, hidden=8, epochs=3, lr=0.01,
-            dropout=0.0, dtype="float64", save_predictions="logits", **model,
-        )  # fmt: skip
+            out=tmp_path / device,
+            device=device,
+            fan_out=(5, 4, 3),
+            batch_size=40,
+            hidden=8,
+            epochs=3,
+            lr=0.01,
+            dropout=0.0,
+            dtype="float64",
+            save_predictions="logits",
+            **model,
+        )
         train(layout.path, config)
         logits.append(np.load(tmp_path / device / "predictions.npy"))
     np.testing.assert_allclose(logits[0], logits[1], rtol=0, atol=1e-8)

@@ -14,8 +14,9 @@ from support.caches import CPU, STORAGE, peer_caches
 
 from gsplit.features import FeatureLoader, HostRows, PartitionedCache, PeerCaches, Prefixes, ReplicatedCache
 from gsplit.host import SharedBuffer
-from gsplit.parallel import rendezvous, start
-from gsplit.parallel.group import joined
+from gsplit.parallel import rendezvous
+from gsplit.parallel.join import joined
+from gsplit.processes import start
 
 pytestmark = pytest.mark.gpu
 
@@ -44,7 +45,7 @@ def load(host, cache, device, *, dtype=torch.float32, zero_copy=False):
     random = np.random.default_rng(1)
     loader = FeatureLoader(
         host, device=device, dtype=dtype, normalize=False, threads=2, cache=cache, zero_copy=zero_copy
-    )  # fmt: skip
+    )
     lists = [random.integers(0, N, count) for count in (5000, 0, 1)]
     if device.type == "cpu":
         return torch.cat([loader.load(ids) for ids in lists]), loader.counters
@@ -85,7 +86,7 @@ def test_rows_that_are_not_there_are_refused_before_a_kernel_reads_them(buffer):
     for zero_copy in (False, True):
         loader = FeatureLoader(
             host, device=CUDA, dtype=torch.float32, normalize=False, threads=1, zero_copy=zero_copy
-        )  # fmt: skip
+        )
         with pytest.raises(ValueError, match=rf"row {N} is outside 0 .. {N - 1}"):
             loader.load(np.array([0, N]))
 

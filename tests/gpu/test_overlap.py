@@ -8,8 +8,8 @@ import pytest
 from support.graphs import lay_out, random_graph
 
 from experiments.overlap import of_streams, of_threads, read_trace
+from gsplit.config.train import TrainConfig
 from gsplit.train.api import train
-from gsplit.train.config import TrainConfig
 
 pytestmark = pytest.mark.gpu
 
@@ -28,9 +28,19 @@ def layout(tmp_path_factory):
 def traced(layout, out, **changes):
     """The events of a run; wide layers and few edges, so that computing takes longer than sampling and loading."""
     settings = {
-        "device": "cuda", "fan_out": (4, 4, 2), "batch_size": 8192, "hidden": 2048, "epochs": 2, "dropout": 0.0,
-        "cache": "none", "prefetch": 1, "samplers": 4, "profile": True, "validate_every": 0, "checkpoint_every": 0,
-    }  # fmt: skip
+        "device": "cuda",
+        "fan_out": (4, 4, 2),
+        "batch_size": 8192,
+        "hidden": 2048,
+        "epochs": 2,
+        "dropout": 0.0,
+        "cache": "none",
+        "prefetch": 1,
+        "samplers": 4,
+        "profile": True,
+        "validate_every": 0,
+        "checkpoint_every": 0,
+    }
     train(layout.path, TrainConfig(out=out, **{**settings, **changes}))
     return read_trace(out / "trace.json")
 

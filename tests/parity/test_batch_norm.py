@@ -88,5 +88,7 @@ def test_conversion_keeps_the_parameters_and_says_nothing_new():
     assert isinstance(twice[0], BatchNorm)
     assert model[1][1].momentum == 0.3
     assert all(parameter is before[name] for name, parameter in model.named_parameters())
-    assert set(model.state_dict()) == {*before, *(f"1.{i}.{b}" for i in (0, 1) for b in (
-        "running_mean", "running_var", "num_batches_tracked"))}  # fmt: skip
+    assert set(model.state_dict()) == {
+        *before,
+        *(f"1.{i}.{b}" for i in (0, 1) for b in ("running_mean", "running_var", "num_batches_tracked")),
+    }

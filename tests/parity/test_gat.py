@@ -15,7 +15,7 @@ from support.blocks import (
     largest_allocation,
     sampled_block,
     without_loops,
-)  # fmt: skip
+)
 from support.graphs import random_graph
 
 from gsplit.nn import GATConv, softmax_over_neighbours

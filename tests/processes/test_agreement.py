@@ -94,9 +94,15 @@ def assert_told(outcomes, deed, odd):
 
 @pytest.mark.parametrize(
     ("world", "wrong"),
-    [*((2, wrong) for wrong in DEEDS), (3, "no edges"), (3, "width"), (3, "one fewer"), (4, "one more"),
-     (4, "no gradient")],
-)  # fmt: skip
+    [
+        *((2, wrong) for wrong in DEEDS),
+        (3, "no edges"),
+        (3, "width"),
+        (3, "one fewer"),
+        (4, "one more"),
+        (4, "no gradient"),
+    ],
+)
 def test_training_ends_where_trainers_differ(pool, layouts, tmp_path, world, wrong):
     config = config_for(layouts(world).path, tmp_path / "run", batch_size=1 if wrong == "no edges" else 40)
     outcomes = run_apart(pool, world, train, config, wrong, (world - 1,))
@@ -154,7 +160,13 @@ def test_sampled_prediction_ends_where_trainers_differ(pool, layouts, tmp_path, 
     apart = Apart(pool)
     with contextlib.suppress(FileNotFoundError):  # nothing was written
         predicted(
-            apart, layouts(3), Odd(wrong, (1,)).double(), range(300), tmp_path / "job",
-            num_layers=2, fan_out=(4, 4), batch_size=batch_size,
-        )  # fmt: skip
+            apart,
+            layouts(3),
+            Odd(wrong, (1,)).double(),
+            range(300),
+            tmp_path / "job",
+            num_layers=2,
+            fan_out=(4, 4),
+            batch_size=batch_size,
+        )
     assert_told(apart.outcomes, r"rows of layer 2, 6 float64 each", 1)

@@ -16,12 +16,12 @@ from torch import nn
 from torch.nn.functional import dropout
 
 import gsplit
+from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
+from gsplit.models import custom
 from gsplit.nn import SAGE
-from gsplit.train import custom
-from gsplit.train.check import CheckJob, compare
-from gsplit.train.check_cases import chosen_cases, sampled
-from gsplit.train.config import TrainConfig
+from gsplit.train.check.cases import chosen_cases, sampled
+from gsplit.train.check.gradients import CheckJob, compare
 
 NOT_ALIKE = r"the model does not do the same on all trainers: trainer.* of layer [12]"
 
@@ -164,12 +164,14 @@ def test_accepts_every_model_of_ours_and_of_the_libraries(pool, layout, name):
 @pytest.mark.parametrize(
     ("cls", "complaint"),
     [
-        *((cls, rf"the model {cls.__name__} cannot be split: the gradient of .* differs by .* on an ordinary mini-")
-          for cls in (Centred, Noisy, Forgetful, NotANumber)),
+        *(
+            (cls, rf"the model {cls.__name__} cannot be split: the gradient of .* differs by .* on an ordinary mini-")
+            for cls in (Centred, Noisy, Forgetful, NotANumber)
+        ),
         (OnlyWithEdges, NOT_ALIKE),
         (NeedsEdges, "the model NeedsEdges fails on a mini-batch without .* of trainer .*: .*; it must compute with"),
     ],
-)  # fmt: skip
+)
 def test_refuses_a_model_that_cannot_be_split(pool, layout, cls, complaint):
     said = checked(pool, layout, cls(5, 8, 3, num_layers=2))
     assert re.match(complaint, said), said
@@ -185,8 +187,14 @@ def chain(edges):
     sources, destinations = np.array(edges, np.int32).T
     order = np.argsort(destinations, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(destinations, minlength=40))])
-    return replace(graph, indptr=indptr, indices=sources[order], train_idx=np.arange(40), valid_idx=np.array([], int),
-                   test_idx=np.array([], int))  # fmt: skip
+    return replace(
+        graph,
+        indptr=indptr,
+        indices=sources[order],
+        train_idx=np.arange(40),
+        valid_idx=np.array([], int),
+        test_idx=np.array([], int),
+    )
 
 
 TWO_PARTS = [(u, v) for half in (0, 20) for u in range(half, half + 20) for v in range(half, half + 20) if u != v]

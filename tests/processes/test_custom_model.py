@@ -11,10 +11,10 @@ from support.graphs import lay_out, random_graph
 from torch import nn
 
 import gsplit
+from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 from gsplit.nn import SAGE
-from gsplit.train import checkpoint
-from gsplit.train.config import TrainConfig
+from gsplit.runs import checkpoint
 
 
 class MyModel(nn.Module):

@@ -31,8 +31,14 @@ RUNS = {
     "gat": {"model": "gat", "heads": 2},
     "gat-slope": {"model": "gat", "negative_slope": 0.9, "out_heads": 3, "residual": True},
     "gat-all": {
-        "model": "gat", "negative_slope": -0.5, "self_loops": False, "norm": "batch", "input_projection": True,
-        "residual": True, "normalize_features": True, "heads": 8,
+        "model": "gat",
+        "negative_slope": -0.5,
+        "self_loops": False,
+        "norm": "batch",
+        "input_projection": True,
+        "residual": True,
+        "normalize_features": True,
+        "heads": 8,
     },
     "gat-layer-norm": {"model": "gat", "heads": 1, "norm": "layer", "feature_dtype": "bfloat16"},
     "gcn": {"model": "gcn"},
@@ -41,7 +47,7 @@ RUNS = {
     "gcn-mean-no-loops": {"model": "gcn", "normalization": "mean", "self_loops": False, "hidden": 3},
     "gcn-all": {"model": "gcn", "norm": "batch", "residual": True, "input_projection": True},
     "gcn-multi-label": {"model": "gcn", "norm": "batch"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

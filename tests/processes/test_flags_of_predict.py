@@ -15,7 +15,7 @@ from support.predictions import InPool
 from support.runs import config_for, train_in_worker
 
 import gsplit
-from gsplit.predict.config import PredictConfig
+from gsplit.config.predict import PredictConfig
 
 
 @dataclass
@@ -43,7 +43,7 @@ PREDICT = {
     "fan_out": Row(value=(2, 2, 2), see=values, base={"what": "logits"}),
     "batch_size": Row(value=50, see=values, base=SAMPLED),
     "seed": Row(value=1, see=values, base=SAMPLED),
-    "device": "there is no GPU to choose; tests/unit/train/test_devices.py pretends that there are some",
+    "device": "there is no GPU to choose; tests/unit/engine/test_devices.py pretends that there are some",
     "threads": Row(value=2, see=lambda seen: seen.job["threads"], base={"threads": 1}),
     "overwrite": "where a file is in --out it is refused or replaced: test_overwrite_replaces_a_file, below",
 }

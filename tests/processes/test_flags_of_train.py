@@ -13,14 +13,23 @@ from support.flags import Row, assert_complete, rows_of
 from support.runs import InPool, all_equal, records
 
 import gsplit
-from gsplit.sampling import groups, process
-from gsplit.train import checkpoint
-from gsplit.train.config import TrainConfig
+from gsplit.config.train import TrainConfig
+from gsplit.runs import checkpoint
+from gsplit.sampling import groups
+from gsplit.supply import sampler_process as process
 
 BASE = {
-    "fan_out": (4, 4), "batch_size": 75, "hidden": 8, "epochs": 1, "lr": 0.01, "dropout": 0.0, "threads": 1,
-    "samplers": 0, "validate_every": 0, "checkpoint_every": 0,
-}  # fmt: skip
+    "fan_out": (4, 4),
+    "batch_size": 75,
+    "hidden": 8,
+    "epochs": 1,
+    "lr": 0.01,
+    "dropout": 0.0,
+    "threads": 1,
+    "samplers": 0,
+    "validate_every": 0,
+    "checkpoint_every": 0,
+}
 
 
 @dataclass
@@ -68,7 +77,7 @@ TRAIN = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
     "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
     "gpus": Row(value=1, see=summary("trainers")),
-    "device": "there is no GPU to choose; tests/unit/train/test_devices.py pretends that there are some",
+    "device": "there is no GPU to choose; tests/unit/engine/test_devices.py pretends that there are some",
     "model": Row(value="gcn", see=weights),
     "model_args": Row(value="norm=batch_norm", see=weights, base={"model": "torch_geometric.nn:GraphSAGE"}),
     "check_model": Row(value=True, see=lambda seen: list(seen.result)),
@@ -94,7 +103,8 @@ TRAIN = {
     "weight_decay": Row(value=0.1, see=weights),
     "seed": Row(value=1, see=weights),
     "threads": Row(
-        value=2, see=lambda seen: checkpoint.describe_state(seen.run, checkpoint.CHECKPOINT)["threads"],
+        value=2,
+        see=lambda seen: checkpoint.describe_state(seen.run, checkpoint.CHECKPOINT)["threads"],
         base={"checkpoint_every": 1},
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
@@ -117,7 +127,7 @@ TRAIN = {
     "profile": Row(value=True, see=files),
     "save_predictions": Row(value="classes", see=files),
     "overwrite": "where a run is in --out it is refused or replaced: test_overwrite_replaces_a_run, below",
-}  # fmt: skip
+}
 
 
 class Recorder:
@@ -125,7 +135,7 @@ class Recorder:
 
     def __init__(self, monkeypatch) -> None:
         self.told: dict = {}
-        monkeypatch.setattr("gsplit.train.supply.SamplerPool", self._pool)
+        monkeypatch.setattr("gsplit.engine.samplers.SamplerPool", self._pool)
         self._monkeypatch = monkeypatch
 
     def _pool(self, job, tickets, **options):

@@ -24,9 +24,14 @@ def step_in_pool(worker, path, targets, dtype, name):
     step = Step(worker, open_layout(path), targets, FAN_OUTS, dtype, name)
     loss, gradients = step.gradients()
     return {
-        "loss": loss, "gradients": gradients, "exchanged": step.counters, "loaded": step.loader.counters,
-        "vertices": step.segment.vertices.copy(), "edges": step.segment.num_edges, "levels": step.segment.level_sizes,
-    }  # fmt: skip
+        "loss": loss,
+        "gradients": gradients,
+        "exchanged": step.counters,
+        "loaded": step.loader.counters,
+        "vertices": step.segment.vertices.copy(),
+        "edges": step.segment.num_edges,
+        "levels": step.segment.level_sizes,
+    }
 
 
 def step_alone(layout, targets, dtype, name):
@@ -38,9 +43,20 @@ def targets_of(layout, count):
 
 
 EACH = [
-    "sage", "gat", "gcn", "weighted-gcn", "pyg-SAGEConv", "pyg-GATConv", "pyg-GATv2Conv", "pyg-GINConv",
-    "pyg-TransformerConv", "dgl-SAGEConv", "dgl-GATConv", "dgl-GraphConv-right", "dgl-GraphConv-both",
-]  # fmt: skip
+    "sage",
+    "gat",
+    "gcn",
+    "weighted-gcn",
+    "pyg-SAGEConv",
+    "pyg-GATConv",
+    "pyg-GATv2Conv",
+    "pyg-GINConv",
+    "pyg-TransformerConv",
+    "dgl-SAGEConv",
+    "dgl-GATConv",
+    "dgl-GraphConv-right",
+    "dgl-GraphConv-both",
+]
 """With every number of trainers; their options and other ways to write a model with 3."""
 OPTIONS = [name for table in (OURS, PYG, DGL, WEIGHTED) for name in table if name not in EACH]
 

@@ -18,12 +18,12 @@ from torch import nn
 
 import gsplit
 from gsplit.data import open_store
+from gsplit.engine.evaluation import Evaluator
+from gsplit.engine.objective import task_of
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
-from gsplit.parallel import ProcessDied
-from gsplit.train.evaluate import Evaluator
-from gsplit.train.task import task_of
+from gsplit.processes import ProcessDied
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 ASKED = np.array([7, 299, 7, 0, 150, 3, 150, 150, 42])  # neither sorted nor distinct
@@ -105,8 +105,7 @@ def test_a_layer_draws_the_same_number_whichever_level_is_wanted(pool, layouts, 
 
 
 @pytest.mark.parametrize(
-    "name",
-    names(["gat-all", "gcn", "pyg-SAGEConv", "pyg-GATConv-no-loops", "pyg-batch-norm", "dgl-GraphConv-both"]),
+    "name", names(["gat-all", "gcn", "pyg-SAGEConv", "pyg-GATConv-no-loops", "pyg-batch-norm", "dgl-GraphConv-both"])
 )
 def test_other_models_with_edge_weights(pool, tmp_path, name):
     graph = random_graph(90, 6, seed=3, weighted=True)
@@ -140,9 +139,16 @@ def rows_loaded(worker, layout, model, own_by_rank):
     loader = FeatureLoader(HostRows(features), device=worker.device, dtype=torch.float64, normalize=False, threads=1)
     edges = EdgeLoader(layout.graph, device=worker.device, dtype=torch.float64, weights=False, degrees=False)
     evaluator = Evaluator(
-        layout, worker, loader, edges, task_of(False), pool_module.SHARED.levels,
-        num_layers=3, dtype=torch.float64, threads=1,
-    )  # fmt: skip
+        layout,
+        worker,
+        loader,
+        edges,
+        task_of(False),
+        pool_module.SHARED.levels,
+        num_layers=3,
+        dtype=torch.float64,
+        threads=1,
+    )
     for _ in evaluator.vectors(model, own_by_rank[worker.rank], 3):
         pass
     return loader.counters.rows

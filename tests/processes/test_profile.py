@@ -79,19 +79,24 @@ def recorded():
 def test_trainers_are_named_and_moved_to_the_clock_of_the_host(recorded):
     events = trainer_events(recorded, 3)
     assert [e["args"]["name"] for e in numbered(events) if e["name"] == "process_name"] == [
-        "trainer 3", "trainer 3, GPU 1"
-    ]  # fmt: skip
+        "trainer 3",
+        "trainer 3, GPU 1",
+    ]
     assert [(e["name"], e["pid"], e["ts"]) for e in events if e["ph"] == "X"] == [
-        ("forward", "trainer 3", 5003.0), ("kernel", "trainer 3, GPU 1", 5004.0)
-    ]  # fmt: skip
+        ("forward", "trainer 3", 5003.0),
+        ("kernel", "trainer 3, GPU 1", 5004.0),
+    ]
 
 
 def test_a_sampler_s_span_is_where_it_worked():
-    from gsplit.sampling.slabs import Handle
-    from gsplit.sampling.tickets import Ticket
+    from gsplit.supply.ring import Handle
+    from gsplit.supply.tickets import Ticket
 
     handle = Handle(ticket=Ticket(number=4, epoch=1, batch=2), slot=0, pid=12, begun_ns=7_000_000, seconds=0.001)
     span = sampler_event(handle)
     assert (span["pid"], span["ts"], span["dur"], span["args"]) == (
-        "sampler 12", 7000.0, pytest.approx(1000.0), {"epoch": 2, "batch": 2}
-    )  # fmt: skip
+        "sampler 12",
+        7000.0,
+        pytest.approx(1000.0),
+        {"epoch": 2, "batch": 2},
+    )

@@ -20,7 +20,7 @@ from support.runs import InPool, records
 
 import gsplit
 from gsplit import cli
-from gsplit.train.config import TrainConfig
+from gsplit.config.train import TrainConfig
 
 RECORD = Path(__file__).with_name("recorded_runs.json")
 COMMON = (
@@ -33,7 +33,9 @@ CASES = {
     "quiver": "--gpus 4 --strategy data --cache partitioned --cache-size 30% --model gcn --residual",
     "groups": "--gpus 4 --split-group 2 --model gcn --norm batch --input-projection --order sequence",
     "pyg": "--gpus 2 --model torch_geometric.nn:GraphSAGE --model-args norm=batch_norm --checkpoint-every-batches 2",
-    "pyg attention": "--gpus 2 --model torch_geometric.nn:GAT --model-args v2=True,heads=2 --prefetch 0 --validate-every 0",
+    "pyg attention": (
+        "--gpus 2 --model torch_geometric.nn:GAT --model-args v2=True,heads=2 --prefetch 0 --validate-every 0"
+    ),
 }
 ROUNDED_TO = 6
 """Decimals of a weight."""

@@ -15,8 +15,7 @@ def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, hidden):
     config = runs.config_for(layout.path, tmp_path / "run", hidden=hidden, fan_out=(4, 3, 2), epochs=1)
     traffic = pool.run(4, runs.train_in_worker, config)[0]["summary"]["traffic"]
     counted = measure(
-        layout,
-        RedundancyConfig(batch_size=config.batch_size, hidden=hidden, fan_out=config.fan_out, caches=(0,)),
+        layout, RedundancyConfig(batch_size=config.batch_size, hidden=hidden, fan_out=config.fan_out, caches=(0,))
     )
     (ours,) = (row for row in counted["traffic"] if row["system"] == "GSplit")
     (splits,) = (row for row in counted["work"] if row["laying"] == "splits")
@@ -49,5 +48,6 @@ def test_every_system_trains_as_it_is_counted(pool, layouts, tmp_path, system, c
         traffic[name] for name in ("level_0_vertices", "cache_hits", "peer_rows", "host_rows")
     ]
     assert (counted["host_bytes"], counted["peer_bytes"]) == (
-        traffic["host_to_device_bytes"], traffic["device_to_device_bytes"]
-    )  # fmt: skip
+        traffic["host_to_device_bytes"],
+        traffic["device_to_device_bytes"],
+    )

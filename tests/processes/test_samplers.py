@@ -6,7 +6,7 @@ import pytest
 from support.runs import config_for, records
 
 import gsplit
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 
 EPOCHS = 2
 

@@ -14,10 +14,10 @@ from support.steps import CPU, Step
 
 import gsplit
 from gsplit.data import open_layout
+from gsplit.engine.strategy import decide
 from gsplit.parallel import Worker
+from gsplit.runs import checkpoint
 from gsplit.sampling import SplitGroups
-from gsplit.train import checkpoint
-from gsplit.train.strategy import decide
 
 FAN_OUTS = [4, 3]
 GROUPS = [(2, 1), (3, 1), (4, 1), (4, 2)]
@@ -63,16 +63,20 @@ def two_islands():
     """Two graphs without an edge between them."""
     graph = random_graph(120, 6, seed=8)
     n, e = 120, len(graph.indices)
-    ids = [np.concatenate([getattr(graph, f"{s}_idx"), getattr(graph, f"{s}_idx") + n]) for s in
-           ("train", "valid", "test")]  # fmt: skip
+    ids = [
+        np.concatenate([getattr(graph, f"{s}_idx"), getattr(graph, f"{s}_idx") + n])
+        for s in ("train", "valid", "test")
+    ]
     return replace(
         graph,
         indptr=np.concatenate([graph.indptr, graph.indptr[1:] + e]),
         indices=np.concatenate([graph.indices, graph.indices + n]).astype(np.int32),
         features=np.concatenate([graph.features, graph.features + 1]),
         labels=np.concatenate([graph.labels, graph.labels]),
-        train_idx=ids[0], valid_idx=ids[1], test_idx=ids[2],
-    )  # fmt: skip
+        train_idx=ids[0],
+        valid_idx=ids[1],
+        test_idx=ids[2],
+    )
 
 
 @pytest.mark.parametrize("name", ["gcn-batch-norm", "pyg-own-batch-norm"])

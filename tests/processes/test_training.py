@@ -11,7 +11,7 @@ from support.runs import all_equal, config_for, records, train_in_worker
 import gsplit
 from gsplit.data import open_layout, open_store
 from gsplit.nn import SAGE
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 
 MODELS = [
     {"model": "sage"},
@@ -152,9 +152,16 @@ def test_empty_parts_uneven_batches_and_isolated_vertices(pool, tmp_path, world)
     # 0 - 1   2   3: one edge, two isolated vertices; four parts of one vertex each, or two of two.
     graph = random_graph(4, 0, features=3, classes=2)
     indptr, indices = np.array([0, 1, 2, 2, 2]), np.array([1, 0], np.int32)
-    graph = type(graph)(**{**graph.__dict__, "indptr": indptr, "indices": indices,
-                           "train_idx": np.array([0, 2, 3]), "valid_idx": np.array([1]),
-                           "test_idx": np.empty(0, np.int64)})  # fmt: skip
+    graph = type(graph)(
+        **{
+            **graph.__dict__,
+            "indptr": indptr,
+            "indices": indices,
+            "train_idx": np.array([0, 2, 3]),
+            "valid_idx": np.array([1]),
+            "test_idx": np.empty(0, np.int64),
+        }
+    )
     layout = lay_out(graph, tmp_path, parts=world)
     config = config_for(layout.path, tmp_path / "run", batch_size=2, epochs=3, fan_out=(2, -1))
     summary = pool.run(world, train_in_worker, config)[0]["summary"]

@@ -40,7 +40,9 @@ def give_memory(monkeypatch, tmp_path: Path, available: int, *, total: int | Non
     total = available if total is None else total
     files = {"memory.max": total, "memory.current": total - available}
     write_tree(
-        tmp_path / "limited", "0::/", [MOUNTS[2].format(root="/", point=POINTS[2])],
+        tmp_path / "limited",
+        "0::/",
+        [MOUNTS[2].format(root="/", point=POINTS[2])],
         {f"{POINTS[2]}/{name}": value for name, value in files.items()},
-    )  # fmt: skip
+    )
     monkeypatch.setattr(limits, "ROOT", tmp_path / "limited")

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import torch
 
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 from support.runs import records
 
 PATIENCE_S = 90.0
@@ -22,9 +22,25 @@ LIMIT_S = 10.0
 BATCHES = 20
 """Of an epoch: 400 training vertices."""
 FLAGS = [
-    "--device", "cpu", "--fan-out", "5,5", "--batch-size", "20", "--hidden", "8", "--epochs", "3", "--lr", "0.01",
-    "--checkpoint-every-batches", "2", "--threads", "1", "--samplers", "2",
-]  # fmt: skip
+    "--device",
+    "cpu",
+    "--fan-out",
+    "5,5",
+    "--batch-size",
+    "20",
+    "--hidden",
+    "8",
+    "--epochs",
+    "3",
+    "--lr",
+    "0.01",
+    "--checkpoint-every-batches",
+    "2",
+    "--threads",
+    "1",
+    "--samplers",
+    "2",
+]
 FOR_EVER = ["--epochs", "100000"]
 
 
@@ -41,9 +57,12 @@ class Command:
         if python_path is not None:
             environment["PYTHONPATH"] = str(python_path)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *map(str, arguments)], stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, env=environment,
-        )  # fmt: skip
+            [sys.executable, "-m", module, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
 
     def wait_until(self, condition):
         """Poll for something the run does; fails when it ends before, or never does it."""
@@ -88,7 +107,7 @@ class Command:
 
     @property
     def samplers(self) -> list[psutil.Process]:
-        return [p for p in self.children if "gsplit.sampling.process" in " ".join(p.cmdline())]
+        return [p for p in self.children if "gsplit.supply.sampler_process" in " ".join(p.cmdline())]
 
     def ends(self, timeout_s: float = PATIENCE_S) -> tuple[int, str, str]:
         """Exit code, output and errors; fails where it does not end in time."""

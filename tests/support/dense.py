@@ -15,7 +15,7 @@ class Dense:
     """Exact levels of a trained model.
 
     Args:
-        config: of the run, a :class:`gsplit.train.config.TrainConfig`.
+        config: of the run, a :class:`gsplit.config.train.TrainConfig`.
         state: weights and running statistics by name.
         graph: in the store's order.
     """
@@ -29,8 +29,9 @@ class Dense:
         self.A_NN, self.W_NN = torch.zeros(n, n).double(), torch.zeros(n, n).double()
         for matrix, weights in ((self.A_NN, ones), (self.W_NN, graph.edge_weight)):
             values = torch.tensor(np.asarray(ones if weights is None else weights, np.float64))
-            matrix.index_put_((torch.tensor(destinations), torch.tensor(np.array(graph.indices)).long()), values,
-                              accumulate=True)  # fmt: skip
+            matrix.index_put_(
+                (torch.tensor(destinations), torch.tensor(np.array(graph.indices)).long()), values, accumulate=True
+            )
         x = torch.tensor(np.array(graph.features))
         if config.feature_dtype != "stored":
             x = x.to(getattr(torch, config.feature_dtype))

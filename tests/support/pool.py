@@ -15,9 +15,10 @@ from dataclasses import replace
 
 import torch.distributed as dist
 
-from gsplit.parallel import rendezvous, start
-from gsplit.parallel.group import joined
-from gsplit.train.loading import Shared
+from gsplit.engine.loading import Shared
+from gsplit.parallel import rendezvous
+from gsplit.parallel.join import joined
+from gsplit.processes import start
 
 SIZE = 4
 PATIENCE_S = 120.0

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from gsplit.models import custom
 from gsplit.nn import Block
 from gsplit.predict.output import VALUES, VERTICES
 from gsplit.predict.worker import Job, predict
-from gsplit.train import custom
 from support import pool as pool_module
 
 
@@ -24,15 +24,28 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
     folder.mkdir(exist_ok=True)
     np.save(folder / VERTICES, np.asarray(asked, np.int64))
     defaults = {
-        "device_type": "cpu", "threads": 1, "port": 0, "classes": False, "dtype": "float64",
-        "multi_label": layout.graph.multi_label, "normalize_features": False, "fan_out": (), "batch_size": 40,
-        "copied_dtype": None, "seed": 1,
-    }  # fmt: skip
+        "device_type": "cpu",
+        "threads": 1,
+        "port": 0,
+        "classes": False,
+        "dtype": "float64",
+        "multi_label": layout.graph.multi_label,
+        "normalize_features": False,
+        "fan_out": (),
+        "batch_size": 40,
+        "copied_dtype": None,
+        "seed": 1,
+    }
     model = copy.deepcopy(model).train()  # whoever predicts sees to it that nothing is dropped
     fields = {
-        **defaults, "layout": layout.path, "folder": folder, "pickled_model": custom.pickled(model),
-        "num_layers": num_layers, "level": level or num_layers, **changes,
-    }  # fmt: skip
+        **defaults,
+        "layout": layout.path,
+        "folder": folder,
+        "pickled_model": custom.pickled(model),
+        "num_layers": num_layers,
+        "level": level or num_layers,
+        **changes,
+    }
     pool.run(layout.parts, predict_in_worker, fields)
     return np.load(folder / VALUES)
 
@@ -56,10 +69,16 @@ def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):
     """[N, width] of the levels 1 .. L, by a block of the whole graph, in the store's order."""
     n = graph.num_vertices
     block = Block(
-        num_destinations=n, num_own_sources=n, indptr=torch.tensor(graph.indptr).int(),
-        indices=torch.tensor(graph.indices).int(), edge_ids=None, edge_weight=None, degrees=None,
-        route=None, lane=None,
-    )  # fmt: skip
+        num_destinations=n,
+        num_own_sources=n,
+        indptr=torch.tensor(graph.indptr).int(),
+        indices=torch.tensor(graph.indices).int(),
+        edge_ids=None,
+        edge_weight=None,
+        degrees=None,
+        route=None,
+        lane=None,
+    )
     x, levels = torch.tensor(graph.features).to(dtype), {}
     with torch.no_grad():
         for layer in range(1, num_layers + 1):

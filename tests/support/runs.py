@@ -10,15 +10,17 @@ from pathlib import Path
 
 import torch
 
+from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
+from gsplit.engine.strategy import decide
 from gsplit.host import SharedBuffer
-from gsplit.parallel.supply import TrainerEnd
+from gsplit.models import custom
+from gsplit.models import registry as models
 from gsplit.sampling import MicroBatches
-from gsplit.sampling.slabs import Handle, Ring
-from gsplit.sampling.tickets import Position, tickets
-from gsplit.train import custom, loop, models
-from gsplit.train.config import TrainConfig
-from gsplit.train.strategy import decide
+from gsplit.supply.pipes import TrainerEnd
+from gsplit.supply.ring import Handle, Ring
+from gsplit.supply.tickets import Position, tickets
+from gsplit.train import loop
 from gsplit.train.trainer import Job, Trainer
 from support import pool as pool_module
 
@@ -27,12 +29,19 @@ def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
     config.out.mkdir(parents=True, exist_ok=True)
     layout = open_layout(config.layout)
     return Job(
-        config=config, layout=config.layout, run=config.out,
-        strategy=decide(replace(config, gpus=world), layout, "cpu"), device_type="cpu", threads=1,
-        samplers=0, port=0, signature=models.signature(config, layout.graph, model),
-        pickled_model=None if model is None else custom.pickled(model), shared=pool_module.SHARED,
+        config=config,
+        layout=config.layout,
+        run=config.out,
+        strategy=decide(replace(config, gpus=world), layout, "cpu"),
+        device_type="cpu",
+        threads=1,
+        samplers=0,
+        port=0,
+        signature=models.signature(config, layout.graph, model),
+        pickled_model=None if model is None else custom.pickled(model),
+        shared=pool_module.SHARED,
         resume=resume,
-    )  # fmt: skip
+    )
 
 
 def train_in_worker(worker, config: TrainConfig, model=None, resume=False):
@@ -63,9 +72,13 @@ def sampled_backwards(job: Job) -> tuple:
     """
     config, layout = job.config, open_layout(job.layout)
     micro_batches = MicroBatches(
-        layout, job.strategy.groups, fan_out=config.fan_out, batch_size=config.batch_size, seed=config.seed,
+        layout,
+        job.strategy.groups,
+        fan_out=config.fan_out,
+        batch_size=config.batch_size,
+        seed=config.seed,
         edge_ids=False,
-    )  # fmt: skip
+    )
     todo = list(tickets(-(-len(layout.graph.train_idx) // config.batch_size), 1, Position()))
     slots = [SharedBuffer(f"test-slot-{slot}") for slot in range(len(todo))]
     heard, launcher = multiprocessing.Pipe(duplex=False)
@@ -111,7 +124,15 @@ def records(run: Path, kind: str = "epoch") -> list[dict]:
 
 def config_for(layout: Path, out: Path, **changes) -> TrainConfig:
     defaults = {
-        "layout": layout, "out": out, "fan_out": (4, 4), "batch_size": 40, "hidden": 8, "epochs": 2,
-        "lr": 0.01, "dropout": 0.0, "threads": 1, "device": "cpu",
-    }  # fmt: skip
+        "layout": layout,
+        "out": out,
+        "fan_out": (4, 4),
+        "batch_size": 40,
+        "hidden": 8,
+        "epochs": 2,
+        "lr": 0.01,
+        "dropout": 0.0,
+        "threads": 1,
+        "device": "cpu",
+    }
     return TrainConfig(**{**defaults, **changes})

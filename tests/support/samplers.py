@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gsplit.data import Layout
-from gsplit.parallel.samplers import SamplerPool
 from gsplit.sampling import EpochPlan, MiniBatchSampler
-from gsplit.sampling.process import SamplerJob
-from gsplit.sampling.slabs import Handle, Ring
-from gsplit.sampling.tickets import Position, tickets
+from gsplit.supply.pool import SamplerPool
+from gsplit.supply.ring import Handle, Ring
+from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.tickets import Position, tickets
 
 PATIENCE_S = 60.0
 BATCH_SIZE = 30
@@ -22,17 +22,38 @@ START = Position()
 
 
 @contextmanager
-def pool_of(layout: Layout, finished: Callable[[Handle], None], *, epochs=2, samplers=2, slots=3, readers=1,
-            max_restarts=3, start=START, **job) -> Iterator[SamplerPool]:  # fmt: skip
+def pool_of(
+    layout: Layout,
+    finished: Callable[[Handle], None],
+    *,
+    epochs=2,
+    samplers=2,
+    slots=3,
+    readers=1,
+    max_restarts=3,
+    start=START,
+    **job,
+) -> Iterator[SamplerPool]:
     description = {
-        "layout": layout.path, "fan_out": FAN_OUT, "batch_size": BATCH_SIZE, "seed": SEED, "edge_ids": False,
-        "memory": 2**30, "threads": 1, **job,
-    }  # fmt: skip
+        "layout": layout.path,
+        "fan_out": FAN_OUT,
+        "batch_size": BATCH_SIZE,
+        "seed": SEED,
+        "edge_ids": False,
+        "memory": 2**30,
+        "threads": 1,
+        **job,
+    }
     num_batches = -(-len(layout.graph.train_idx) // description["batch_size"])
     pool = SamplerPool(
-        SamplerJob(**description), tickets(num_batches, epochs, start), samplers=samplers, slots=slots,
-        readers=readers, finished=finished, max_restarts=max_restarts,
-    )  # fmt: skip
+        SamplerJob(**description),
+        tickets(num_batches, epochs, start),
+        samplers=samplers,
+        slots=slots,
+        readers=readers,
+        finished=finished,
+        max_restarts=max_restarts,
+    )
     try:
         yield pool
     finally:
@@ -70,9 +91,14 @@ def segments_sampled_here(layout: Layout, *, epochs=2, edge_ids=False) -> dict[t
     """The same without a process."""
     graph = layout.graph
     sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, layout.offsets, fan_outs=FAN_OUT, seed=SEED, global_ids=layout.permutation,
+        graph.indptr,
+        graph.indices,
+        layout.offsets,
+        fan_outs=FAN_OUT,
+        seed=SEED,
+        global_ids=layout.permutation,
         edge_ids=edge_ids,
-    )  # fmt: skip
+    )
     plan = EpochPlan(graph.train_idx, layout.permutation, BATCH_SIZE, SEED)
     segments = {}
     for epoch in range(epochs):

@@ -6,14 +6,15 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
+from gsplit.engine.feed import labels_of
+from gsplit.engine.objective import task_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.models import custom
+from gsplit.models import registry as models
 from gsplit.nn import ExchangeCounters, Lane, blocks_of
 from gsplit.parallel import Worker, reduce_gradients, split_group, with_board
 from gsplit.sampling import MiniBatchSampler, SplitGroups
-from gsplit.train import custom, models
-from gsplit.train.feed import labels_of
 from gsplit.train.loop import mini_batch_loss
-from gsplit.train.task import task_of
 from support import pool as pool_module
 from support.models import make_model
 
@@ -38,9 +39,14 @@ class Step:
         self.model = custom.prepare(self.user_model)
         edges = EdgeLoader(graph, device=CPU, dtype=dtype, **models.needs(self.model))
         sampler = MiniBatchSampler(
-            graph.indptr, graph.indices, groups.offsets(layout), fan_outs=fan_outs, seed=1,
-            global_ids=layout.permutation, edge_ids=edges.weights,
-        )  # fmt: skip
+            graph.indptr,
+            graph.indices,
+            groups.offsets(layout),
+            fan_outs=fan_outs,
+            seed=1,
+            global_ids=layout.permutation,
+            edge_ids=edges.weights,
+        )
         micro = np.array_split(targets, groups.number)[group]
         sampler.sample(micro, epoch=0, batch=0, micro=group, num_targets=len(targets))
         self.segment = sampler.segment(groups.split_of(worker.rank))

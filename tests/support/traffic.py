@@ -53,9 +53,13 @@ def count(layout, groups, config, row_bytes):
     offsets = groups.offsets(layout).tolist()
     cached, at_peers = cached_sets(layout, groups, config)
     plan = EpochPlan(
-        graph.train_idx, layout.permutation, config.batch_size, config.seed,
-        micro_batches=groups.number, fixed_shares=groups.fixed_shares,
-    )  # fmt: skip
+        graph.train_idx,
+        layout.permutation,
+        config.batch_size,
+        config.seed,
+        micro_batches=groups.number,
+        fixed_shares=groups.fixed_shares,
+    )
     # SAGE exchanges rows as wide as inputs or outputs of a layer, whichever is less.
     widths = {1: min(graph.num_features, config.hidden), 2: min(config.hidden, graph.num_classes)}
     assert graph.num_features <= config.hidden  # so that the first layer exchanges features, which want no gradient
@@ -64,9 +68,16 @@ def count(layout, groups, config, row_bytes):
         for batch in range(plan.num_batches):
             for group, targets in enumerate(plan.micro_batches(epoch, batch)):
                 splits = sample_and_split(
-                    graph, offsets, targets.tolist(), config.fan_out, seed=config.seed, epoch=epoch, batch=batch,
-                    micro=group, global_ids=layout.permutation,
-                )  # fmt: skip
+                    graph,
+                    offsets,
+                    targets.tolist(),
+                    config.fan_out,
+                    seed=config.seed,
+                    epoch=epoch,
+                    batch=batch,
+                    micro=group,
+                    global_ids=layout.permutation,
+                )
                 for k, (split, rank) in enumerate(zip(splits, groups.ranks_of(group), strict=True)):
                     needed = set(split.vertices)
                     assert len(needed) == len(split.vertices)

@@ -18,7 +18,7 @@ from support.graphs import lay_out, random_graph
 from gsplit.data.exporters import export
 from gsplit.files import replace_file
 from gsplit.predict.output import VALUES, publish
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 
 
 class Calls(list):

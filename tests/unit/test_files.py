@@ -12,8 +12,8 @@ from support.limits import largest_file
 from gsplit import files
 from gsplit.errors import InputError
 from gsplit.files import append_to_file, replace_file, replacing
-from gsplit.train import checkpoint
-from gsplit.train.metrics import RunLog
+from gsplit.runs import checkpoint
+from gsplit.runs.metrics import RunLog
 
 
 def test_a_file_that_cannot_be_written_is_what_it_was(tmp_path):
@@ -52,8 +52,15 @@ def test_a_log_that_cannot_be_written_keeps_its_last_whole_line(tmp_path):
 
 
 def save(run, size, epoch):
-    about = {"epoch": epoch, "batch": 0, "ahead": [], "trainers": 2, "store_checksum": "", "layout_checksum": "",
-             "signature": {}}  # fmt: skip
+    about = {
+        "epoch": epoch,
+        "batch": 0,
+        "ahead": [],
+        "trainers": 2,
+        "store_checksum": "",
+        "layout_checksum": "",
+        "signature": {},
+    }
     checkpoint.save_state(run, "checkpoint", {"w": torch.arange(float(size))}, about)
 
 
@@ -66,8 +73,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, fai
             save(tmp_path, 100_000, epoch=2)
     else:
         write = files.replace_file
-        monkeypatch.setattr(checkpoint, "replace_file", lambda path, content: write(path, content)
-                            if path.suffix == ".pt" else fail())  # fmt: skip
+        monkeypatch.setattr(
+            checkpoint, "replace_file", lambda path, content: write(path, content) if path.suffix == ".pt" else fail()
+        )
         with pytest.raises(InputError, match="no space"):
             save(tmp_path, 100_000, epoch=2)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

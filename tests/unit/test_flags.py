@@ -20,9 +20,7 @@ TABLES = {
     "train": "processes/test_flags_of_train.py",
 }
 """Command -> the test that goes through its flags."""
-EXPERIMENTS = sorted(
-    path for path in (ROOT.parent / "experiments").rglob("*.py") if "cli.parse(" in path.read_text()
-)  # fmt: skip
+EXPERIMENTS = sorted(path for path in (ROOT.parent / "experiments").rglob("*.py") if "cli.parse(" in path.read_text())
 
 
 def test_every_command_has_a_table():
@@ -33,9 +31,10 @@ def test_every_command_has_a_table():
 def parsed(tree: ast.Module) -> str:
     """The name of the configuration that a module parses."""
     (name,) = {
-        node.args[0].id for node in ast.walk(tree)
+        node.args[0].id
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
-    }  # fmt: skip
+    }
     return name
 
 

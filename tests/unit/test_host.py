@@ -30,7 +30,7 @@ def test_ctrl_c_ends_a_call_that_does_not_look_for_it():
 METIS = """
 import numpy as np
 from gsplit import _core
-from gsplit.partition import metis
+from gsplit.partition.methods import metis
 random = np.random.default_rng(0)
 indptr, indices = _core.csc_from_edges(*random.integers(0, 10**5, (2, 10**6)), 10**5, True)
 print("begun", flush=True)

@@ -81,11 +81,16 @@ def test_the_least_on_the_way_up(found, version):
     taken = {1: "memory.usage_in_bytes", 2: "memory.current"}[version]
     unlimited = {1: UNLIMITED_1, 2: "max"}[version]
     files = {
-        f"{point}/a/b/c/{limit}": unlimited, f"{point}/a/b/c/{taken}": 50,
-        f"{point}/a/b/{limit}": 600, f"{point}/a/b/{taken}": 100,
-        f"{point}/a/{limit}": 800, f"{point}/a/{taken}": 750,  # the others in it leave the least
-        f"{point}/other/{limit}": 1, f"{point}/a/b/c/below/{limit}": 2, f"{point}/a/other/{limit}": 3,
-    }  # fmt: skip
+        f"{point}/a/b/c/{limit}": unlimited,
+        f"{point}/a/b/c/{taken}": 50,
+        f"{point}/a/b/{limit}": 600,
+        f"{point}/a/b/{taken}": 100,
+        f"{point}/a/{limit}": 800,
+        f"{point}/a/{taken}": 750,  # the others in it leave the least
+        f"{point}/other/{limit}": 1,
+        f"{point}/a/b/c/below/{limit}": 2,
+        f"{point}/a/other/{limit}": 3,
+    }
     assert found(version, "/a/b/c", files) == (600, 50)
 
 
@@ -112,10 +117,7 @@ def test_a_mount_point_with_a_space(found):
 
 def test_hosts_with_both_versions(found):
     # systemd keeps a tree of version 2 without controllers beside those of version 1.
-    mounts = [
-        MOUNTS[1].format(root="/", point=MEMORY),
-        MOUNTS[2].format(root="/", point="/sys/fs/cgroup/unified"),
-    ]
+    mounts = [MOUNTS[1].format(root="/", point=MEMORY), MOUNTS[2].format(root="/", point="/sys/fs/cgroup/unified")]
     files = {f"{MEMORY}/job/memory.limit_in_bytes": 500, "/sys/fs/cgroup/unified/job/cgroup.procs": 1}
     assert found(1, "", files, lines="4:memory:/job\n0::/job", mounts=mounts) == (500, 500)
 

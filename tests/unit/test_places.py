@@ -18,8 +18,8 @@ from gsplit.data.folders import check_free, writing_folder
 from gsplit.errors import InputError
 from gsplit.files import LOCK, locked
 from gsplit.predict.output import check_out
-from gsplit.train import run_folder
-from gsplit.train.run_folder import new_run, put_run_right, resumed_run
+from gsplit.runs import folder as run_folder
+from gsplit.runs.folder import new_run, put_run_right, resumed_run
 
 
 def test_a_run_that_goes_on_sweeps_its_folder_of_our_temporary_files(tmp_path, caplog):
@@ -55,7 +55,7 @@ def a_run(folder, *files):
 
 
 REPLACED = """
-from gsplit.train.run_folder import new_run
+from gsplit.runs.folder import new_run
 with new_run(Path(sys.argv[1]), overwrite=True) as run:
     for name in sys.argv[2:]:
         (run / name).write_text('{"fan_out": "new"}')
@@ -119,7 +119,7 @@ def test_a_folder_that_cannot_be_made_gives_the_place_back(tmp_path, monkeypatch
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("gsplit.train.run_folder.Path.mkdir", full)
+    monkeypatch.setattr("gsplit.runs.folder.Path.mkdir", full)
     with pytest.raises(InputError, match="cannot make the folder"), new_run(run, overwrite=True):
         pass
     assert os.listdir(tmp_path) == ["run"]

@@ -11,8 +11,16 @@ from gsplit.data.graph import GraphArrays
 
 def write_npz(graph: GraphArrays, out: Path) -> None:
     """Save ``indptr``, ``indices``, ``x``, ``y``, ``edge_weight``, the splits and ``num_classes``, uncompressed."""
-    arrays = {"indptr": graph.indptr, "indices": graph.indices, "x": graph.features, "y": graph.labels,
-              "edge_weight": graph.edge_weight, "train_idx": graph.train_idx, "valid_idx": graph.valid_idx,
-              "test_idx": graph.test_idx, "num_classes": np.int64(graph.num_classes)}  # fmt: skip
+    arrays = {
+        "indptr": graph.indptr,
+        "indices": graph.indices,
+        "x": graph.features,
+        "y": graph.labels,
+        "edge_weight": graph.edge_weight,
+        "train_idx": graph.train_idx,
+        "valid_idx": graph.valid_idx,
+        "test_idx": graph.test_idx,
+        "num_classes": np.int64(graph.num_classes),
+    }
     with out.open("wb") as file:  # given a name, NumPy would add a suffix to it
         np.savez(file, **{key: array for key, array in arrays.items() if array is not None})

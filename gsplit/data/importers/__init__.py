@@ -26,9 +26,18 @@ IMPORTERS = {
 """Kind of a source that is a path -> module and function."""
 KINDS = (*IMPORTERS, "npz", "ogb", "synthetic")
 SUFFIXES = {
-    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".edges": "csv", ".edgelist": "csv", ".parquet": "parquet",
-    ".pq": "parquet", ".npy": "numpy", ".mtx": "mtx", ".pt": "pyg", ".bin": "dgl",
-}  # fmt: skip
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".edges": "csv",
+    ".edgelist": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npy": "numpy",
+    ".mtx": "mtx",
+    ".pt": "pyg",
+    ".bin": "dgl",
+}
 EXPECTED = (
     "expected .csv, .tsv, .txt, .parquet, .npz, .npy, .mtx, .pt (PyG), .bin (DGL), a folder, ogb:NAME, "
     "synthetic:PRESET, or KIND:PATH with KIND one of " + ", ".join(IMPORTERS)

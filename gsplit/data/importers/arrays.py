@@ -57,8 +57,9 @@ def split_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[n
     if array.dtype != np.bool_:
         return integers(array, what, ndim=1)
     if array.ndim != 1 or (n is not None and len(array) != n):
-        raise InputError(f"{what} must be a mask of the {n if n is not None else 'N'} vertices, "
-                         f"not of shape {array.shape}")  # fmt: skip
+        raise InputError(
+            f"{what} must be a mask of the {n if n is not None else 'N'} vertices, not of shape {array.shape}"
+        )
     return np.flatnonzero(array).astype(np.int64)
 
 

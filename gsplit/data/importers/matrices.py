@@ -19,9 +19,22 @@ from gsplit.data.importers.source import Source, array_edges
 from gsplit.errors import InputError
 
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, KeyError, TypeError, IndexError, AttributeError,
-    SyntaxError, tokenize.TokenError, NotImplementedError, RuntimeError, OverflowError, MemoryError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    OSError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    SyntaxError,
+    tokenize.TokenError,
+    NotImplementedError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
 """What reading a damaged file raises."""
 
 

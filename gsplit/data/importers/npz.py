@@ -22,9 +22,20 @@ from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
 
 DAMAGE = (
-    zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, OSError, KeyError, TypeError,
-    SyntaxError, tokenize.TokenError, NotImplementedError, RuntimeError, MemoryError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    OSError,
+    KeyError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+)
 """What reading a damaged archive raises, seen by flipping each byte of one."""
 
 

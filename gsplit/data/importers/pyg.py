@@ -82,9 +82,19 @@ def _classes() -> list[Any]:
     except ImportError as error:
         raise InputError(f"graphs of PyG need PyG ({error}): pip install 'gsplit[pyg]'") from None
     return [
-        Data, HeteroData, TemporalData, DataEdgeAttr, DataTensorAttr, TensorAttr, EdgeAttr, EdgeLayout, BaseStorage,
-        EdgeStorage, GlobalStorage, NodeStorage,
-    ]  # fmt: skip
+        Data,
+        HeteroData,
+        TemporalData,
+        DataEdgeAttr,
+        DataTensorAttr,
+        TensorAttr,
+        EdgeAttr,
+        EdgeLayout,
+        BaseStorage,
+        EdgeStorage,
+        GlobalStorage,
+        NodeStorage,
+    ]
 
 
 def _one_graph(loaded: Any, file: Path) -> dict[str, Any]:

@@ -189,8 +189,9 @@ def _vertices(table: Table, column: int, num_vertices: int | None) -> NDArray[np
         first, second = np.flatnonzero(ids == twice)[:2].tolist()
         raise InputError(f"{table.path}, {table.place(second)}: id {twice} was in {table.place(first)} already")
     if (times == 0).any():
-        raise InputError(f"{table.path} has no row with the id {np.argmin(times)}; there must be one for each of the "
-                         f"{n} vertices")  # fmt: skip
+        raise InputError(
+            f"{table.path} has no row with the id {np.argmin(times)}; there must be one for each of the {n} vertices"
+        )
     return None if (ids[1:] > ids[:-1]).all() else ids
 
 

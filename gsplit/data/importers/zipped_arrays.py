@@ -19,9 +19,20 @@ from gsplit.errors import InputError
 
 BYTES_AT_ONCE = 1 << 26
 DAMAGE = (
-    zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, KeyError, TypeError, SyntaxError,
-    tokenize.TokenError, NotImplementedError, RuntimeError, MemoryError, OverflowError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    OSError,
+    KeyError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    NotImplementedError,
+    RuntimeError,
+    MemoryError,
+    OverflowError,
+)
 """What reading a damaged archive raises."""
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
-from gsplit.nn.adapters.token import token
+from gsplit.nn.adapters.stand_in import token
 from gsplit.nn.block import Block
 
 DGL_CONVOLUTIONS = "dgl.nn.pytorch.conv"

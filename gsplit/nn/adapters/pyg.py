@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.nn.adapters.adapter import Adapter
-from gsplit.nn.adapters.token import token
+from gsplit.nn.adapters.stand_in import token
 from gsplit.nn.block import Block
 
 GRAPH_ARGUMENTS = ("edge_index", "adj_t", "adj")

@@ -17,11 +17,14 @@ from gsplit.nn.norm import CONVERTED, BatchNorm
 SEVERAL_HOPS = "one layer of it reaches several hops, so a block does not hold what it needs"
 ALL_VERTICES = "it needs all vertices of the graph at once"
 DGL_REASONS = {
-    **dict.fromkeys(("APPNPConv", "ChebConv", "DenseChebConv", "SGConv", "TAGConv", "TWIRLSConv",
-                     "GatedGraphConv"), SEVERAL_HOPS),
-    **dict.fromkeys(("GCN2Conv", "DGNConv", "PNAConv", "EGNNConv", "GroupRevRes"),
-                    "it takes no block, only a graph whose sources are its destinations"),
-}  # fmt: skip
+    **dict.fromkeys(
+        ("APPNPConv", "ChebConv", "DenseChebConv", "SGConv", "TAGConv", "TWIRLSConv", "GatedGraphConv"), SEVERAL_HOPS
+    ),
+    **dict.fromkeys(
+        ("GCN2Conv", "DGNConv", "PNAConv", "EGNNConv", "GroupRevRes"),
+        "it takes no block, only a graph whose sources are its destinations",
+    ),
+}
 PYG_BATCH_NORMS = {
     "GraphNorm",
     "InstanceNorm",

@@ -90,9 +90,11 @@ def test_clean_up_equals_lists(build, small_pieces, caplog, undirected, self_loo
     assert rows_of(graph) == rows
     assert graph.indices.dtype == np.int32
     for count, words in (
-        (tally.duplicates, "duplicate edges"), (tally.self_loops, "self-loops (--self-loops drop)"),
-        (tally.reverses, "reverse edges"), (tally.loops, "self-loops (--self-loops add)"),
-    ):  # fmt: skip
+        (tally.duplicates, "duplicate edges"),
+        (tally.self_loops, "self-loops (--self-loops drop)"),
+        (tally.reverses, "reverse edges"),
+        (tally.loops, "self-loops (--self-loops add)"),
+    ):
         assert (f"{count:,} {words}" in caplog.text) == (count > 0)
 
 
@@ -256,7 +258,7 @@ WRONG = [
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5, 0.1)}, "--split takes the shares"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, np.nan, 0.1)}, "--split takes the shares"),
     (Source(name="x", edges=Edges(chunks=full_disk), num_vertices=2), {}, "cannot write to .*: No space left"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("error")

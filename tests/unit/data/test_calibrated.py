@@ -126,9 +126,12 @@ def test_redundancy_of_the_others(choice, graph):
     # Measured over seeds 0-3: amazon 75 to 79 %; papers 31 to 71 %, for at this scale chance decides which of its few
     # communities have the targets (115 % from a scale of 0.02 on: docs/results.md).
     found = measure(
-        relabelled(graph, np.zeros(graph.num_vertices, np.int32), 1), choice.preset.fan_out, choice.preset.batch_size,
-        iterations=5, seed=0,
-    )  # fmt: skip
+        relabelled(graph, np.zeros(graph.num_vertices, np.int32), 1),
+        choice.preset.fan_out,
+        choice.preset.batch_size,
+        iterations=5,
+        seed=0,
+    )
     low, high = {"products": (17, 34), "papers": (15, 100), "amazon": (65, 90)}[choice.name]
     assert low < found["redundancy_percent"] < high
     if choice.name == "papers":

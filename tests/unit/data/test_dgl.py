@@ -47,9 +47,12 @@ def save(tmp_path):
 
 @pytest.mark.parametrize(
     ("feat", "label", "valid", "weight"),
-    [("feat", "label", "val_mask", "w"), ("x", "y", "valid_mask", "weight"),
-     ("features", "labels", "val_mask", "edge_weight")],
-)  # fmt: skip
+    [
+        ("feat", "label", "val_mask", "w"),
+        ("x", "y", "valid_mask", "weight"),
+        ("features", "labels", "val_mask", "edge_weight"),
+    ],
+)
 def test_every_name_is_found(save, untried, tmp_path, feat, label, valid, weight):
     ndata = {feat: X, label: Y, "train_mask": TRAIN, valid: ~TRAIN, "year": Y}
     source = load_dgl(save(ndata, {weight: torch.tensor([1.0, 2, 3, 4])}))

@@ -54,10 +54,12 @@ GRAPHS = {
     ),
     "no edges": replace(PLAIN, indptr=np.zeros(61, np.int64), indices=np.empty(0, np.int32), features=None),
     "last vertices alone": replace(
-        PLAIN, indptr=np.minimum(PLAIN.indptr, PLAIN.indptr[3]),
-        indices=np.minimum(PLAIN.indices[: PLAIN.indptr[3]], 2), features=None,
+        PLAIN,
+        indptr=np.minimum(PLAIN.indptr, PLAIN.indptr[3]),
+        indices=np.minimum(PLAIN.indices[: PLAIN.indptr[3]], 2),
+        features=None,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(autouse=True)

@@ -29,10 +29,7 @@ def a_set(prefix, seeds="seeds"):
 
 DESCRIPTION = {
     "dataset_name": "tiny",
-    "graph": {
-        "nodes": [{"num": 5}],
-        "edges": [{"format": "csv", "path": "edges.csv"}],
-    },
+    "graph": {"nodes": [{"num": 5}], "edges": [{"format": "csv", "path": "edges.csv"}]},
     "feature_data": [entry("feat", domain="node"), entry("year", domain="node")],
     "tasks": [
         {
@@ -111,8 +108,11 @@ def test_weights(load, folder, edges, shape):
 
     graph = build(load(change), folder / "store")
     assert dict(zip(edges_of(graph), graph.edge_weight.tolist(), strict=True)) == {
-        (1, 0): 1, (0, 1): 2, (3, 2): 3, (1, 2): 4.5,
-    }  # fmt: skip
+        (1, 0): 1,
+        (0, 1): 2,
+        (3, 2): 3,
+        (1, 2): 4.5,
+    }
 
 
 def test_multi_label_sets_leave_others_unlabelled(load, folder):
@@ -177,7 +177,7 @@ WRONG = [
     (put(*TASK, "train_set", 0, "data", 0, "name", value="ids"), r"train_set\[0\]\.data has no entry with the na"),
     (put(*TASK, "train_set", 0, "type", value="paper"), r"tasks\[0\]\.train_set\[0\]\.type is 'paper'"),
     (lambda d: (d.pop("graph"), d.update(graph_topology={})), "describes a preprocessed dataset"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("change", "message"), WRONG, ids=[message[:50] for _, message in WRONG])
@@ -198,7 +198,7 @@ FILES = [
     ("train-seeds.npy", np.array([4]), r"train-labels\.npy must be numbers of shape \(1,\)"),
     ("train-labels.npy", np.array(["a", "b"]), r"train-labels\.npy must be numbers"),
     ("valid-labels.npy", np.ones((1, 3)), r"valid-labels\.npy has labels of shape \(1, 3\), unlike the sets"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("file", "array", "message"), FILES, ids=[message[:50] for *_, message in FILES])

@@ -17,11 +17,28 @@ from gsplit.errors import InputError
 def asked(tmp_path, monkeypatch):
     """asked(source): kind and path that load_source hands on, importers being replaced; in a folder with files."""
     monkeypatch.chdir(tmp_path)
-    for name in ("a.csv", "a.tsv.gz", "a.TXT", "a.edges", "a.parquet", "a.npy", "a.mtx", "a.mtx.gz", "a.pt", "a.bin",
-                 "a.xyz", "noext"):  # fmt: skip
+    for name in (
+        "a.csv",
+        "a.tsv.gz",
+        "a.TXT",
+        "a.edges",
+        "a.parquet",
+        "a.npy",
+        "a.mtx",
+        "a.mtx.gz",
+        "a.pt",
+        "a.bin",
+        "a.xyz",
+        "noext",
+    ):
         (tmp_path / name).touch()
-    for name in ("bolt/metadata.yaml", "bolt2/preprocessed/metadata.yaml", "arrays/src.npy", "pygs/processed/data.pt",
-                 "empty/readme"):  # fmt: skip
+    for name in (
+        "bolt/metadata.yaml",
+        "bolt2/preprocessed/metadata.yaml",
+        "arrays/src.npy",
+        "pygs/processed/data.pt",
+        "empty/readme",
+    ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).touch()
     scipy.sparse.save_npz(tmp_path / "matrix.npz", scipy.sparse.eye_array(2, format="csr"))
@@ -41,11 +58,23 @@ def asked(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
-        ("a.csv", "csv"), ("a.tsv.gz", "csv"), ("a.TXT", "csv"), ("a.edges", "csv"), ("a.parquet", "parquet"),
-        ("a.npy", "numpy"), ("arrays", "numpy"), ("a.mtx", "mtx"), ("a.mtx.gz", "mtx"), ("matrix.npz", "scipy"),
-        ("a.pt", "pyg"), ("pygs", "pyg"), ("a.bin", "dgl"), ("bolt", "graphbolt"), ("bolt2", "graphbolt"),
+        ("a.csv", "csv"),
+        ("a.tsv.gz", "csv"),
+        ("a.TXT", "csv"),
+        ("a.edges", "csv"),
+        ("a.parquet", "parquet"),
+        ("a.npy", "numpy"),
+        ("arrays", "numpy"),
+        ("a.mtx", "mtx"),
+        ("a.mtx.gz", "mtx"),
+        ("matrix.npz", "scipy"),
+        ("a.pt", "pyg"),
+        ("pygs", "pyg"),
+        ("a.bin", "dgl"),
+        ("bolt", "graphbolt"),
+        ("bolt2", "graphbolt"),
     ],
-)  # fmt: skip
+)
 def test_names_and_contents_tell_the_kind(asked, source, kind):
     assert asked(source) == (importers.IMPORTERS[kind], source)
 

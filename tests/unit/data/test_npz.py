@@ -138,7 +138,7 @@ WRONG = [
     ({"edge_weight": np.array(list("abcd"))}, "edge_weight"),
     ({"edge_weight": np.full(4, 1j)}, "edge_weight"),
     ({"z": np.array([None])}, "not a readable .npz of plain arrays"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("error")  # a warning of numpy would be a second line on the terminal

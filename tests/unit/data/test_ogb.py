@@ -76,8 +76,15 @@ def test_products_are_read_with_their_inverse_edges(products, tmp_path):
     chunk = next(source.edges.chunks())
     # Each edge, then its inverse: the order of OGB's loader.
     assert list(zip(chunk.source.tolist(), chunk.destination.tolist(), strict=True)) == [
-        (0, 1), (1, 0), (2, 1), (1, 2), (4, 0), (0, 4), (4, 1), (1, 4),
-    ]  # fmt: skip
+        (0, 1),
+        (1, 0),
+        (2, 1),
+        (1, 2),
+        (4, 0),
+        (0, 4),
+        (4, 1),
+        (1, 4),
+    ]
     assert source.edges.count == 8
     graph = build(source, tmp_path / "store")
     assert graph.indptr.tolist() == [0, 2, 5, 6, 6, 8]
@@ -187,7 +194,7 @@ TEXT_FILES = [
     ("node-feat", X[:4], r"node-feat\.csv\.gz has 4 rows; the graph has 5 vertices"),
     ("node-feat", [*X, X[0]], r"node-feat\.csv\.gz has more than 5 rows; the graph has 5 vertices"),
     ("node-feat", [*X[:4], ("a", 1)], r"node-feat\.csv\.gz, line 5: 'a' is not a number"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("error")
@@ -233,7 +240,7 @@ BINARY = [
     ({"node_feat": np.asfortranarray(X)}, "node_feat must be rows .*column by column"),
     ({"node_feat": np.full((5, 2), "a")}, "node_feat holds <U1, not numbers"),
     ({"node_feat": np.array([[None] * 2] * 5)}, "node_feat holds object, not numbers"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("error")

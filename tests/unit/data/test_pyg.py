@@ -182,7 +182,7 @@ WRONG = [
     ({"num_classes": -1}, "num_classes must be one integer"),
     ({"num_classes": torch.tensor([1, 2])}, "num_classes must be one integer"),
     ({"num_nodes": 5.0}, "num_nodes must be one integer"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.filterwarnings("error")

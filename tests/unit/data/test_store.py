@@ -99,9 +99,14 @@ def test_bad_graphs_are_refused_and_nothing_is_written(tmp_path, tiny_graph, cha
 
 def test_no_vertices(tmp_path, tiny_graph):
     graph = tiny_graph(
-        indptr=np.zeros(1, np.int64), indices=np.empty(0, np.int32), features=None, labels=NONE,
-        train_idx=NONE, valid_idx=NONE, test_idx=NONE,
-    )  # fmt: skip
+        indptr=np.zeros(1, np.int64),
+        indices=np.empty(0, np.int32),
+        features=None,
+        labels=NONE,
+        train_idx=NONE,
+        valid_idx=NONE,
+        test_idx=NONE,
+    )
     with pytest.raises(InputError, match="no vertices"):
         write_store(tmp_path / "store", graph, name="empty", source="the source")
 

@@ -20,7 +20,7 @@ from experiments.faults import inputs, traces
 from experiments.faults.inputs import bad_lines, problems_of, run_cases
 from experiments.faults.runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
 from gsplit.errors import InputError
-from gsplit.train import checkpoint
+from gsplit.runs import checkpoint
 
 SIGNATURE = {"signature": {}, "epoch": 1}
 POSITION = {"store_checksum": "", "layout_checksum": "", "trainers": 2, "batch": 0, "ahead": []}

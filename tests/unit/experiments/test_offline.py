@@ -24,8 +24,9 @@ def test_offline_takes_down_every_stage(store, tmp_path, capsys):
     result = json.loads((tmp_path / "offline.json").read_text())
     assert result["store"] == {"name": "store", "vertices": 300, "edges": result["store"]["edges"], "features": 5}
     assert [(run["method"], run["weights"]) for run in result["runs"]] == [
-        ("range", "presample"), ("metis", "presample")
-    ]  # fmt: skip
+        ("range", "presample"),
+        ("metis", "presample"),
+    ]
     for run in result["runs"]:
         stages = run["stages"]
         assert list(stages) == ["presample", f"partition by {run['method']}", "measure", "relabel"]

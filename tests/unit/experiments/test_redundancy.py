@@ -54,9 +54,16 @@ def slow_counts(layout, config):
 
     def sampled(targets, batch, micro=0, offsets=(0, n)):
         return sample_and_split(
-            graph, list(offsets), targets, config.fan_out, seed=config.seed, epoch=0, batch=batch, micro=micro,
+            graph,
+            list(offsets),
+            targets,
+            config.fan_out,
+            seed=config.seed,
+            epoch=0,
+            batch=batch,
+            micro=micro,
             global_ids=layout.permutation.tolist(),
-        )  # fmt: skip
+        )
 
     def add(system, percent, rank, vertices, own, peers):
         row = loads.setdefault((system, percent), [0, 0, 0])
@@ -108,9 +115,9 @@ def test_counts_are_those_of_slow_ones(layout_of_301, offsets, batch_size, itera
         (row["system"], row["cache_percent"]): [row["hit_rows"], row["peer_rows"], row["host_rows"]]
         for row in result["traffic"]
     } == loads
-    assert {
-        (row["layer"], what): row[what] for row in result["exchanges"] for what in ("rows", "messages")
-    } == {(layer, what): exchanges[layer, what] for layer in (1, 2) for what in ("rows", "messages")}  # fmt: skip
+    assert {(row["layer"], what): row[what] for row in result["exchanges"] for what in ("rows", "messages")} == {
+        (layer, what): exchanges[layer, what] for layer in (1, 2) for what in ("rows", "messages")
+    }
     assert {row["laying"]: [row["edges"], row["inputs"]] for row in result["work"]} == work
     counted = result["counted"]
     assert counted["targets"] == min(150, batch_size * (iterations or 150))
@@ -138,8 +145,9 @@ def test_bytes(layouts, dtype):
     for row in result["traffic"]:
         ways = [row["exchange_forward_bytes"], row["exchange_backward_bytes"]]
         if row["system"] == "GSplit":
-            assert ways == [sum(layer[f"{way}_bytes"] for layer in result["exchanges"]) for way in
-                            ("forward", "backward")]  # fmt: skip
+            assert ways == [
+                sum(layer[f"{way}_bytes"] for layer in result["exchanges"]) for way in ("forward", "backward")
+            ]
         else:
             assert ways == [0, 0]
         assert row["host_bytes"] == row["host_rows"] * row_bytes
@@ -158,11 +166,13 @@ def traffic(*cells):
     [
         (traffic(("DGL", 0, 9), ("Quiver", 25, 0), ("PaGraph", 25, 1), ("GSplit", 25, 0)), []),
         (traffic(("Quiver", 10, 5), ("GSplit", 10, 5)), [("Quiver", 10)]),
-        (traffic(("PaGraph", 10, 4), ("Quiver", 25, 0), ("GSplit", 10, 5), ("GSplit", 25, 1)),
-         [("PaGraph", 10), ("Quiver", 25)]),
+        (
+            traffic(("PaGraph", 10, 4), ("Quiver", 25, 0), ("GSplit", 10, 5), ("GSplit", 25, 1)),
+            [("PaGraph", 10), ("Quiver", 25)],
+        ),
         (traffic(("DGL", 0, 3), ("GSplit", 0, 2), ("GSplit", 25, 3)), [("DGL", 25)]),
     ],
-)  # fmt: skip
+)
 def test_the_bar(rows, missed):
     bar = bar_of(rows)
     assert bar["met"] == (not missed)
@@ -173,9 +183,7 @@ def test_the_keys_are_those_documented(tmp_path, capsys):
     redundancy.command([*TINY, "--work", str(tmp_path), "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
     documented = (ROOT / "docs" / "formats.md").read_text().partition("### Redundancy")[2].partition("\n### ")[0]
-    assert list(result) == [
-        "dataset", "settings", "counted", "traffic", "exchanges", "bar", "work", "paper",
-    ]  # fmt: skip
+    assert list(result) == ["dataset", "settings", "counted", "traffic", "exchanges", "bar", "work", "paper"]
     keys = {*result, *result["dataset"], *result["dataset"]["generator"], *result["paper"], "system", "cache_percent"}
     keys |= {*result["settings"], *result["counted"], *result["bar"]}
     for rows in (*(result[name] for name in ("traffic", "exchanges", "work")), *result["paper"].values()):
@@ -184,8 +192,9 @@ def test_the_keys_are_those_documented(tmp_path, capsys):
     assert [key for key in keys if f"`{key}`" not in documented] == []
     assert [key for key in keys if f"``{key}``" not in redundancy.__doc__] == []
     assert [(row["system"], row["cache_percent"]) for row in result["traffic"]] == [
-        ("DGL", 0), *((system, percent) for system in ("PaGraph", "Quiver", "GSplit") for percent in (0, 10, 25)),
-    ]  # fmt: skip
+        ("DGL", 0),
+        *((system, percent) for system in ("PaGraph", "Quiver", "GSplit") for percent in (0, 10, 25)),
+    ]
     assert result["bar"] == {"met": True, "missed": []}
     printed = capsys.readouterr().out
     assert "| MB an epoch | cache | host | peer | exchange | total | hit rate |" in printed
@@ -196,9 +205,9 @@ def test_the_keys_are_those_documented(tmp_path, capsys):
 
 
 def test_a_part_of_an_epoch_is_scaled(layouts, capsys, caplog):
-    redundancy.command([
-        "--dataset", str(layouts(4).path), "--batch-size", "50", "--iterations", "2", "--feature-width", "9",
-    ])  # fmt: skip
+    redundancy.command(
+        ["--dataset", str(layouts(4).path), "--batch-size", "50", "--iterations", "2", "--feature-width", "9"]
+    )
     printed = capsys.readouterr().out
     assert "2 of 3 iterations counted, an epoch's figures are scaled by 1.50" in printed
     assert "--feature-width 9 is ignored" in caplog.text

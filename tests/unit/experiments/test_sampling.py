@@ -36,9 +36,19 @@ THEIRS = [
     for produces in ("micro-batches", "mini-batch")
 ]
 ROW_KEYS = {
-    "system", "form", "order", "produces", "edges", "inputs", "seconds", "seconds_min", "seconds_max", "cpu_seconds",
-    "edges_per_second", "seconds_per_epoch",
-}  # fmt: skip
+    "system",
+    "form",
+    "order",
+    "produces",
+    "edges",
+    "inputs",
+    "seconds",
+    "seconds_min",
+    "seconds_max",
+    "cpu_seconds",
+    "edges_per_second",
+    "seconds_per_epoch",
+}
 RATIO_KEYS = {"name", "form", "ratio", "ratio_min", "ratio_max", "ratio_of_least", "bar", "met"}
 
 
@@ -53,8 +63,12 @@ def ran(work):
     out = work / "result.json"
     done = subprocess.run(
         [sys.executable, "-m", "experiments.sampling", *TINY, "--work", work, "--json", out],
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done, json.loads(out.read_text())
 
@@ -67,8 +81,15 @@ def test_the_keys_are_those_documented(ran):
     _, result = ran
     documented = (ROOT / "docs" / "formats.md").read_text().partition("## Experiments")[2]
     assert list(result) == [
-        "dataset", "settings", "versions", "threads", "excluded", "batch_sizes", "slab_path", "paper",
-    ]  # fmt: skip
+        "dataset",
+        "settings",
+        "versions",
+        "threads",
+        "excluded",
+        "batch_sizes",
+        "slab_path",
+        "paper",
+    ]
     assert result["dataset"]["generator"] == {"preset": "tiny", "version": 1, "seed": 0}
     assert [measured["batch_size"] for measured in result["batch_sizes"]] == [32, 100]
     for measured in result["batch_sizes"]:
@@ -80,14 +101,30 @@ def test_the_keys_are_those_documented(ran):
         assert len(ratios) == (10 if HAS_DGL else 4)
         assert all(0 < row["seconds_min"] <= row["seconds"] <= row["seconds_max"] for row in rows)
     slab_keys = {
-        "samplers", "batch_size", "mini_batches_per_second", "edges_per_second", "ratio", "ratio_min", "ratio_max",
-    }  # fmt: skip
+        "samplers",
+        "batch_size",
+        "mini_batches_per_second",
+        "edges_per_second",
+        "ratio",
+        "ratio_min",
+        "ratio_max",
+    }
     assert [(row["samplers"], row["batch_size"]) for row in result["slab_path"]] == [(1, 100), (2, 100)]
     assert all(set(row) == slab_keys and row["ratio"] > 0 for row in result["slab_path"])
     keys = {
-        *result, *result["dataset"], *result["dataset"]["generator"], *result["settings"], *result["versions"],
-        *result["threads"], *slab_keys, *ROW_KEYS, *RATIO_KEYS, "fault", "dgl_s", "gsplit_s",
-    }  # fmt: skip
+        *result,
+        *result["dataset"],
+        *result["dataset"]["generator"],
+        *result["settings"],
+        *result["versions"],
+        *result["threads"],
+        *slab_keys,
+        *ROW_KEYS,
+        *RATIO_KEYS,
+        "fault",
+        "dgl_s",
+        "gsplit_s",
+    }
     assert [name for name in keys if f"`{name}`" not in documented] == []
 
 
@@ -98,11 +135,18 @@ def counted(dataset, iteration):
     for pieces in ([iteration.targets["layout"]], iteration.micro_batches("layout")):
         splits = [
             sample_and_split(
-                layout.graph, [0, layout.graph.num_vertices], targets.tolist(), (4, 3), seed=0, epoch=iteration.epoch,
-                batch=iteration.batch, micro=micro, global_ids=layout.permutation.tolist(),
+                layout.graph,
+                [0, layout.graph.num_vertices],
+                targets.tolist(),
+                (4, 3),
+                seed=0,
+                epoch=iteration.epoch,
+                batch=iteration.batch,
+                micro=micro,
+                global_ids=layout.permutation.tolist(),
             )[0]
             for micro, targets in enumerate(pieces)
-        ]  # fmt: skip
+        ]
         edges = sum(len(row) for split in splits for rows in split.edges.values() for row in rows)
         counts.append((edges, sum(split.level_sizes[0] for split in splits)))
     return counts
@@ -163,10 +207,20 @@ def test_without_dgl_our_own_figures(layouts, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("gsplit.data.importers.dgl.import_dgl", refuse)
     monkeypatch.setenv("OMP_NUM_THREADS", os.environ.get("OMP_NUM_THREADS", "1"))
     layout = layouts(3)
-    sampling.command([
-        "--dataset", str(layout.path), "--batch-sizes", "30", "--fan-out", "3,3", "--rounds", "1",
-        "--json", str(tmp_path / "out.json"),
-    ])  # fmt: skip
+    sampling.command(
+        [
+            "--dataset",
+            str(layout.path),
+            "--batch-sizes",
+            "30",
+            "--fan-out",
+            "3,3",
+            "--rounds",
+            "1",
+            "--json",
+            str(tmp_path / "out.json"),
+        ]
+    )
     result = json.loads((tmp_path / "out.json").read_text())
     assert "only our own figures: graphs of DGL need DGL" in caplog.text
     assert result["dataset"]["generator"] is None
@@ -206,7 +260,11 @@ def test_mistakes(words, message, work, tmp_path, monkeypatch):
 def test_a_mistake_is_one_line(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "experiments.sampling", "--dataset", tmp_path],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"error: {tmp_path} is no gsplit-layout")

@@ -32,9 +32,15 @@ def slow_counts(layout, owner_of_global, config, batch_size):
     counts = []
     for batch, targets in islice(plan.batches(0), config.iterations):
         (whole,) = sample_and_split(
-            graph, [0, graph.num_vertices], targets.tolist(), config.fan_out, seed=config.seed, epoch=0, batch=batch,
+            graph,
+            [0, graph.num_vertices],
+            targets.tolist(),
+            config.fan_out,
+            seed=config.seed,
+            epoch=0,
+            batch=batch,
             global_ids=names,
-        )  # fmt: skip
+        )
         edges, local = [0] * parts, 0
         for rows in whole.edges.values():
             for v, drawn in zip(whole.vertices, rows, strict=False):

@@ -37,9 +37,13 @@ def load(host, cache, vertices, *, dtype=torch.float32, threads=1):
 
 def counted(host, hits, peers, others):
     return LoadCounters(
-        rows=hits + peers + others, cache_hits=hits, peer_rows=peers, host_rows=others,
-        host_to_device_bytes=others * host.row_bytes, device_to_device_bytes=peers * host.row_bytes,
-    )  # fmt: skip
+        rows=hits + peers + others,
+        cache_hits=hits,
+        peer_rows=peers,
+        host_rows=others,
+        host_to_device_bytes=others * host.row_bytes,
+        device_to_device_bytes=peers * host.row_bytes,
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -163,7 +167,7 @@ def shared_by_processes(worker, dtype):
     worker.barrier()
     copy = HostRows.shared(
         features, dtype, buffers[0], begin=begin, end=end, create=rank == 0, barrier=worker.barrier
-    )  # fmt: skip
+    )
     right &= torch.equal(copy.tensor(), torch.from_numpy(features).to(dtype))
     worker.barrier()
     owner = owners(vertices, offsets, [6, 9], 2)

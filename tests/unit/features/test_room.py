@@ -39,20 +39,37 @@ def test_bytes_are_strict_shares_are_of_all_and_auto_takes_what_is_spare():
 
 
 TOO_MUCH = [
-    ("300KiB", {}, "--cache-size 300.0 KiB: a trainer would cache 300.0 KiB of rows, but cpu has 256.0 KiB free; "
-                   "use a smaller size or auto"),
-    ("25%", {}, "--cache-size 25%: a trainer would cache 300.0 KiB of rows, but cpu has 256.0 KiB free; "
-                "use a smaller size or auto"),
+    (
+        "300KiB",
+        {},
+        "--cache-size 300.0 KiB: a trainer would cache 300.0 KiB of rows, but cpu has 256.0 KiB free; "
+        "use a smaller size or auto",
+    ),
+    (
+        "25%",
+        {},
+        "--cache-size 25%: a trainer would cache 300.0 KiB of rows, but cpu has 256.0 KiB free; "
+        "use a smaller size or auto",
+    ),
     ("500GiB", {}, "--cache-size 500.0 GiB: cpu has 4.0 MiB in all for a trainer; use a smaller size or auto"),
-    ("500GiB", {"free": 4 << 20, "device": "cuda:1"},
-     "--cache-size 500.0 GiB: cuda:1 has 4.0 MiB in all for a trainer; use a smaller size or auto"),
-]  # fmt: skip
+    (
+        "500GiB",
+        {"free": 4 << 20, "device": "cuda:1"},
+        "--cache-size 500.0 GiB: cuda:1 has 4.0 MiB in all for a trainer; use a smaller size or auto",
+    ),
+]
 TOO_LITTLE = [
-    ("1000", {}, "--cache-size 1000 B: that is less than a row of 1.0 KiB for each part; use a larger size or "
-                 "--cache none"),
-    ("auto", {"auto": 0, "free": 512}, "--cache-size auto: cpu has 512 B free, which leaves nothing for a cache; "
-                                       "use --cache none"),
-]  # fmt: skip
+    (
+        "1000",
+        {},
+        "--cache-size 1000 B: that is less than a row of 1.0 KiB for each part; use a larger size or --cache none",
+    ),
+    (
+        "auto",
+        {"auto": 0, "free": 512},
+        "--cache-size auto: cpu has 512 B free, which leaves nothing for a cache; use --cache none",
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "of_memory", "line"), TOO_MUCH + TOO_LITTLE)
@@ -71,7 +88,7 @@ def replicated(text, targets, **of_memory):
     graph = random_graph(1000, 6)
     ids = replicated_ids(
         CacheSize.parse(text), graph.indptr, graph.indices, targets, 2, ROW_BYTES, memory(**of_memory)
-    )  # fmt: skip
+    )
     return ids, hottest(graph.indptr, graph.indices, targets, 2, 1000)
 
 

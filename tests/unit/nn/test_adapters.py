@@ -308,7 +308,7 @@ class OddWeightName(nn.Module):
 
 
 def test_attributes_of_the_users_model_say_what_blocks_carry():
-    from gsplit.train import models
+    from gsplit.models import registry as models
 
     model = OddWeightName()
     assert models.needs(wrap(model))["weights"]

@@ -158,9 +158,10 @@ def test_the_flag_of_report_does_something(tmp_path, layouts, flag):
         arguments = {"layout": layouts(2).path, "out": tmp_path / f"report-{number}", **changes}
         flags = (
             word
-            for name, value in arguments.items() if name != "layout"
+            for name, value in arguments.items()
+            if name != "layout"
             for word in (f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else value)
-        )  # fmt: skip
+        )
         command(["report", *map(str, [arguments["layout"], *flags])])
         return arguments["out"]
 

@@ -27,8 +27,16 @@ def count_by_hand(graph, seed, epochs, global_ids=None):
     loaded, computed, number = Counter(), Counter(), 0
     for epoch in range(epochs):
         for batch, targets in plan.batches(epoch):
-            (split,) = sample_and_split(graph, [0, graph.num_vertices], targets.tolist(), TRAINING.fan_out, seed=seed,
-                                        epoch=epoch, batch=batch, global_ids=global_ids)  # fmt: skip
+            (split,) = sample_and_split(
+                graph,
+                [0, graph.num_vertices],
+                targets.tolist(),
+                TRAINING.fan_out,
+                seed=seed,
+                epoch=epoch,
+                batch=batch,
+                global_ids=global_ids,
+            )
             number += 1
             loaded.update(split.vertices)
             for rows in split.edges.values():

@@ -24,8 +24,7 @@ from gsplit.partition.weights import MAX_WEIGHT
 
 WEIGHTED_EDGES = st.integers(1, 12).flatmap(
     lambda n: st.tuples(
-        st.just(n),
-        st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.integers(0, 3)), max_size=60),
+        st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1), st.integers(0, 3)), max_size=60)
     )
 )
 

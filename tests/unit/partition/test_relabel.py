@@ -23,10 +23,7 @@ def test_windows_equal_a_plain_permutation(monkeypatch, shape, memory_rows):
     order = random.permutation(len(rows))
     row_bytes = max(1, rows[:1].nbytes)
     monkeypatch.setattr(relabel, "BYTES_AT_ONCE", 3 * row_bytes)
-    for pieces in (
-        relabel.permuted(rows, order),
-        relabel.permuted_by_windows(rows, order, memory_rows * row_bytes),
-    ):
+    for pieces in (relabel.permuted(rows, order), relabel.permuted_by_windows(rows, order, memory_rows * row_bytes)):
         given = list(pieces)
         assert max(map(len, given)) <= max(3, memory_rows)
         np.testing.assert_array_equal(np.concatenate(given), rows[order])
@@ -89,8 +86,13 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path, capsys):
     flags = [str(tmp_path / "store"), "--parts", "2", "--out", str(tmp_path / "layout")]
     command([*flags, "--dry-run", "--method", "kaminpar", "--weights", "presample"])
     printed = capsys.readouterr().out
-    for words in ("kaminpar, the best of 4 cuts, weights presample: nothing is written", "memory to partition",
-                  "memory to relabel", "disk for the layout", "disk for a while"):  # fmt: skip
+    for words in (
+        "kaminpar, the best of 4 cuts, weights presample: nothing is written",
+        "memory to partition",
+        "memory to relabel",
+        "disk for the layout",
+        "disk for a while",
+    ):
         assert words in printed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
     graph.train_idx.resize(0, refcheck=False)

@@ -29,8 +29,16 @@ def splits_of(layout, seed):
     """The splits of each mini-batch of the first epoch of a training with this seed, by the reference."""
     plan = EpochPlan(layout.graph.train_idx, layout.permutation, TRAINING.batch_size, seed)
     for batch, targets in plan.batches(0):
-        yield sample_and_split(layout.graph, layout.offsets.tolist(), targets.tolist(), TRAINING.fan_out, seed=seed,
-                               epoch=0, batch=batch, global_ids=layout.permutation)  # fmt: skip
+        yield sample_and_split(
+            layout.graph,
+            layout.offsets.tolist(),
+            targets.tolist(),
+            TRAINING.fan_out,
+            seed=seed,
+            epoch=0,
+            batch=batch,
+            global_ids=layout.permutation,
+        )
 
 
 def test_sampled_figures_equal_the_reference(layout):

@@ -10,9 +10,10 @@ from support.graphs import random_graph
 
 from gsplit import _core
 from gsplit.data.synthetic import Preset, generate
-from gsplit.partition import clusters, methods, quality, restream
+from gsplit.partition import methods, quality
+from gsplit.partition.methods import clusters, restream
+from gsplit.partition.methods.streaming import stream
 from gsplit.partition.problem import Problem
-from gsplit.partition.streaming import stream
 
 MASK = (1 << 64) - 1
 
@@ -98,15 +99,33 @@ def test_a_pass_equals_the_reference(drawn, middle):
     lists = [array if array is not None else ones for array in arrays.values()]
     lists[2] = arrays["target_weight"] if arrays["target_weight"] is not None else 0 * ones
     expected, moves = slow_pass(
-        indptr.tolist(), indices.tolist(), *(a.tolist() for a in lists), group.tolist(), groups, limits,
-        everywhere, strain, seed,
-    )  # fmt: skip
+        indptr.tolist(),
+        indices.tolist(),
+        *(a.tolist() for a in lists),
+        group.tolist(),
+        groups,
+        limits,
+        everywhere,
+        strain,
+        seed,
+    )
     gain, moved = np.zeros(groups, np.int64), 0
     for begin, end in [(0, min(middle, n)), (min(middle, n), n)]:  # a pass may come in pieces
         moved += _core.stream_range(
-            indptr, indices, *arrays.values(), group, load, target_load, gain, *limits, everywhere, strain, seed,
-            begin, end,
-        )  # fmt: skip
+            indptr,
+            indices,
+            *arrays.values(),
+            group,
+            load,
+            target_load,
+            gain,
+            *limits,
+            everywhere,
+            strain,
+            seed,
+            begin,
+            end,
+        )
     assert group.tolist() == expected
     assert moved == moves
     assert not gain.any()
@@ -182,8 +201,9 @@ def test_left_out_vertices_go_to_their_neighbours():
 
 @pytest.fixture(scope="module")
 def synthetic():
-    preset = Preset(num_vertices=20_000, edges_per_vertex=10, num_features=1, num_classes=4, train_share=0.3,
-                    valid_share=0.1)  # fmt: skip
+    preset = Preset(
+        num_vertices=20_000, edges_per_vertex=10, num_features=1, num_classes=4, train_share=0.3, valid_share=0.1
+    )
     return generate(preset, seed=1)
 
 
@@ -308,9 +328,12 @@ def test_outcomes_are_judged_by_targets_then_weight_then_cut(weighted, monkeypat
     target = (random.random(60) < 0.3).astype(np.int32)
     target[group == 1] = 1
     asked = restream.Stream(
-        indptr=graph.indptr, indices=graph.indices, edge_weight=edge_weight,
-        vertex_weight=weight if weighted else None, target_weight=target,
-    )  # fmt: skip
+        indptr=graph.indptr,
+        indices=graph.indices,
+        edge_weight=edge_weight,
+        vertex_weight=weight if weighted else None,
+        target_weight=target,
+    )
     edges = [(graph.indices[e], v, e) for v in range(60) for e in range(graph.indptr[v], graph.indptr[v + 1])]
     cut = sum(int(edge_weight[e]) if weighted else 1 for u, v, e in edges if group[u] != group[v])
     limits = restream.limits_of(asked, 3, 0.01)

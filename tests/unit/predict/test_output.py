@@ -9,9 +9,9 @@ import os
 import numpy as np
 import pytest
 
+from gsplit.config.predict import PredictConfig
 from gsplit.errors import InputError
 from gsplit.predict import output
-from gsplit.predict.config import PredictConfig
 
 IDS = np.array([2**40, 0, 2**40])
 VALUES = {

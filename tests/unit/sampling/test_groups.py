@@ -7,7 +7,7 @@ import pytest
 from support.reference import sample_and_split
 
 from gsplit.sampling import EpochPlan, MicroBatches, SplitGroups
-from gsplit.sampling.tickets import Ticket
+from gsplit.supply.tickets import Ticket
 
 FAN_OUT = (3, 4)
 
@@ -23,8 +23,13 @@ def test_ranks_go_by_group():
     assert groups.number == 2
     assert [list(groups.ranks_of(g)) for g in range(2)] == [[0, 1, 2], [3, 4, 5]]
     assert [(groups.group_of(r), groups.split_of(r)) for r in range(6)] == [
-        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
-    ]  # fmt: skip
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
 
 
 def test_splits_are_whole_parts_of_the_layout(layouts):
@@ -82,9 +87,16 @@ def test_micro_batches_are_those_of_the_reference(layouts, trainers, size):
     targets = batches.plan.micro_batches(1, 2)
     for group, sampler in enumerate(batches.sample_all(ticket)):
         wanted = sample_and_split(
-            layout.graph, groups.offsets(layout).tolist(), targets[group].tolist(), FAN_OUT,
-            seed=9, epoch=1, batch=2, micro=group, global_ids=layout.permutation,
-        )  # fmt: skip
+            layout.graph,
+            groups.offsets(layout).tolist(),
+            targets[group].tolist(),
+            FAN_OUT,
+            seed=9,
+            epoch=1,
+            batch=2,
+            micro=group,
+            global_ids=layout.permutation,
+        )
         for split, reference in enumerate(wanted):
             segment = sampler.segment(split)
             segment.validate()

@@ -14,10 +14,42 @@ from support.reference import MASK, draw_positions, id_with_word, key_of, scramb
 from gsplit.sampling import MiniBatchSampler
 
 DEGREES = [
-    *range(63, 67), 100, *range(126, 131), *range(191, 194), 255, 256, 257, *range(299, 303), 319, 320, 321, 384, 400,
-    *range(447, 450), *range(510, 515), 550, *range(574, 578), *range(638, 642), 700, 704, *range(766, 770), 1000,
-    *range(1022, 1026), 2047, 2048, 2049, 4095, 4096, 4097, 10_000, 65_535, 65_536, 65_537, 69_999, 70_000,
-]  # fmt: skip
+    *range(63, 67),
+    100,
+    *range(126, 131),
+    *range(191, 194),
+    255,
+    256,
+    257,
+    *range(299, 303),
+    319,
+    320,
+    321,
+    384,
+    400,
+    *range(447, 450),
+    *range(510, 515),
+    550,
+    *range(574, 578),
+    *range(638, 642),
+    700,
+    704,
+    *range(766, 770),
+    1000,
+    *range(1022, 1026),
+    2047,
+    2048,
+    2049,
+    4095,
+    4096,
+    4097,
+    10_000,
+    65_535,
+    65_536,
+    65_537,
+    69_999,
+    70_000,
+]
 COPIES = {66: 100, 130: 100}
 """Vertices of a degree, where it is not 3: registers that are too short for it are seldom noticed."""
 FAN_OUTS = [1, 2, 3, 7, 20, 47, 48, 49, 50, 63, 64, 65, 100, 127, 128, 129, 200, 255, 256, 299, 300]
@@ -30,9 +62,15 @@ HOP_KEY = key_of([SEED, *KEY.values(), 1])
 def sampled(indptr, indices, targets, fan_out, global_ids, *, edge_ids=True, **how):
     """The segment of one hop."""
     sampler = MiniBatchSampler(
-        indptr, indices, [0, len(indptr) - 1], fan_outs=[fan_out], seed=SEED, global_ids=global_ids,
-        edge_ids=edge_ids, **how,
-    )  # fmt: skip
+        indptr,
+        indices,
+        [0, len(indptr) - 1],
+        fan_outs=[fan_out],
+        seed=SEED,
+        global_ids=global_ids,
+        edge_ids=edge_ids,
+        **how,
+    )
     assert sampler.sample(targets, **KEY)
     return sampler.segment(0)
 
@@ -111,10 +149,33 @@ def vertices_that_reject(degree, fan_out):
 
 @pytest.mark.parametrize(
     ("degree", "fan_out"),
-    [(5, 3), (50, 7), (50, 8), (63, 62), (64, 9), (64, 63), (65, 20), (65, 21), (127, 20), (128, 50), (128, 127),
-     (129, 20), (129, 21), (300, 30), (512, 49), (512, 100), (513, 48), (1000, 5), (4097, 20), (70_000, 48),
-     (513, 49), (4095, 100), (70_000, 49), (70_000, 300)],
-)  # fmt: skip
+    [
+        (5, 3),
+        (50, 7),
+        (50, 8),
+        (63, 62),
+        (64, 9),
+        (64, 63),
+        (65, 20),
+        (65, 21),
+        (127, 20),
+        (128, 50),
+        (128, 127),
+        (129, 20),
+        (129, 21),
+        (300, 30),
+        (512, 49),
+        (512, 100),
+        (513, 48),
+        (1000, 5),
+        (4097, 20),
+        (70_000, 48),
+        (513, 49),
+        (4095, 100),
+        (70_000, 49),
+        (70_000, 300),
+    ],
+)
 def test_a_rejected_number_is_drawn_again(degree, fan_out):
     cases = vertices_that_reject(degree, fan_out)
     assert {rejected for _, rejected in cases} >= {0, 1}

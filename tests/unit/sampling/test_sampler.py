@@ -14,9 +14,16 @@ from gsplit.sampling import MiniBatchSampler
 
 def splits_of(graph, offsets, targets, fan_outs, *, global_ids=None, edge_ids=False, memory=None, threads=1, **key):
     sampler = MiniBatchSampler(
-        graph.indptr, graph.indices, offsets, fan_outs=fan_outs, seed=key.pop("seed"), global_ids=global_ids,
-        edge_ids=edge_ids, memory=memory, threads=threads,
-    )  # fmt: skip
+        graph.indptr,
+        graph.indices,
+        offsets,
+        fan_outs=fan_outs,
+        seed=key.pop("seed"),
+        global_ids=global_ids,
+        edge_ids=edge_ids,
+        memory=memory,
+        threads=threads,
+    )
     assert sampler.sample(targets, **key)
     segments = [sampler.segment(rank) for rank in range(sampler.parts)]
     for segment in segments:

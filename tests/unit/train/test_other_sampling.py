@@ -14,8 +14,9 @@ from gsplit.train import api
 @pytest.mark.parametrize("weights", ["uniform", "presample"])
 def test_another_fan_out_is_told(tmp_path, caplog, weights):
     write_store(tmp_path / "store", random_graph(60, 4), name="test", source="test")
-    partition(PartitionConfig(store=tmp_path / "store", out=tmp_path / "layout", parts=2, weights=weights,
-                              fan_out=(5, 5)))  # fmt: skip
+    partition(
+        PartitionConfig(store=tmp_path / "store", out=tmp_path / "layout", parts=2, weights=weights, fan_out=(5, 5))
+    )
     layout = open_layout(tmp_path / "layout")
     caplog.clear()
     api._warn_of_other_sampling(TrainConfig(fan_out=(5, 5)), layout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gsplit.sampling.tickets import Position
+from gsplit.supply.tickets import Position
 from gsplit.train.progress import Progress
 
 

@@ -1,0 +1,235 @@
+"""Exact evaluation: over all neighbours, each vertex of each level computed once, by the trainer that owns it.
+
+Level by level, every trainer computes its own range of vertices, in chunks bounded in edges and bytes, from the
+level below to the next one. Levels lie in shared memory (two buffers in turn), level 0 in the layout's mapped
+features, so that a source owned elsewhere is simply read. Only what the vertices asked for depend on is computed;
+the last level may be a hidden one (the embeddings of gsplit.predict).
+
+A model that does not offer its layers one at a time (``forward_layer``) is evaluated on chunks of targets with
+their whole neighbourhoods; a chunk with too many edges is halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.data import Layout
+from gsplit.engine.objective import Task
+from gsplit.features import EdgeLoader, FeatureLoader, gather
+from gsplit.host import SharedBuffer
+from gsplit.nn import Block, blocks_of
+from gsplit.parallel import Worker, sum_over_trainers
+from gsplit.sampling import MiniBatchSampler, Segment
+
+MAX_EDGES = 1 << 22
+MAX_ROW_BYTES = 1 << 29
+"""Bounds of one chunk, per trainer: edges, and bytes of source rows."""
+
+
+def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, Block], x: Tensor) -> Tensor:
+    """Features of the inputs [n_0, D] -> level-``level`` vectors of the targets, through blocks 1 .. ``level``."""
+    if level == num_layers:
+        return model(blocks, x)
+    if not hasattr(model, "forward_layer"):
+        return cast("Callable[[int, Any, Tensor], Tensor]", model.forward_until)(level, blocks, x)
+    for layer in range(1, level + 1):
+        x = cast("Callable[[int, Any, Tensor], Tensor]", model.forward_layer)(layer, blocks[layer], x)
+    return x
+
+
+def own_range(layout: Layout, worker: Worker) -> tuple[int, int]:
+    """Begin and end of the layout ids that a trainer evaluates: its parts, or, where they cannot be dealt out, a run
+    as long as the others'."""
+    if layout.parts % worker.world == 0:
+        bounds = layout.offsets[:: layout.parts // worker.world]
+    else:
+        bounds = np.linspace(0, layout.graph.num_vertices, worker.world + 1).astype(np.int64)
+    return int(bounds[worker.rank]), int(bounds[worker.rank + 1])
+
+
+class Evaluator:
+    """Evaluates models on the vertices of a layout; every trainer makes every call."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        worker: Worker,
+        loader: FeatureLoader,
+        edges: EdgeLoader,
+        task: Task,
+        levels: tuple[SharedBuffer, SharedBuffer],
+        *,
+        num_layers: int,
+        dtype: torch.dtype,
+        threads: int,
+        max_edges: int = MAX_EDGES,
+    ) -> None:
+        self._graph = layout.graph
+        self._layout = layout
+        self._worker = worker
+        self._loader = loader
+        self._edges = edges
+        self._task = task
+        self._levels = levels
+        self._num_layers = num_layers
+        self._dtype = dtype
+        self._threads = threads
+        self._max_edges = max_edges
+        self._samplers: dict[int, MiniBatchSampler] = {}
+        self._begin, self._end = own_range(layout, worker)
+
+    def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
+        """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""
+        own = ids[(ids >= self._begin) & (ids < self._end)]
+        counts = np.zeros(self._task.num_counts)
+        for chunk, logits in self.vectors(model, own):
+            labels = torch.from_numpy(self._graph.labels[chunk])
+            counts += self._task.counts(logits.cpu(), labels)
+        return self._task.score(sum_over_trainers(counts.tolist(), self._worker))
+
+    def all_logits(self, model: nn.Module) -> NDArray[Any] | None:
+        """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""
+        own = np.arange(self._begin, self._end)
+        n, width = self._graph.num_vertices, self._graph.num_classes
+        gathered = self._shared(self._levels[self._num_layers % 2], n, width)
+        for chunk, logits in self.vectors(model, own):
+            gathered[chunk] = logits.cpu().numpy()
+        self._worker.barrier()
+        result = None
+        if self._worker.rank == 0:
+            result = np.empty_like(gathered)
+            result[self._layout.permutation] = gathered
+        self._worker.barrier()
+        return result
+
+    @torch.no_grad()
+    def vectors(
+        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Chunks of ``own`` with their vectors of a level [chunk, width]; by default of the last one, the logits.
+
+        All trainers go through all levels, also those with no vertex.
+
+        Args:
+            model: with ``forward_layer``, or with ``forward_until`` where the level is not the last.
+            own: int64 layout ids of this trainer's part.
+            level: 1 .. L.
+        """
+        level = self._num_layers if level is None else level
+        was_training = model.training
+        model.eval()
+        if hasattr(model, "forward_layer"):
+            yield from self._by_layer(model, own, level)
+        else:
+            yield from self._by_target(model, own, level, whole_chunk=4096)
+        model.train(was_training)
+
+    def _by_layer(
+        self, model: nn.Module, own: NDArray[np.int64], last: int
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        forward_layer = cast("Callable[[int, Any, Tensor], Tensor]", model.forward_layer)
+        n = self._graph.num_vertices
+        below: NDArray[Any] | None = None
+        needed = self._needed(own, last)
+        for layer in range(1, last):
+            width = int(model.level_widths[layer])  # type: ignore[index]
+            level = self._shared(self._levels[layer % 2], n, width)
+            for chunk in self._chunks(needed[layer], self._row_bytes(below)):
+                level[chunk] = forward_layer(layer, *self._one_hop(chunk, below)).cpu().numpy()
+            self._worker.barrier()
+            below = level
+        for chunk in self._chunks(own, self._row_bytes(below)):
+            yield chunk, forward_layer(last, *self._one_hop(chunk, below))
+
+    def _needed(self, own: NDArray[np.int64], last: int) -> dict[int, NDArray[np.int64]]:
+        """This trainer's vertices of the levels 1 .. ``last`` - 1 that vectors of anyone's ``own`` depend on."""
+        n = self._graph.num_vertices
+        if sum_over_trainers([len(own)], self._worker) == [n]:
+            return dict.fromkeys(range(1, last), np.arange(self._begin, self._end))
+        mask_N = np.zeros(n, np.uint8)
+        mask_N[own] = 1
+        needed = {last: own}
+        for layer in range(last - 1, 0, -1):
+            for chunk in self._chunks(needed[layer + 1], row_bytes=0):
+                segment = self._neighbourhood(chunk, 1, None)
+                assert segment is not None
+                mask_N[segment.vertices] = 1
+            dist.all_reduce(torch.from_numpy(mask_N), dist.ReduceOp.MAX, group=self._worker.group)
+            needed[layer] = self._begin + np.flatnonzero(mask_N[self._begin : self._end])
+        return needed
+
+    def _by_target(
+        self, model: nn.Module, own: NDArray[np.int64], level: int, whole_chunk: int
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        chunks = [own[i : i + whole_chunk] for i in range(0, len(own), whole_chunk)]
+        while chunks:
+            chunk = chunks.pop()
+            limit = self._max_edges if len(chunk) > 1 else None
+            segment = self._neighbourhood(chunk, level, limit)
+            if segment is None:
+                chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
+                continue
+            x = self._loader.load(segment.vertices)
+            yield chunk, forward_to(level, self._num_layers, model, self._blocks(segment), x)
+
+    def _one_hop(self, chunk: NDArray[np.int64], below: NDArray[Any] | None) -> tuple[Any, Tensor]:
+        """The block of all in-edges of a chunk, and the rows of its sources on the level below (None: features)."""
+        segment = self._neighbourhood(chunk, 1, None)
+        assert segment is not None
+        block = self._blocks(segment)[1]
+        if below is None:
+            return block, self._loader.load(segment.vertices)
+        return block, gather(below, segment.vertices, threads=self._threads).to(self._worker.device)
+
+    def _blocks(self, segment: Segment) -> dict[int, Block]:
+        def out_degrees() -> Tensor:
+            return self._edges.out_degrees(segment.vertices)
+
+        return blocks_of(
+            segment, self._worker.device, None, **self._edges.load(segment), whole_out_degrees=out_degrees
+        )
+
+    def _neighbourhood(self, targets: NDArray[np.int64], hops: int, max_edges: int | None) -> Segment | None:
+        if hops not in self._samplers:
+            self._samplers[hops] = MiniBatchSampler(
+                self._graph.indptr,
+                self._graph.indices,
+                [0, self._graph.num_vertices],
+                fan_outs=[-1] * hops,
+                seed=0,
+                edge_ids=self._edges.weights,
+            )
+        sampler = self._samplers[hops]
+        limit = {} if max_edges is None else {"max_edges": max_edges}
+        return sampler.segment(0) if sampler.sample(targets, epoch=0, batch=0, **limit) else None
+
+    def _chunks(self, ids: NDArray[np.int64], row_bytes: int) -> Iterator[NDArray[np.int64]]:
+        """Cuts ids so that a chunk keeps to both bounds (but for a vertex that breaks them alone)."""
+        edges = self._max_edges
+        if self._graph.num_vertices * row_bytes > MAX_ROW_BYTES:
+            edges = min(edges, max(1, MAX_ROW_BYTES // row_bytes))
+        cost = np.cumsum(self._graph.indptr[ids + 1] - self._graph.indptr[ids] + 1)
+        begin = 0
+        while begin < len(ids):
+            before = cost[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(cost, before + edges, side="right")))
+            yield ids[begin:end]
+            begin = end
+
+    def _row_bytes(self, below: NDArray[Any] | None) -> int:
+        width = self._graph.num_features if below is None else below.shape[1]
+        return int(width) * self._dtype.itemsize
+
+    def _shared(self, buffer: SharedBuffer, rows: int, width: int) -> NDArray[Any]:
+        dtype = torch.empty(0, dtype=self._dtype).numpy().dtype
+        if self._worker.rank == 0:
+            buffer.grow(rows * width * dtype.itemsize)
+        self._worker.barrier()
+        return buffer.view((rows, width), dtype)

@@ -1,0 +1,221 @@
+"""What a trainer loads feature rows with: the rows of the host, its cache, and the memory that trainers share."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout
+from gsplit.engine.evaluation import own_range
+from gsplit.engine.reserve import reserve_of
+from gsplit.engine.strategy import Strategy, copied_dtype
+from gsplit.errors import InputError
+from gsplit.features import (
+    Cache,
+    FeatureLoader,
+    HostRows,
+    Memory,
+    NoCache,
+    PartitionedCache,
+    PeerCaches,
+    Prefixes,
+    ReplicatedCache,
+    prefix_rows,
+    replicated_ids,
+)
+from gsplit.host import SharedBuffer
+from gsplit.parallel import Worker
+from gsplit.sampling import EpochPlan
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Memory that all processes of a run share, empty until a trainer needs it; pickles only while one is spawned."""
+
+    levels: tuple[SharedBuffer, SharedBuffer]
+    """Of exact evaluation."""
+    features: SharedBuffer
+    """A copy of the feature rows, where one is made."""
+    caches: tuple[SharedBuffer, ...]
+    """Of each trainer, where they read each other's on the CPU."""
+    board: SharedBuffer
+    """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
+
+    @classmethod
+    def create(cls, trainers: int) -> Shared:
+        return cls(
+            levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
+            features=SharedBuffer("gsplit-features"),
+            caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
+            board=SharedBuffer("gsplit-board"),
+        )
+
+    def close(self) -> None:
+        for buffer in (*self.levels, self.features, *self.caches, self.board):
+            buffer.close()
+
+
+def host_rows(layout: Layout, worker: Worker, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
+    """The feature rows of a layout, as they are stored, or a copy that all trainers share; all make the call.
+
+    Args:
+        layout: with features.
+        worker: of this trainer.
+        copied: the type of the copy, which can be registered with CUDA; None for no copy.
+        buffer: for the copy, the same for all.
+
+    Raises:
+        InputError: for a value that the type cannot hold.
+        MemoryError: where the host has no room.
+    """
+    assert layout.graph.features is not None
+    if copied is None:
+        return HostRows(layout.graph.features)
+    begin, end = own_range(layout, worker)
+    return HostRows.shared(
+        layout.graph.features,
+        copied,
+        buffer,
+        begin=begin,
+        end=end,
+        create=worker.rank == 0,
+        barrier=worker.barrier,
+        global_ids=layout.permutation,
+    )
+
+
+class Loading:
+    """The rows of the host and the cache of one trainer; makes loaders. All trainers make one, together.
+
+    Args:
+        config: of the run.
+        strategy: decided from it.
+        layout: with features.
+        worker: of this trainer.
+        shared: memory.
+        threads: that copy rows.
+        model: that is trained; what it will take of a GPU is left out of the cache.
+
+    Raises:
+        InputError: where memory does not suffice.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        strategy: Strategy,
+        layout: Layout,
+        worker: Worker,
+        shared: Shared,
+        threads: int,
+        model: nn.Module,
+    ) -> None:
+        self._config, self._strategy, self._layout, self._worker = config, strategy, layout, worker
+        self._shared, self._threads = shared, threads
+        assert layout.graph.features is not None
+        self._everything_cached = False
+        try:
+            copied = copied_dtype(config, layout)
+            self._host = host_rows(layout, worker, copied, shared.features)
+            self._cache = self._make_cache(model)
+            zero_copy = worker.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
+            if zero_copy and copied is None and self._room_for_a_copy():
+                self._host = host_rows(layout, worker, self._host.dtype, shared.features)
+        except MemoryError as error:
+            raise InputError(f"no memory for feature rows: {error}") from None
+        self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
+        self.cache_rows: list[int] = self._gathered(len(self._cache.rows))
+        """Of every trainer."""
+
+    def loader(self, dtype: torch.dtype) -> FeatureLoader:
+        """One for each user: a loader counts what it loads."""
+        return FeatureLoader(
+            self._host,
+            device=self._worker.device,
+            dtype=dtype,
+            normalize=self._config.normalize_features,
+            threads=self._threads,
+            cache=self._cache,
+            zero_copy=self._zero_copy,
+        )
+
+    def close(self) -> None:
+        """Before a trainer ends; all make the call."""
+        if isinstance(self._cache, PeerCaches):
+            self._cache.close(self._worker.barrier)
+
+    def _make_cache(self, model: nn.Module) -> Cache:
+        strategy, layout, worker, host = self._strategy, self._layout, self._worker, self._host
+        if strategy.cache_size is None:
+            return NoCache()
+        memory = Memory.least(self._gathered(self._memory(model)))
+        graph, groups, device, threads = layout.graph, strategy.groups, worker.device, self._threads
+        if strategy.cache == "replicated":
+            plan = EpochPlan(
+                graph.train_idx,
+                layout.permutation,
+                self._config.batch_size,
+                self._config.seed,
+                micro_batches=groups.number,
+                fixed_shares=True,
+            )
+            assert plan.shares is not None
+            own = plan.shares[groups.group_of(worker.rank)]
+            ids = replicated_ids(
+                strategy.cache_size, graph.indptr, graph.indices, own, self._config.layers, host.row_bytes, memory
+            )
+            return ReplicatedCache(host, ids, device=device, threads=threads)
+        cache_rows = prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, host.row_bytes, memory)
+        self._everything_cached = int(cache_rows.sum()) == graph.num_vertices
+        prefixes = Prefixes(layout.offsets, cache_rows, strategy.cache_holders)
+        if not strategy.peers:
+            return PartitionedCache(host, prefixes, groups.split_of(worker.rank), device=device, threads=threads)
+        if device.type == "cuda":
+            return PeerCaches.on_gpus(
+                host, prefixes, worker.rank, device=device, all_gather_object=self._gathered, threads=threads
+            )
+        return PeerCaches.in_buffers(
+            host,
+            prefixes,
+            worker.rank,
+            buffers=self._shared.caches[: worker.world],
+            barrier=worker.barrier,
+            threads=threads,
+        )
+
+    def _memory(self, model: nn.Module) -> Memory:
+        """What this trainer has for its cache."""
+        groups, sharers = self._strategy.groups, self._sharers()
+        working = reserve_of(self._config, self._layout, model, groups=groups.number, trainers=groups.size)
+        visitors = self._worker.world - sharers if self._strategy.peers else 0
+        return Memory.of(self._worker.device, sharers, working_bytes=working, visitors=visitors)
+
+    def _room_for_a_copy(self) -> bool:
+        """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""
+        if self._config.loader == "zero-copy":
+            return True
+        num_bytes = self._host.bytes_view.nbytes
+        free = min(self._gathered(Memory.of(torch.device("cpu"), sharers=1).auto_bytes))
+        if num_bytes > free and self._worker.rank == 0:
+            logger.warning("too little memory for a copy of the feature rows that GPUs can read: the CPU copies rows")
+        return num_bytes <= free
+
+    def _sharers(self) -> int:
+        """Trainers that take their caches from the same memory."""
+        if self._worker.device.type == "cpu":
+            return self._worker.world
+        return -(-self._worker.world // torch.cuda.device_count())
+
+    def _gathered(self, value: Any) -> list[Any]:
+        """Everyone's, by rank."""
+        values: list[Any] = [None] * self._worker.world
+        dist.all_gather_object(values, value, group=self._worker.group)
+        return values

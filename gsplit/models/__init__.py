@@ -1,0 +1,1 @@
+"""The models that a run may train: ours by name, those of users by class or as objects."""

@@ -1,0 +1,6 @@
+"""Processes and signals: where children are started, watched and ended. Imports no torch."""
+
+from gsplit.processes.children import Child, ProcessDied, start
+from gsplit.processes.scripts import check_script, finds_main
+
+__all__ = ["Child", "ProcessDied", "check_script", "finds_main", "start"]

@@ -1,0 +1,112 @@
+"""The weights that a run keeps: the best by validation, or the last where nothing was validated since.
+
+What is kept is part of the history that a checkpoint remembers. Where a run goes on from an earlier point, a model
+that was saved later belongs to a past that no longer is: ``model.json`` follows, and never names other weights than
+``summary.json`` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from gsplit.errors import InputError
+from gsplit.runs import checkpoint
+from gsplit.runs.metrics import SUMMARY, say
+
+Weights = dict[str, Any]
+"""``epoch`` and ``score`` (None where not validated), and ``model``, its state_dict."""
+
+
+class Kept:
+    """All trainers have one and agree; trainer 0 writes.
+
+    Args:
+        run: the folder.
+        about: what a saved model says of itself, beside epoch and score.
+        writes: whether this trainer does.
+    """
+
+    def __init__(self, run: Path, about: dict[str, Any], *, writes: bool) -> None:
+        self._run, self._about, self._writes = run, about, writes
+        self.best: Weights | None = None
+        """By validation."""
+        self.validated = 0
+        """The epoch that was validated last; 0: none."""
+
+    def judge(self, model: nn.Module, epoch: int, score: float) -> None:
+        """An epoch was validated: its weights are kept where no earlier ones scored as much."""
+        self.validated = epoch
+        if self.best is None or score > self.best["score"]:
+            self.best = {"score": score, "epoch": epoch, "model": _copy(model)}
+            self._save(self.best)
+
+    def choose(self, model: nn.Module, epoch: int) -> Weights:
+        """What is kept of a run that ends with ``model``, after ``epoch`` epochs; it is saved, and loaded into it."""
+        chosen = self.best
+        if chosen is None or self.validated < epoch:
+            chosen = {"score": None, "epoch": epoch, "model": _copy(model)}
+        model.load_state_dict(chosen["model"])
+        if self._writes and not self._is_saved(chosen):
+            self._save(chosen)
+        return chosen
+
+    def say_why_last(self, chosen: Weights, validate_every: int) -> None:
+        """Where the last weights are kept, although there are vertices to validate with."""
+        if self._writes and chosen["score"] is None and chosen["epoch"]:
+            since = f"validated after epoch {self.validated}" if self.validated else "validated"
+            say(
+                f"keeping the weights of epoch {chosen['epoch']}, the last: nothing was {since} "
+                f"(--validate-every {validate_every})"
+            )
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"best": self.best, "validated": self.validated}
+
+    def restore(self, state: dict[str, Any], epochs: Sequence[dict[str, Any]], score: str) -> None:
+        """Go on from a checkpoint.
+
+        Args:
+            state: holds what :meth:`state` gave; checkpoints of earlier releases lack ``validated``.
+            epochs: the records of epochs until then.
+            score: under which name those hold it.
+        """
+        self.best = state["best"]
+        known = [record["epoch"] for record in epochs if record.get(score) is not None]
+        self.validated = state.get("validated", max(known, default=0))
+        if self._writes:
+            self._follow(state["progress"]["epoch"])
+
+    def _follow(self, epoch: int) -> None:
+        """Make the saved model that of a run that goes on after ``epoch`` epochs."""
+        try:
+            saved = checkpoint.describe_state(self._run, checkpoint.MODEL)
+        except InputError:
+            saved = {"score": None, "epoch": math.inf}
+        if saved.get("score") is None and saved["epoch"] <= epoch:
+            return  # the last weights of a run that ended here, or before
+        if self.best is None:
+            (self._run / SUMMARY).unlink(missing_ok=True)
+            checkpoint.remove_state(self._run, checkpoint.MODEL)
+        elif not self._is_saved(self.best):
+            self._save(self.best)
+
+    def _is_saved(self, weights: Weights) -> bool:
+        about = {"epoch": weights["epoch"], "score": weights["score"]}
+        return checkpoint.is_saved(self._run, checkpoint.MODEL, weights["model"], about)
+
+    def _save(self, weights: Weights) -> None:
+        """Trainer 0 writes; a summary that names another model goes first."""
+        if self._writes:
+            (self._run / SUMMARY).unlink(missing_ok=True)
+            about = {"epoch": weights["epoch"], "score": weights["score"], **self._about}
+            checkpoint.save_state(self._run, checkpoint.MODEL, weights["model"], about)
+
+
+def _copy(model: nn.Module) -> dict[str, Any]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in model.state_dict().items()}

@@ -1,0 +1,123 @@
+"""In which order finished mini-batches are trained: the leader picks, the others follow.
+
+The leader, trainer 0, hears from the launcher of every mini-batch that a sampler has finished, picks the next one and
+writes its handle into one pipe for each other trainer. So all train the same mini-batches in the same order, and all
+stop at the same one when the launcher asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from multiprocessing.connection import Connection
+from typing import Literal, Protocol
+
+from gsplit.supply.ring import Handle
+from gsplit.supply.tickets import Ticket
+
+By = Literal["sequence", "ready"]
+"""``sequence``: in the order of the epoch, so that results do not depend on the samplers; ``ready``: first finished,
+first trained, though never before the epoch that comes first is over."""
+
+
+PATIENCE_S = 600.0
+"""How long the leader waits for a mini-batch to be sampled. A sampler that dies is replaced at once; this is for one
+that hangs."""
+
+
+class Order(Protocol):
+    """What a trainer asks for its next mini-batch."""
+
+    def next(self) -> Handle | None:
+        """The handle of the next mini-batch; None when the run is over, or shall stop.
+
+        Raises:
+            RuntimeError: where none is sampled.
+        """
+
+
+class OwnOrder:
+    """Of a trainer that is told nothing: all tickets, one after the other."""
+
+    def __init__(self, tickets: Iterator[Ticket]) -> None:
+        self._tickets = tickets
+
+    def next(self) -> Handle | None:
+        ticket = next(self._tickets, None)
+        return None if ticket is None else Handle(ticket=ticket)
+
+
+class Leader:
+    """Picks the next mini-batch and tells the others.
+
+    Args:
+        tickets: all of the run, in order.
+        heard: from the launcher: handles of finished mini-batches, and None to stop.
+        followers: a pipe to each other trainer.
+        by: the order.
+        sampled: by sampler processes; otherwise every trainer samples for itself, and no handle is waited for.
+    """
+
+    def __init__(
+        self, tickets: Iterator[Ticket], heard: Connection, followers: Sequence[Connection], *, by: By, sampled: bool
+    ) -> None:
+        self._epochs = (list(epoch) for _, epoch in groupby(tickets, lambda ticket: ticket.epoch))
+        self._left: dict[int, Ticket] = {}
+        """Of the epoch at work, by number, in order."""
+        self._finished: dict[int, Handle] = {}
+        """By number of the ticket, first finished first."""
+        self._heard = heard
+        self._followers = followers
+        self._by = by
+        self._sampled = sampled
+        self._stopped = False
+
+    def next(self) -> Handle | None:
+        handle = self._pick()
+        for follower in self._followers:
+            follower.send(handle)
+        return handle
+
+    def _pick(self) -> Handle | None:
+        if not self._left:
+            self._left = {ticket.number: ticket for ticket in next(self._epochs, [])}
+        while self._left:
+            while self._heard.poll():
+                self._listen()
+            if self._stopped:
+                return None
+            number = self._choose()
+            if number is not None:
+                ticket = self._left.pop(number)
+                return self._finished.pop(number) if self._sampled else Handle(ticket=ticket)
+            self._listen()
+        return None
+
+    def _choose(self) -> int | None:
+        """The number of the ticket to train next; None while that is not finished."""
+        first = next(iter(self._left))
+        if not self._sampled:
+            return first
+        if self._by == "ready":
+            return next((number for number in self._finished if number in self._left), None)
+        return first if first in self._finished else None
+
+    def _listen(self) -> None:
+        if not self._heard.poll(PATIENCE_S):
+            raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live")
+        handle: Handle | None = self._heard.recv()
+        if handle is None:
+            self._stopped = True
+        else:
+            self._finished[handle.ticket.number] = handle
+
+
+class Follower:
+    """Does what the leader says, and waits for it as long as it lives."""
+
+    def __init__(self, heard: Connection) -> None:
+        self._heard = heard
+
+    def next(self) -> Handle | None:
+        handle: Handle | None = self._heard.recv()
+        return handle

@@ -1,0 +1,243 @@
+"""The sampler processes of a run: started, fed with tickets, replaced when they die, ended.
+
+They are not children of multiprocessing: that would import the user's script into each, and PyTorch with it. A
+sampler is a fresh Python that is passed the descriptors of its two pipes and of the slots; its death shows as the end
+of the pipe it reports through. Law 1 makes a replacement's mini-batch the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from multiprocessing.connection import Connection
+
+from gsplit.errors import InputError
+from gsplit.host import SharedBuffer, check_memory, held_back
+from gsplit.processes.children import GRACE_S, ProcessDied, death
+from gsplit.supply.dispatch import Dispatcher
+from gsplit.supply.ring import Handle, with_headroom
+from gsplit.supply.sampler_process import Failed, Measured, SamplerJob
+from gsplit.supply.tickets import Ticket
+from gsplit.units import binary
+
+DRY_RUN = 2
+"""Mini-batches that are sampled, and thrown away, to size the slots."""
+START = "import sys; sys.path[:] = {path}; from gsplit.supply.sampler_process import main; main{arguments}"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Sampler:
+    """One process and its two pipes."""
+
+    process: subprocess.Popen[bytes]
+    commands: Connection
+    reports: Connection
+
+    def close(self) -> None:
+        self.commands.close()
+        self.reports.close()
+
+
+class SamplerPool:
+    """Keeps samplers at work; the launcher's loop calls :meth:`ready` whenever one of :meth:`files` has something.
+
+    Args:
+        job: what to sample from, and how.
+        tickets: all of the run, in order.
+        samplers: processes.
+        slots: of the ring. Empty until the dry run is over.
+        readers: trainers that read each mini-batch.
+        finished: called with each finished mini-batch.
+        max_restarts: samplers that may be replaced before the run is given up.
+
+    Raises:
+        InputError: where the system lets this process open no more files.
+    """
+
+    def __init__(
+        self,
+        job: SamplerJob,
+        tickets: Iterator[Ticket],
+        *,
+        samplers: int,
+        slots: int,
+        readers: int,
+        finished: Callable[[Handle], None],
+        max_restarts: int,
+    ) -> None:
+        self.slots: list[SharedBuffer] = []
+        self._job = job
+        self._finished = finished
+        self._max_restarts = max_restarts
+        self._restarts = 0
+        self._slot_bytes = 0
+        first = list(islice(tickets, DRY_RUN))
+        self._to_measure = deque(first)
+        self._measuring: dict[int, Ticket] = {}
+        self._dispatcher = Dispatcher(chain(first, tickets), slots=slots, readers=readers)
+        self._samplers: dict[int, Sampler] = {}
+        self._idle: set[int] = set()
+        try:
+            for slot in range(slots):
+                self.slots.append(SharedBuffer(f"gsplit-slot-{slot}"))
+            for index in range(samplers):
+                self._start(index)
+        except BaseException as error:
+            self.end()
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                raise InputError(
+                    f"no open files are left for {slots} slots and {samplers} samplers: each takes a few; use fewer "
+                    "--samplers, --slots or --prefetch, or allow more open files (ulimit -n)"
+                ) from None
+            raise
+
+    @property
+    def processes(self) -> list[subprocess.Popen[bytes]]:
+        """The samplers that are there now."""
+        return [sampler.process for sampler in self._samplers.values()]
+
+    @property
+    def done(self) -> bool:
+        """All mini-batches of the run were sampled, and read by all."""
+        return self._dispatcher.done
+
+    def files(self) -> list[Connection]:
+        return [sampler.reports for sampler in self._samplers.values()]
+
+    def ready(self, file: Connection) -> None:
+        """Hear one report, or the end of a sampler.
+
+        Raises:
+            InputError: where memory does not suffice.
+            ProcessDied: for a sampler that failed, or one too many that was killed.
+        """
+        index = next((index for index, sampler in self._samplers.items() if sampler.reports is file), None)
+        if index is None:
+            return  # the samplers have ended since: all is sampled
+        try:
+            report = file.recv()
+        except (EOFError, OSError):
+            self._replace(index)
+            return
+        match report:
+            case Failed():
+                if report.bad_input:
+                    raise InputError(report.reason)
+                raise ProcessDied(f"sampler {index} failed:\n{report.reason}")
+            case Measured():
+                del self._measuring[index]
+                self._slot_bytes = max(self._slot_bytes, with_headroom(report.num_bytes))
+                if not self._to_measure and not self._measuring:
+                    self._size_slots()
+            case Handle():
+                self._dispatcher.finished(index)
+                self._warn_if_large(report)
+                self._finished(report)
+        self._idle.add(index)
+        self._feed()
+        if self._dispatcher.all_sampled:
+            self._end_samplers()
+
+    def released(self, slot: int) -> None:
+        """A trainer has let go of a slot."""
+        self._dispatcher.released(slot)
+        self._feed()
+
+    def end(self) -> None:
+        """End all samplers and give the slots back."""
+        self._end_samplers()
+        for slot in self.slots:
+            slot.close()
+        self.slots = []
+
+    def _end_samplers(self) -> None:
+        """And wait until they are gone."""
+        for sampler in self._samplers.values():
+            sampler.process.kill()  # it holds nothing that it could leave behind
+        for sampler in self._samplers.values():
+            sampler.process.wait()
+            sampler.close()
+        self._samplers.clear()
+        self._idle.clear()
+
+    def _feed(self) -> None:
+        for index in sorted(self._idle):
+            if self._to_measure:
+                self._measuring[index] = self._to_measure.popleft()
+                self._tell(index, self._measuring[index])
+            elif not self._measuring and (task := self._dispatcher.next_for(index)) is not None:
+                self._tell(index, task)
+
+    def _tell(self, index: int, command: object) -> None:
+        self._idle.discard(index)
+        with contextlib.suppress(OSError):  # it died: the end of its reports says so
+            self._samplers[index].commands.send(command)
+
+    def _size_slots(self) -> None:
+        try:
+            check_memory(len(self.slots) * self._slot_bytes)
+            for slot in self.slots:
+                slot.grow(self._slot_bytes)
+        except MemoryError as error:
+            raise InputError(
+                f"no memory for {len(self.slots)} slots of {binary(self._slot_bytes)}, a mini-batch each: {error}; "
+                "use fewer --slots or a smaller --batch-size"
+            ) from None
+
+    def _warn_if_large(self, handle: Handle) -> None:
+        needed = handle.extents[-1][1]
+        if needed > self._slot_bytes:
+            logger.warning(
+                "mini-batch %d of epoch %d takes %s, more than the %s of a slot; its slot was enlarged",
+                handle.ticket.batch,
+                handle.ticket.epoch + 1,
+                binary(needed),
+                binary(self._slot_bytes),
+            )
+            self._slot_bytes = needed
+
+    def _start(self, index: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        their_commands, commands = context.Pipe(duplex=False)
+        reports, their_reports = context.Pipe(duplex=False)
+        slot_fds = [slot.fileno() for slot in self.slots]
+        theirs = (their_commands.fileno(), their_reports.fileno())
+        code = START.format(path=repr(sys.path), arguments=repr((os.getpid(), *theirs, slot_fds)))
+        with held_back():
+            process = subprocess.Popen(
+                [sys.executable, "-c", code], stdin=subprocess.DEVNULL, pass_fds=(*theirs, *slot_fds)
+            )
+        their_commands.close()
+        their_reports.close()
+        self._samplers[index] = Sampler(process, commands, reports)
+        self._tell(index, self._job)
+        self._idle.add(index)
+        self._feed()
+
+    def _replace(self, index: int) -> None:
+        dead = self._samplers.pop(index)
+        dead.close()
+        code = dead.process.wait(GRACE_S)
+        self._idle.discard(index)
+        what = death(f"sampler {index}", dead.process.pid, code)
+        if code >= 0:
+            raise ProcessDied(what)
+        if self._restarts == self._max_restarts:
+            raise ProcessDied(f"{what}; --max-sampler-restarts {self._max_restarts} allows no more replacements")
+        self._restarts += 1
+        logger.warning("%s. It is replaced; what it was at is sampled again", what)
+        if (ticket := self._measuring.pop(index, None)) is not None:
+            self._to_measure.appendleft(ticket)
+        self._dispatcher.lost(index)
+        self._start(index)

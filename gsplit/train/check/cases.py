@@ -1,0 +1,145 @@
+"""The mini-batches that ``--check-model`` looks at, and how each is split between two trainers.
+
+The first mini-batch of the run; one without targets for each of the two trainers; and one in which a trainer has
+neither targets nor edges, but, where the graph has such a place, rows that the other needs. In the first one rows
+cross between the trainers, or the comparison would show nothing: where none do at the layout's own boundary, the cut
+is moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout
+from gsplit.errors import InputError
+from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
+
+FEW = 64
+"""Targets at most of the mini-batches that are chosen for what they lack."""
+DRAWS = 8
+"""Samples that are drawn to find an edge between two vertices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A mini-batch, and where it is cut in two."""
+
+    name: str
+    targets: NDArray[np.int64]
+    """Layout ids."""
+    batch: int
+    """Its number, which decides what is drawn."""
+    cut: int
+    """Trainer 0 owns the layout ids below it, trainer 1 the others."""
+    rows: int
+    """That cross between the trainers, over all layers."""
+    ordinary: bool = False
+    """As most mini-batches of a run are."""
+
+
+def chosen_cases(layout: Layout, config: TrainConfig, model_name: str) -> list[Case]:
+    """The ordinary one first.
+
+    Raises:
+        InputError: where rows cannot cross: no target has an edge from another vertex.
+    """
+    graph = layout.graph
+    plan = EpochPlan(graph.train_idx, layout.permutation, config.batch_size, config.seed)
+    batch, targets = next(plan.batches(0))
+    cut = int(layout.offsets[layout.parts // 2]) if layout.parts > 1 else graph.num_vertices // 2
+    rows = _crossing(layout, config, targets, batch, cut)
+    if not rows:
+        targets, batch, cut = _crossed(layout, config, targets, model_name)
+        rows = _crossing(layout, config, targets, batch, cut)
+    cases = [Case(name="an ordinary mini-batch", targets=targets, batch=batch, cut=cut, rows=rows, ordinary=True)]
+    few = [
+        (f"a mini-batch without targets of trainer {other}", _targets_of(layout, targets, owner, cut), cut)
+        for owner, other in ((0, 1), (1, 0))
+    ]
+    few.append(_without_edges(layout, config, targets, batch))
+    for name, own, at in few:
+        if len(own):
+            rows = _crossing(layout, config, own, batch, at)
+            cases.append(Case(name=name, targets=own, batch=batch, cut=at, rows=rows))
+    return cases
+
+
+def sampled(
+    layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int, cut: list[int], *, edge_ids: bool
+) -> MiniBatchSampler:
+    """A mini-batch of epoch 0, split at the layout ids ``cut``."""
+    graph = layout.graph
+    sampler = MiniBatchSampler(
+        graph.indptr,
+        graph.indices,
+        [0, *cut, graph.num_vertices],
+        fan_outs=config.fan_out,
+        seed=config.seed,
+        global_ids=layout.permutation,
+        edge_ids=edge_ids,
+    )
+    sampler.sample(targets, epoch=0, batch=batch)
+    return sampler
+
+
+def _whole(layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int) -> Segment:
+    return sampled(layout, config, targets, batch, [], edge_ids=False).segment(0)
+
+
+def _crossing(layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int, cut: int) -> int:
+    """Rows that trainers on both sides of the cut receive from each other."""
+    sampler = sampled(layout, config, targets, batch, [cut], edge_ids=False)
+    return sum(sum(layer.receive_counts) for rank in (0, 1) for layer in sampler.segment(rank).layers.values())
+
+
+def _crossed(
+    layout: Layout, config: TrainConfig, targets: NDArray[np.int64], model_name: str
+) -> tuple[NDArray[np.int64], int, int]:
+    """Targets, the number of their mini-batch, and a cut that one of the drawn edges crosses."""
+    graph = layout.graph
+    for batch in range(DRAWS):
+        segment = _whole(layout, config, targets, batch)
+        for layer in range(segment.num_layers, 0, -1):
+            sources = segment.vertices[segment.indices(layer)]
+            destinations = np.repeat(segment.vertices[: segment.level_sizes[layer]], np.diff(segment.indptr(layer)))
+            higher = np.maximum(sources, destinations)[sources != destinations]
+            if len(higher):
+                return targets, batch, int(np.sort(higher)[len(higher) // 2])
+        if batch == 0:  # no edge within the first mini-batch: take targets that have some
+            train = np.asarray(graph.train_idx)
+            targets = train[graph.indptr[train + 1] > graph.indptr[train]][:FEW]
+            if not len(targets):
+                break
+    raise InputError(
+        f"it could not be shown whether the model {model_name} can be split: no row crosses between two trainers, as "
+        "no training vertex has an edge from another vertex"
+    )
+
+
+def _targets_of(layout: Layout, targets: NDArray[np.int64], owner: int, cut: int) -> NDArray[np.int64]:
+    """Some that one of the trainers owns: of the mini-batch, or else of the training set."""
+    for candidates in (targets, np.asarray(layout.graph.train_idx)):
+        own = candidates[(candidates >= cut) == bool(owner)]
+        if len(own):
+            break
+    return own[:FEW]
+
+
+def _without_edges(
+    layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int
+) -> tuple[str, NDArray[np.int64], int]:
+    """Name, targets and cut: beyond the cut lies no vertex that is computed, but perhaps rows that are needed."""
+    for count in (8, 1):
+        segment = _whole(layout, config, targets[:count], batch)
+        computed = segment.vertices[: segment.level_sizes[1]]
+        below, above = int(computed.min()), int(computed.max()) + 1
+        needed = [int((segment.vertices < below).sum()), int((segment.vertices >= above).sum())]
+        if any(needed):
+            break
+    idle = int(needed[1] >= needed[0])
+    name = f"a mini-batch without edges and targets of trainer {idle}"
+    return name, targets[:count], (below, above)[idle]

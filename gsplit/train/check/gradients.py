@@ -1,0 +1,209 @@
+"""``--check-model``: does a model compute with two trainers what it computes with one?
+
+Some mini-batches (:mod:`gsplit.train.check.cases`), in float64 and with dropout off: the gradients of two trainers
+that split them, beside those of one that has them whole (law 2). A model whose layers look further than their
+in-edges, their sources and their own row gives other gradients, whatever its layers are called. One that makes an
+exchange on one trainer only is found out as in training (:mod:`gsplit.parallel.board`).
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._VF
+from torch import Tensor, nn
+
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout, open_layout
+from gsplit.engine.feed import labels_of
+from gsplit.engine.objective import task_of
+from gsplit.errors import InputError
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.host import SharedBuffer
+from gsplit.models import custom
+from gsplit.models import registry as models
+from gsplit.nn import ExchangeCounters, Lane, blocks_of
+from gsplit.parallel import Worker, reduce_gradients, rendezvous, sum_over_trainers, with_board
+from gsplit.parallel.join import joined
+from gsplit.processes import start
+from gsplit.sampling import SplitGroups
+from gsplit.train.check.cases import Case, chosen_cases, sampled
+from gsplit.train.loop import check_logits, mini_batch_loss
+
+TRAINERS = 2
+TOLERANCE = 1e-8
+"""Of the difference, relative to the gradient; where models can be split, 1e-14 is seen."""
+NEGLIGIBLE = 1e-3
+"""A gradient smaller than this share of the largest one is measured by the largest: it may be rounding alone."""
+TINY = 1e-300
+"""Below any gradient: where all of them are 0, a difference of 0 is no difference."""
+DROPOUTS = tuple(
+    kind + place
+    for kind in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
+    for place in ("", "_")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckJob:
+    """What the two processes are told."""
+
+    config: TrainConfig
+    layout: Path
+    port: int
+    pickled_model: bytes
+    name: str
+    board: SharedBuffer
+
+
+def check_model(layout: Layout, config: TrainConfig, model: nn.Module) -> str:
+    """Compare two trainers with one, on the CPU.
+
+    Returns:
+        A line that says how well they agree.
+
+    Raises:
+        InputError: where they do not, or do different things: the model cannot be split. Also where no row can cross
+            from one trainer to the other, so that nothing would be shown.
+    """
+    board = SharedBuffer("gsplit-board")
+    try:
+        with rendezvous(TRAINERS) as port:
+            job = CheckJob(
+                config=config,
+                layout=layout.path,
+                port=port,
+                pickled_model=custom.pickled(model),
+                name=type(model).__name__,
+                board=board,
+            )
+            return start(_run, TRAINERS, job).join()[0]
+    finally:
+        board.close()
+
+
+def _run(rank: int, job: CheckJob) -> str | None:
+    """The life of one of the two processes."""
+    with joined(rank, TRAINERS, job.port, "cpu", threads=1) as worker:
+        return compare(worker, job)
+
+
+def compare(worker: Worker, job: CheckJob) -> str | None:
+    """Each mini-batch split, by both trainers together, and then whole, by trainer 0 alone; both make the call.
+
+    Returns:
+        On trainer 0 a line that says how well they agree.
+    """
+    layout = open_layout(job.layout, trusted=True)
+    worker = with_board(worker, SplitGroups(trainers=TRAINERS, size=TRAINERS), job.board)
+    alone = Worker(rank=0, world=1, device=worker.device)
+    cases = chosen_cases(layout, job.config, job.name)
+    worst, exchanged_bytes = 0.0, 0.0
+    with _dropout_off():
+        for case in cases:
+            together, counters = _gradients(job, layout, case, worker)
+            exchanged_bytes += sum_over_trainers([counters.forward_bytes], worker)[0]
+            if worker.rank == 0:
+                worst = max(worst, _difference(job.name, case, together, _gradients(job, layout, case, alone)[0]))
+    if worker.rank != 0:
+        return None
+    rows = sum(case.rows for case in cases)
+    crossed = f"{rows:,} rows that crossed" if exchanged_bytes else "no exchange: it looks at no other vertex"
+    return (
+        f"{job.name} can be split: the gradients of two trainers and of one differ by {worst:.0e} at most, on "
+        f"{len(cases)} mini-batches with {crossed}, in float64 and without dropout"
+    )
+
+
+def _difference(name: str, case: Case, together: dict[str, Tensor], alone: dict[str, Tensor]) -> float:
+    """The largest of all parameters, relative to their gradients.
+
+    Raises:
+        InputError: where it is more than rounding.
+    """
+    largest = max(_size(gradient) for gradient in alone.values())
+    if largest == 0 and case.ordinary:
+        raise InputError(f"the model {name} has no gradient at all: its output does not depend on its parameters")
+    errors = {
+        key: _size(together[key] - alone[key]) / max(alone[key].norm().item(), NEGLIGIBLE * largest, TINY)
+        for key in alone
+    }
+    worst, error = max(errors.items(), key=lambda pair: pair[1])
+    if not error <= TOLERANCE:
+        raise InputError(
+            f"the model {name} cannot be split: the gradient of {worst} differs by {100 * error:.2g} % between "
+            f"two trainers and one, on {case.name}; an output must depend on its in-edges, its sources and its own "
+            "row alone, and not on chance but for dropout"
+        )
+    return error
+
+
+def _size(gradient: Tensor) -> float:
+    """The norm; infinite where any value is not a number, so that max() sees it."""
+    norm = gradient.norm().item()
+    return math.inf if math.isnan(norm) else norm
+
+
+def _gradients(
+    job: CheckJob, layout: Layout, case: Case, worker: Worker
+) -> tuple[dict[str, Tensor], ExchangeCounters]:
+    """Of every parameter, on one mini-batch; and what was exchanged for it."""
+    config, graph = job.config, layout.graph
+    assert graph.features is not None
+    user_model: nn.Module = pickle.loads(job.pickled_model)
+    model = custom.prepare(user_model.double()).train()
+    edges = EdgeLoader(graph, device=worker.device, dtype=torch.float64, **models.needs(model))
+    cut = [case.cut] if worker.world > 1 else []
+    segment = sampled(layout, config, case.targets, case.batch, cut, edge_ids=edges.weights).segment(worker.rank)
+    loader = FeatureLoader(
+        HostRows(graph.features),
+        device=worker.device,
+        dtype=torch.float64,
+        normalize=config.normalize_features,
+        threads=1,
+    )
+    labels = labels_of(layout, segment, worker.device)
+    counters = ExchangeCounters()
+    lane = Lane(worker.group, counters, worker.device, board=worker.board) if worker.world > 1 else None
+    blocks = blocks_of(segment, worker.device, lane, **edges.load(segment))
+    try:
+        logits = model(blocks, loader.load(segment.vertices))
+    except InputError:
+        raise
+    except Exception as error:
+        if case.ordinary:
+            raise
+        # It could compute the ordinary one before, so this is its mistake.
+        said = " ".join(str(error).split())
+        raise InputError(
+            f"the model {job.name} fails on {case.name}: {type(error).__name__}: {said}; it must compute with no "
+            "edges and no targets, too"
+        ) from error
+    check_logits(logits, len(labels), graph.num_classes)
+    loss = mini_batch_loss(task_of(graph.multi_label), logits, labels, segment.num_targets)
+    (loss if lane is None else lane.tie(loss)).backward()
+    trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
+    if lane is not None:
+        reduce_gradients(list(trained.values()), loss, worker)
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, counters
+
+
+@contextmanager
+def _dropout_off() -> Iterator[None]:
+    """Dropout keeps everything: patched where all its forms, modules and functions, end up."""
+
+    def keep(input: Tensor, *_: Any) -> Tensor:
+        return input
+
+    with ExitStack() as patches:
+        for name in DROPOUTS:
+            patches.enter_context(mock.patch.object(torch._VF, name, keep))
+        yield

@@ -1,0 +1,96 @@
+"""Which device a run gets, on machines with other numbers of GPUs than this one."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from gsplit.config.train import TrainConfig
+from gsplit.engine.feed import begin_thread
+from gsplit.errors import InputError
+from gsplit.train.api import choose_device
+from gsplit.units import parse_bytes
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    def pretend(count):
+        monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+    return pretend
+
+
+@pytest.mark.parametrize(
+    ("asked", "count", "world", "given"),
+    [("auto", 0, 4, "cpu"), ("auto", 4, 4, "cuda"), ("cpu", 4, 4, "cpu"), ("cuda", 8, 4, "cuda")],
+)
+def test_device(gpus, asked, count, world, given):
+    gpus(count)
+    assert choose_device(asked, world) == given
+
+
+@pytest.mark.parametrize("asked", ["auto", "cuda"])
+@pytest.mark.parametrize(("count", "said"), [(1, "there is 1; make a layout with --parts 1"), (3, "there are 3")])
+def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
+    # auto too: falling back to the CPU without a word would be a slow surprise.
+    gpus(count)
+    with pytest.raises(InputError, match=f"4 trainers need 4 GPUs and {said}"):
+        choose_device(asked, 4)
+
+
+def test_no_gpu_at_all(gpus):
+    gpus(0)
+    with pytest.raises(InputError, match="finds no GPU; use --device cpu"):
+        choose_device("cuda", 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"device": "gpu"}, "--device must be one of auto, cuda, cpu"),
+        ({"dtype": "float16"}, "--dtype must be one of float32, float64"),
+        ({"model": "gta"}, "'gta' is no --model: it is one of sage, gat, gcn"),
+        ({"model": "gat", "hidden": 10}, "--heads 4 does not divide --hidden 10"),
+        ({"lr": "0.1"}, "--lr must be a number, not '0.1'"),
+        ({"hidden": "8"}, "--hidden must be a whole number, not '8'"),
+        ({"samplers": 1.5}, "--samplers must be a whole number, not 1.5"),
+        ({"slots": math.inf}, "--slots must be a whole number, not inf"),
+        ({"slots": 10**9}, "--slots must be at most 1024, not 1000000000"),
+        ({"sampler_threads": 10**5}, "--sampler-threads must be at most 256, not 100000"),
+        ({"prefetch": None}, "--prefetch must be a whole number, not None"),
+        ({"max_sampler_restarts": None}, "--max-sampler-restarts must be a whole number, not None"),
+        ({"weight_decay": None}, "--weight-decay must be a number, not None"),
+        ({"sampler_memory": -5}, "--sampler-memory: '-5' is no number of bytes"),
+        ({"sampler_memory": "9" * 400}, "--sampler-memory: '9+' is more than any memory has"),
+        ({"fan_out": "5,x"}, "--fan-out takes whole numbers, not '5'"),
+        ({"fan_out": ()}, "--fan-out needs a number"),
+        ({"fan_out": [3], "num_layers": 2}, "--fan-out has 1 numbers, but --num-layers is 2"),
+    ],
+)
+def test_configurations_built_in_python_are_checked_too(change, said):
+    with pytest.raises(InputError, match=said):
+        TrainConfig(**change)
+
+
+def test_memory_may_be_a_number():
+    assert parse_bytes(TrainConfig(sampler_memory=5).sampler_memory) == 5
+
+
+def test_paths_may_be_strings(tmp_path):
+    config = TrainConfig(layout="a", out=str(tmp_path))
+    (tmp_path / "config.json").write_text(config.to_json())
+    assert TrainConfig.from_json(tmp_path / "config.json") == config
+    assert config.out == tmp_path
+
+
+def test_the_feed_s_thread_is_on_the_gpu_of_its_trainer(monkeypatch):
+    """A thread begins on GPU 0, and the stream of another GPU would be left for that one."""
+    taken = []
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    for device in ("cpu", "cuda:2"):
+        begin_thread(torch.device(device), torch.get_num_threads())
+    assert taken == [torch.device("cuda:2")]

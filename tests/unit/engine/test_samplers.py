@@ -1,0 +1,32 @@
+"""How many samplers a run has by default, and how many it may have."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gsplit.config.train import TrainConfig
+from gsplit.engine.samplers import samplers_of
+from gsplit.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("cores", "world", "asked", "samplers"),
+    [
+        (64, 4, None, 8),  # two for each trainer
+        (8, 4, None, 4),  # what the trainers leave over
+        (2, 4, None, 1),  # but one: the alternative is that every trainer samples all
+        (2, 4, 0, 0),
+        (2, 4, 5, 5),
+    ],
+)
+def test_the_default_is_what_the_trainers_leave_over(monkeypatch, cores, world, asked, samplers):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    assert samplers_of(TrainConfig(samplers=asked), world) == samplers
+
+
+def test_no_more_than_a_host_can_start(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    with pytest.raises(InputError, match="--samplers is 10000, but there are 2 cores; use at most 64"):
+        samplers_of(TrainConfig(samplers=10000), 4)

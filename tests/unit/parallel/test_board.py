@@ -1,0 +1,130 @@
+"""The notice board: whoever comes last sees who does what, in any order of posting; nothing else is ever refused."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import gsplit._core as _core
+from gsplit.errors import InputError
+from gsplit.parallel.board import MOST_WIDTH, ROUNDS, SLOTS, Board, Step
+
+ROW = {"layer": 2, "width": 16, "dtype": torch.float32}
+
+
+def boards(trainers, groups=None):
+    words = np.zeros(Board.shape(trainers), np.uint64)
+    groups = groups or [range(trainers)]
+    return [Board(words, rank, next(g for g in groups if rank in g)) for rank in range(trainers)]
+
+
+DIFFERENT = {
+    "step": (Step.RETURN, ROW, "trainer 1 returns gradients of the rows of layer 2, 16 float32 each"),
+    "layer": (Step.EXCHANGE, {**ROW, "layer": 1}, "trainer 1 exchanges rows of layer 1, 16 float32 each"),
+    "width": (Step.EXCHANGE, {**ROW, "width": 17}, "trainer 1 exchanges rows of layer 2, 17 float32 each"),
+    "type": (Step.EXCHANGE, {**ROW, "dtype": torch.float64}, "trainer 1 exchanges rows of layer 2, 16 float64 each"),
+    "sum": (Step.SUM, {"width": 5, "dtype": torch.float32}, "trainer 1 sums 5 float32 in a batch normalisation"),
+    "reduction": (
+        Step.REDUCE,
+        {"width": 99, "dtype": torch.float32},
+        "trainer 1 ends the mini-batch with gradients of 99 float32",
+    ),
+    "end": (Step.END, {}, "trainer 1 ends the mini-batch"),
+}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_the_second_of_two_that_differ_says_what_each_does(what, first):
+    step, fields, deed = DIFFERENT[what]
+    pair = boards(2)
+    calls = [lambda: pair[0].enter(Step.EXCHANGE, **ROW), lambda: pair[1].enter(step, **fields)]
+    calls[first]()
+    with pytest.raises(InputError) as raised:
+        calls[1 - first]()
+    said = str(raised.value)
+    both = f"trainer 0 exchanges rows of layer 2, 16 float32 each, but {deed};"
+    assert said.startswith(f"the model does not do the same on all trainers: {both}")
+    assert "move block.exchange out of the condition" in said
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_who_differs_of_three_is_named_by_the_last_at_the_latest(order):
+    three = boards(3)
+    said = ""
+    for rank in order:
+        try:
+            three[rank].enter(Step.EXCHANGE, **{**ROW, "width": 8 if rank == 1 else 16})
+        except InputError as error:
+            said = str(error)
+    assert "trainer 1 exchanges rows of layer 2, 8 float32 each" in said
+    assert "trainers 0, 2 exchange rows of layer 2, 16 float32 each" in said
+
+
+def test_trainers_that_agree_may_be_far_apart_and_go_on_for_ever():
+    ahead, behind = boards(2)
+    for i in range(3 * SLOTS):
+        ahead.enter(Step.EXCHANGE, layer=1 + i % 3, width=i)
+        if i >= SLOTS - 1:  # as far behind as a board remembers
+            j = i - SLOTS + 1
+            behind.enter(Step.EXCHANGE, layer=1 + j % 3, width=j)
+    with pytest.raises(InputError, match="2050 number each"):
+        behind.enter(Step.EXCHANGE, layer=3, width=2050)
+
+
+def test_notes_of_another_round_are_not_compared():
+    ahead, behind = boards(2)
+    for _ in range(SLOTS + 1):
+        ahead.enter(Step.EXCHANGE, layer=1)
+    behind.enter(Step.EXCHANGE, layer=2)  # the other one's note of this number is gone
+    with pytest.raises(InputError, match="trainer 0 exchanges rows of layer 1"):
+        behind.enter(Step.EXCHANGE, layer=2)
+
+
+def test_the_number_of_the_round_begins_again():
+    pair = boards(2)
+    for board in pair:
+        board._group.count = ROUNDS * SLOTS - 1
+        board.enter(Step.EXCHANGE, layer=1)
+    pair[0].enter(Step.EXCHANGE, layer=1)
+    with pytest.raises(InputError, match="layer 2"):
+        pair[1].enter(Step.EXCHANGE, layer=2)
+
+
+def test_split_groups_exchange_as_they_like_but_sum_together():
+    four = boards(4, [(0, 1), (2, 3)])
+    for rank in (2, 3):
+        four[rank].enter(Step.EXCHANGE, **ROW)
+    for board in four:
+        board.enter(Step.SUM, width=5)
+    for rank in (0, 1):
+        four[rank].enter(Step.EXCHANGE, **ROW)
+    for board in four[:3]:
+        board.enter(Step.REDUCE, width=7)
+    four[3]._group.peers = four[3]._group.peers[:0]  # its group would see it first
+    with pytest.raises(InputError, match=r"trainers 0, 1 end the mini-batch .* of 7 number, but trainer 3 sums 5"):
+        four[3].enter(Step.SUM, width=5)
+
+
+def test_nobody_hears_of_exchanges_in_other_groups():
+    four = boards(4, [(0, 1), (2, 3)])
+    four[0].enter(Step.EXCHANGE, **ROW)
+    four[2].enter(Step.RETURN, **ROW)
+    with pytest.raises(InputError, match=r"trainer 2 returns .* but trainer 3 exchanges"):
+        four[3].enter(Step.EXCHANGE, **ROW)
+
+
+def test_what_is_too_large_for_a_note_keeps_to_its_place():
+    pair = boards(2)
+    pair[0].enter(Step.EXCHANGE, layer=1000, width=10 * MOST_WIDTH, dtype=torch.complex128)
+    with pytest.raises(InputError, match="trainer 1 exchanges rows of layer 255, 2147483647 float32 each"):
+        pair[1].enter(Step.EXCHANGE, layer=1000, width=MOST_WIDTH, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(("slot", "own", "peers"), [(4, 0, []), (-1, 0, []), (0, 2, []), (0, 0, [2]), (0, 0, [-1])])
+def test_there_is_no_place_outside_the_board(slot, own, peers):
+    with pytest.raises(ValueError, match="no such place"):
+        _core.post(np.zeros((2, 4), np.uint64), slot, own, 1, np.array(peers, np.int64))

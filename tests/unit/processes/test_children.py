@@ -1,0 +1,145 @@
+"""Processes are started, listened to and ended; shared buffers have no name."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from support.commands import assert_no_new_shared_memory
+from support.limits import largest_file
+
+from gsplit.errors import InputError
+from gsplit.host import SharedBuffer
+from gsplit.parallel import rendezvous
+from gsplit.processes import ProcessDied, start
+
+
+def square(rank, offset):
+    return (rank + offset) ** 2
+
+
+def fail_on_1(rank, kind):
+    if rank == 1:
+        raise kind("told so")
+    import time
+
+    time.sleep(60)  # the others would go on; they are ended
+
+
+def leave(rank):
+    (Path("/dev/shm") / f"torch_{os.getpid()}_1_0").touch()  # as PyTorch does where GPUs read each other's memory
+    os._exit(7)
+
+
+def write_into(rank, buffer):
+    view = buffer.view((4, 3), np.float32)
+    view[rank] = rank + 1
+
+
+def test_results_come_by_rank():
+    assert start(square, 3, 10).join() == [100, 121, 144]
+
+
+SIGINT_BLOCKED = """
+import signal
+from gsplit.processes import start
+
+def blocked(rank=0):
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+if __name__ == "__main__":
+    print(start(blocked, 2).join(), blocked())
+"""
+
+
+def test_children_leave_ctrl_c_to_their_parent(tmp_path):
+    # In a fresh process, because its first child is special: with it multiprocessing starts its resource tracker.
+    (tmp_path / "script.py").write_text(SIGINT_BLOCKED)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[True, True] False\n", done.stderr
+
+
+def test_the_users_mistake_stays_one():
+    with pytest.raises(InputError, match=r"^told so$"):
+        start(fail_on_1, 2, InputError).join()
+    assert not [p for p in psutil.Process().children() if p.name().startswith("trainer")]
+
+
+def test_ours_has_its_traceback():
+    with pytest.raises(ProcessDied, match=r"trainer 1 failed:\nTraceback (.|\n)*RuntimeError: told so"):
+        start(fail_on_1, 2, RuntimeError).join()
+
+
+def test_no_memory_is_the_users_to_know_in_one_line():
+    with pytest.raises(InputError, match="trainer 1 is out of memory: told so; use fewer --gpus"):
+        start(fail_on_1, 2, MemoryError).join()
+
+
+def test_what_a_child_is_given_may_find_no_memory_either():
+    with largest_file(1000), pytest.raises(InputError, match="no memory for what a trainer is given: File too large"):
+        start(square, 2, bytes(5000))
+
+
+NOBODY_WAITS = """
+import sys, time
+from gsplit.processes import start
+
+def sleep(rank):
+    time.sleep(600)
+
+if __name__ == "__main__":
+    start(sleep, 1)
+    sys.exit(143)  # as of a signal that comes before anybody waits
+"""
+
+
+def test_children_that_nobody_waits_for_end_with_their_parent(tmp_path):
+    (tmp_path / "script.py").write_text(NOBODY_WAITS)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == 143
+
+
+def test_a_silent_exit_is_a_failure_and_leaves_no_named_memory():
+    before = set(os.listdir("/dev/shm"))
+    children = start(leave, 1)
+    with pytest.raises(ProcessDied, match="exit code 7"):
+        children.join()
+    pid = children.members[0].process.pid
+    assert not [name for name in set(os.listdir("/dev/shm")) - before if name.startswith(f"torch_{pid}_")]
+
+
+def test_shared_buffer_is_seen_by_all_and_has_no_name():
+    before = set(os.listdir("/dev/shm"))
+    buffer = SharedBuffer("test")
+    buffer.grow(48)
+    mine = buffer.view((4, 3), np.float32)
+    start(write_into, 2, buffer).join()
+    assert mine.tolist() == [[1.0] * 3, [2.0] * 3, [0.0] * 3, [0.0] * 3]
+    assert_no_new_shared_memory(before)
+    buffer.close()
+
+
+def test_shared_buffer_grows_keeps_and_refuses_more_than_there_is():
+    buffer = SharedBuffer("test")
+    buffer.grow(8)
+    buffer.view((1,), np.int64)[0] = 42
+    buffer.grow(800)
+    assert buffer.view((100,), np.int64)[0] == 42
+    assert buffer.view((0, 5), np.float32).shape == (0, 5)
+    with pytest.raises(MemoryError, match="of shared memory are needed"):
+        buffer.grow(1 << 60)
+    buffer.close()
+
+
+def test_the_rendezvous_listens_on_loopback_only():
+    with rendezvous(2) as port:
+        listening = [c for c in psutil.Process().net_connections("tcp") if c.laddr.port == port and not c.raddr]
+        assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            pass

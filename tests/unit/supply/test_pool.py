@@ -1,0 +1,176 @@
+"""Sampler processes: the same mini-batches however many there are (law 1), whatever happens to them (law 5)."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from unittest import mock
+
+import psutil
+import pytest
+from support.cgroups import give_memory
+from support.samplers import all_segments, attend, pool_of, segments_sampled_here
+
+from gsplit.errors import InputError
+from gsplit.processes import ProcessDied
+from gsplit.supply.ring import Ring
+from gsplit.supply.tickets import Position
+
+
+@pytest.fixture(scope="module")
+def wanted(layouts):
+    return segments_sampled_here(layouts(3))
+
+
+@pytest.mark.parametrize("samplers", [1, 2, 4])
+def test_law_1_segments_are_bit_equal_for_any_number_of_samplers(layouts, wanted, samplers):
+    assert all_segments(layouts(3), samplers=samplers, slots=samplers + 1) == wanted
+
+
+@pytest.mark.parametrize("job", [{"threads": 2}, {"memory": 0}, {"threads": 2, "memory": 0}], ids=str)
+def test_law_1_for_any_number_of_threads_and_either_table(layouts, wanted, job):
+    assert all_segments(layouts(3), **job) == wanted
+
+
+def test_one_slot_is_enough(layouts, wanted):
+    assert all_segments(layouts(3), samplers=3, slots=1) == wanted
+
+
+def test_edge_ids_travel(weighted_layouts):
+    layout = weighted_layouts(2)
+    assert all_segments(layout, edge_ids=True) == segments_sampled_here(layout, edge_ids=True)
+
+
+def test_a_resumed_run_samples_what_is_left(layouts, wanted):
+    start = Position(epoch=1, batch=3, ahead=(2, 4))  # 0, 2 and 4 are done
+    left = all_segments(layouts(3), start=start)
+    assert left == {(1, batch): wanted[1, batch] for batch in (1, 3)}
+
+
+def test_samplers_that_are_killed_are_replaced_and_their_tickets_sampled_again(layouts, wanted):
+    arrived = {}
+    killed = []
+
+    def finished(handle):
+        key = handle.ticket.epoch, handle.ticket.batch
+        assert key not in arrived
+        arrived[key] = handle
+        if len(arrived) in (1, 4, 6):
+            # One that waits for a slot, or is at work: whichever it is, nothing may be missing.
+            victim = pool.processes[len(killed) % 2]
+            killed.append(victim.pid)
+            victim.kill()
+        pool.released(handle.slot)
+
+    with pool_of(layouts(3), finished, samplers=2, slots=2) as pool:
+        attend(pool, lambda: pool.done)
+    assert len(killed) == 3
+    assert arrived.keys() == wanted.keys()
+
+
+def test_after_too_many_the_run_ends_with_the_signal(layouts):
+    def finished(handle):
+        for process in pool.processes:
+            process.kill()
+
+    with (
+        pool_of(layouts(2), finished, samplers=1, slots=9, max_restarts=1) as pool,
+        pytest.raises(ProcessDied, match=r"sampler 0 \(pid \d+\) was ended by SIGKILL.*allows no more replacements"),
+    ):
+        attend(pool, lambda: pool.done)
+
+
+def test_samplers_end_when_all_is_sampled_and_their_slots_stay(layouts):
+    layout, arrived = layouts(2), []
+    with pool_of(layout, arrived.append, samplers=2, slots=9, epochs=1, max_restarts=0) as pool:
+        pids = [process.pid for process in pool.processes]
+        attend(pool, lambda: len(arrived) == 5)
+        assert pool.processes == []
+        assert pool.files() == []
+        assert not any(psutil.pid_exists(pid) for pid in pids)
+        assert not pool.done  # nobody has read them yet
+        wanted = segments_sampled_here(layout, epochs=1)
+        for handle in arrived:
+            read = [Ring(pool.slots).read(handle, rank).tobytes() for rank in range(2)]
+            assert read == wanted[0, handle.ticket.batch]
+            pool.released(handle.slot)
+        assert pool.done
+
+
+def test_a_sampler_that_cannot_start_is_not_tried_again(tmp_path, layouts):
+    layout = mock.Mock(path=tmp_path / "none", parts=2, graph=layouts(2).graph)
+    with pool_of(layout, lambda handle: None) as pool, pytest.raises(ProcessDied, match=r"sampler \d failed"):
+        attend(pool, lambda: pool.done)
+
+
+def test_slots_that_do_not_fit_are_told_before_anything_is_sampled(layouts, monkeypatch, tmp_path):
+    give_memory(monkeypatch, tmp_path, 1000)
+    with (
+        pool_of(layouts(2), lambda handle: None) as pool,
+        pytest.raises(InputError, match=r"no memory for 3 slots of .* use fewer --slots"),
+    ):
+        attend(pool, lambda: pool.done)
+
+
+def test_more_slots_than_files_may_be_open(layouts):
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = psutil.Process().num_fds()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files + 20, limits[1]))
+    try:
+        with (
+            pytest.raises(InputError, match=r"no open files are left for 50 slots.*use fewer .*--slots.*ulimit -n"),
+            pool_of(layouts(2), lambda handle: None, slots=50),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert psutil.Process().num_fds() == files
+
+
+def test_a_mini_batch_that_does_not_fit_enlarges_its_slot_with_a_warning(layouts, wanted, caplog):
+    with mock.patch("gsplit.supply.pool.with_headroom", return_value=64):
+        assert all_segments(layouts(3)) == wanted
+    warnings = [record.message for record in caplog.records]
+    assert any("more than the 64 B of a slot; its slot was enlarged" in warning for warning in warnings)
+
+
+def test_samplers_import_no_torch_and_end_with_the_pool(layouts):
+    layout = layouts(2)
+    arrived = []
+    with pool_of(layout, arrived.append) as pool:
+        attend(pool, lambda: len(arrived) >= 2)
+        pids = [process.pid for process in pool.processes]
+        for pid in pids:
+            assert not any("torch" in entry.path for entry in psutil.Process(pid).memory_maps())
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+ORPHANS = """
+import sys, time
+sys.path[:0] = [{tests!r}]
+from support.cgroups import give_memory
+from support.samplers import attend, pool_of
+from gsplit.data import open_layout
+arrived = []
+with pool_of(open_layout({layout!r}), arrived.append) as pool:
+    attend(pool, lambda: len(arrived) >= 2)
+    print(*(process.pid for process in pool.processes), flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_samplers_go_with_their_parent(layouts):
+    code = ORPHANS.format(
+        tests=str(os.path.dirname(os.path.dirname(os.path.dirname(__file__)))), layout=str(layouts(2).path)
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    samplers = [psutil.Process(pid) for pid in pids]
+    parent.send_signal(signal.SIGKILL)
+    parent.communicate(timeout=30)
+    _, alive = psutil.wait_procs(samplers, timeout=10)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
