@@ -25,7 +25,7 @@ from gsplit.engine.objective import Task
 from gsplit.features import EdgeLoader, FeatureLoader, gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import Block, blocks_of
-from gsplit.parallel import Worker, sum_over_trainers
+from gsplit.parallel import Member, sum_over_trainers
 from gsplit.sampling import MiniBatchSampler, Segment
 
 MAX_EDGES = 1 << 22
@@ -44,14 +44,14 @@ def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, 
     return x
 
 
-def own_range(layout: Layout, worker: Worker) -> tuple[int, int]:
+def own_range(layout: Layout, member: Member) -> tuple[int, int]:
     """Begin and end of the layout ids that a trainer evaluates: its parts, or, where they cannot be dealt out, a run
     as long as the others'."""
-    if layout.parts % worker.world == 0:
-        bounds = layout.offsets[:: layout.parts // worker.world]
+    if layout.parts % member.world == 0:
+        bounds = layout.offsets[:: layout.parts // member.world]
     else:
-        bounds = np.linspace(0, layout.graph.num_vertices, worker.world + 1).astype(np.int64)
-    return int(bounds[worker.rank]), int(bounds[worker.rank + 1])
+        bounds = np.linspace(0, layout.graph.num_vertices, member.world + 1).astype(np.int64)
+    return int(bounds[member.rank]), int(bounds[member.rank + 1])
 
 
 class Evaluator:
@@ -60,7 +60,7 @@ class Evaluator:
     def __init__(
         self,
         layout: Layout,
-        worker: Worker,
+        member: Member,
         loader: FeatureLoader,
         edges: EdgeLoader,
         task: Task,
@@ -73,7 +73,7 @@ class Evaluator:
     ) -> None:
         self._graph = layout.graph
         self._layout = layout
-        self._worker = worker
+        self._worker = member
         self._loader = loader
         self._edges = edges
         self._task = task
@@ -83,7 +83,7 @@ class Evaluator:
         self._threads = threads
         self._max_edges = max_edges
         self._samplers: dict[int, MiniBatchSampler] = {}
-        self._begin, self._end = own_range(layout, worker)
+        self._begin, self._end = own_range(layout, member)
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
         """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""

@@ -29,8 +29,8 @@ from torch.profiler import record_function
 
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
-from gsplit.nn import Block, ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker
+from gsplit.nn import Block, Chain, ExchangeCounters, blocks_of
+from gsplit.parallel import Member
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.supply.order import Order
 from gsplit.supply.pipes import TrainerEnd
@@ -49,7 +49,7 @@ class MiniBatch:
     handle: Handle
     segment: Segment
     """Its header. Its arrays may be gone: ``blocks`` has them."""
-    lane: Lane
+    chain: Chain
     blocks: dict[int, Block]
     x: Tensor
     """[n_0, D] features of the inputs."""
@@ -122,7 +122,7 @@ class Feed:
     Args:
         order: says which mini-batch is next.
         source: gives its segment.
-        worker, layout: of the trainer.
+        member, layout: of the trainer.
         split_group: the trainers that exchange rows with this one.
         loader: of features; nobody else may use it, for it counts what it loads.
         edges: loader of edge data.
@@ -134,7 +134,7 @@ class Feed:
         self,
         order: Order,
         source: Source,
-        worker: Worker,
+        member: Member,
         split_group: dist.ProcessGroup | None,
         layout: Layout,
         loader: FeatureLoader,
@@ -143,12 +143,12 @@ class Feed:
         prefetch: int,
         threads: int,
     ) -> None:
-        self._order, self._source, self._worker, self._layout = order, source, worker, layout
+        self._order, self._source, self._worker, self._layout = order, source, member, layout
         self._split_group = split_group
         self._loader, self._edges, self._prefetch = loader, edges, prefetch
-        self._stream = torch.cuda.Stream(worker.device) if worker.device.type == "cuda" else None
+        self._stream = torch.cuda.Stream(member.device) if member.device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(
-            1, "gsplit-feed", initializer=begin_thread, initargs=(worker.device, threads)
+            1, "gsplit-feed", initializer=begin_thread, initargs=(member.device, threads)
         )
         self._ahead: deque[Future[MiniBatch | None]] = deque()
         self._begun: deque[torch.cuda.Event] = deque()
@@ -187,7 +187,7 @@ class Feed:
         with torch.cuda.stream(self._stream), record_function("load"):  # a stream of None changes nothing
             segment, sample_s = self._source.segment(handle)
             start_s = time.perf_counter()
-            lane = Lane(
+            chain = Chain(
                 self._split_group,
                 ExchangeCounters(),
                 self._worker.device,
@@ -197,8 +197,8 @@ class Feed:
             mini_batch = MiniBatch(
                 handle=handle,
                 segment=segment,
-                lane=lane,
-                blocks=blocks_of(segment, self._worker.device, lane, **self._edges.load(segment)),
+                chain=chain,
+                blocks=blocks_of(segment, self._worker.device, chain, **self._edges.load(segment)),
                 x=self._loader.load(segment.vertices),
                 labels=labels_of(self._layout, segment, self._worker.device),
                 loaded=self._loader.take_counters(),

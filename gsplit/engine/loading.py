@@ -30,7 +30,7 @@ from gsplit.features import (
     replicated_ids,
 )
 from gsplit.host import SharedBuffer
-from gsplit.parallel import Worker
+from gsplit.parallel import Member
 from gsplit.sampling import EpochPlan
 
 logger = logging.getLogger(__name__)
@@ -63,12 +63,12 @@ class Shared:
             buffer.close()
 
 
-def host_rows(layout: Layout, worker: Worker, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
+def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
     """The feature rows of a layout, as they are stored, or a copy that all trainers share; all make the call.
 
     Args:
         layout: with features.
-        worker: of this trainer.
+        member: of this trainer.
         copied: the type of the copy, which can be registered with CUDA; None for no copy.
         buffer: for the copy, the same for all.
 
@@ -79,15 +79,15 @@ def host_rows(layout: Layout, worker: Worker, copied: torch.dtype | None, buffer
     assert layout.graph.features is not None
     if copied is None:
         return HostRows(layout.graph.features)
-    begin, end = own_range(layout, worker)
+    begin, end = own_range(layout, member)
     return HostRows.shared(
         layout.graph.features,
         copied,
         buffer,
         begin=begin,
         end=end,
-        create=worker.rank == 0,
-        barrier=worker.barrier,
+        create=member.rank == 0,
+        barrier=member.barrier,
         global_ids=layout.permutation,
     )
 
@@ -99,7 +99,7 @@ class Loading:
         config: of the run.
         strategy: decided from it.
         layout: with features.
-        worker: of this trainer.
+        member: of this trainer.
         shared: memory.
         threads: that copy rows.
         model: that is trained; what it will take of a GPU is left out of the cache.
@@ -113,22 +113,22 @@ class Loading:
         config: TrainConfig,
         strategy: Strategy,
         layout: Layout,
-        worker: Worker,
+        member: Member,
         shared: Shared,
         threads: int,
         model: nn.Module,
     ) -> None:
-        self._config, self._strategy, self._layout, self._worker = config, strategy, layout, worker
+        self._config, self._strategy, self._layout, self._worker = config, strategy, layout, member
         self._shared, self._threads = shared, threads
         assert layout.graph.features is not None
         self._everything_cached = False
         try:
             copied = copied_dtype(config, layout)
-            self._host = host_rows(layout, worker, copied, shared.features)
+            self._host = host_rows(layout, member, copied, shared.features)
             self._cache = self._make_cache(model)
-            zero_copy = worker.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
+            zero_copy = member.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
             if zero_copy and copied is None and self._room_for_a_copy():
-                self._host = host_rows(layout, worker, self._host.dtype, shared.features)
+                self._host = host_rows(layout, member, self._host.dtype, shared.features)
         except MemoryError as error:
             raise InputError(f"no memory for feature rows: {error}") from None
         self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
@@ -153,11 +153,11 @@ class Loading:
             self._cache.close(self._worker.barrier)
 
     def _make_cache(self, model: nn.Module) -> Cache:
-        strategy, layout, worker, host = self._strategy, self._layout, self._worker, self._host
+        strategy, layout, member, host = self._strategy, self._layout, self._worker, self._host
         if strategy.cache_size is None:
             return NoCache()
         memory = Memory.least(self._gathered(self._memory(model)))
-        graph, groups, device, threads = layout.graph, strategy.groups, worker.device, self._threads
+        graph, groups, device, threads = layout.graph, strategy.groups, member.device, self._threads
         if strategy.cache == "replicated":
             plan = EpochPlan(
                 graph.train_idx,
@@ -168,7 +168,7 @@ class Loading:
                 fixed_shares=True,
             )
             assert plan.shares is not None
-            own = plan.shares[groups.group_of(worker.rank)]
+            own = plan.shares[groups.group_of(member.rank)]
             ids = replicated_ids(
                 strategy.cache_size, graph.indptr, graph.indices, own, self._config.layers, host.row_bytes, memory
             )
@@ -177,17 +177,17 @@ class Loading:
         self._everything_cached = int(cache_rows.sum()) == graph.num_vertices
         prefixes = Prefixes(layout.offsets, cache_rows, strategy.cache_holders)
         if not strategy.peers:
-            return PartitionedCache(host, prefixes, groups.split_of(worker.rank), device=device, threads=threads)
+            return PartitionedCache(host, prefixes, groups.split_of(member.rank), device=device, threads=threads)
         if device.type == "cuda":
             return PeerCaches.on_gpus(
-                host, prefixes, worker.rank, device=device, all_gather_object=self._gathered, threads=threads
+                host, prefixes, member.rank, device=device, all_gather_object=self._gathered, threads=threads
             )
         return PeerCaches.in_buffers(
             host,
             prefixes,
-            worker.rank,
-            buffers=self._shared.caches[: worker.world],
-            barrier=worker.barrier,
+            member.rank,
+            buffers=self._shared.caches[: member.world],
+            barrier=member.barrier,
             threads=threads,
         )
 

@@ -22,7 +22,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.nn.adapters import Adapter, wrap
-from gsplit.nn.norm import convert_batch_norms, follow_lane
+from gsplit.nn.norm import convert_batch_norms, follow_chain
 from gsplit.processes import finds_main
 
 CUSTOM = "custom"
@@ -191,7 +191,7 @@ def prepare(model: nn.Module) -> nn.Module:
     """
     model = wrap(model)
     convert_batch_norms(model)
-    follow_lane(model)
+    follow_chain(model)
     return model
 
 

@@ -2,7 +2,7 @@
 
 from gsplit.nn.aggregate import mean_of_neighbours, softmax_over_neighbours, sum_of_neighbours
 from gsplit.nn.block import Block, blocks_of
-from gsplit.nn.exchange import ExchangeCounters, Lane, Route, exchange
+from gsplit.nn.exchange import Chain, ExchangeCounters, Route, exchange
 from gsplit.nn.gat import GAT, GATConv
 from gsplit.nn.gcn import GCN, GCNConv
 from gsplit.nn.layered import LayeredModel
@@ -15,10 +15,10 @@ __all__ = [
     "SAGE",
     "BatchNorm",
     "Block",
+    "Chain",
     "ExchangeCounters",
     "GATConv",
     "GCNConv",
-    "Lane",
     "LayeredModel",
     "Route",
     "SAGEConv",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gsplit.nn.exchange import Lane, Route, exchange, scatter_back
+from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
 from gsplit.sampling.segment import Segment
 
 
@@ -39,7 +39,7 @@ class Block:
     """Where all neighbours are taken, in evaluation: gives int64 [inputs of the segment], see :meth:`out_degrees`"""
     route: Route | None
     """None where the block is not split: then the exchange does nothing."""
-    lane: Lane | None
+    chain: Chain | None
 
     @property
     def num_sources(self) -> int:
@@ -80,9 +80,9 @@ class Block:
         if self.whole_out_degrees is not None:
             return self.whole_out_degrees()[: self.num_sources]
         counts = torch.bincount(self.indices, minlength=self.num_sources)
-        if self.route is None or self.lane is None:
+        if self.route is None or self.chain is None:
             return counts
-        return exchange(scatter_back(counts, self.num_own_sources, self.route, self.lane), self.route, self.lane)
+        return exchange(scatter_back(counts, self.num_own_sources, self.route, self.chain), self.route, self.chain)
 
     def destinations(self) -> Tensor:
         """int32 [edges] destination row of each edge"""
@@ -107,15 +107,15 @@ class Block:
         """
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
-        if self.route is None or self.lane is None:
+        if self.route is None or self.chain is None:
             return x
-        return exchange(x, self.route, self.lane)
+        return exchange(x, self.route, self.chain)
 
 
 def blocks_of(
     segment: Segment,
     device: torch.device,
-    lane: Lane | None,
+    chain: Chain | None,
     *,
     edge_weights: dict[int, Tensor] | None = None,
     degrees: Tensor | None = None,
@@ -124,14 +124,14 @@ def blocks_of(
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
     Args:
-        segment: of this trainer; unsplit (one part) where ``lane`` is None.
+        segment: of this trainer; unsplit (one part) where ``chain`` is None.
         device: where the blocks shall be.
-        lane: of the mini-batch.
+        chain: of the mini-batch.
         edge_weights: [edges] of each layer, on the device.
         degrees: [num_own_sources of layer 1] of the segment's vertices in the whole graph, on the device.
         whole_out_degrees: for blocks with all neighbours, gives the same of the out-edges.
     """
-    assert lane is not None or segment.parts == 1
+    assert chain is not None or segment.parts == 1
     data = torch.from_numpy(segment.data).to(device, non_blocking=True)
 
     def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
@@ -140,7 +140,7 @@ def blocks_of(
     blocks = {}
     for layer, header in segment.layers.items():
         route = None
-        if lane is not None and segment.parts > 1:
+        if chain is not None and segment.parts > 1:
             route = Route(
                 send_rows=view(header.send_rows_at, sum(header.send_counts), torch.int32),
                 send_counts=header.send_counts,
@@ -157,6 +157,6 @@ def blocks_of(
             degrees=None if degrees is None else degrees[: header.num_own_sources],
             whole_out_degrees=whole_out_degrees,
             route=route,
-            lane=lane,
+            chain=chain,
         )
     return blocks

@@ -33,7 +33,7 @@ class ExchangeCounters:
     backward_messages: int = 0
 
 
-class Lane:
+class Chain:
     """What the exchanges of one mini-batch share: process groups, token and counters.
 
     Args:
@@ -92,24 +92,24 @@ class Route:
         return sum(self.receive_counts)
 
 
-def exchange(x: Tensor, route: Route, lane: Lane) -> Tensor:
+def exchange(x: Tensor, route: Route, chain: Chain) -> Tensor:
     """Own rows, then the rows received from trainer 0, 1, ...
 
     Args:
         x: [own rows, ...] of this trainer.
         route: which of them go where.
-        lane: of the mini-batch.
+        chain: of the mini-batch.
 
     Returns:
         [own rows + received rows, ...].
     """
-    lane.exchanges += 1
+    chain.exchanges += 1
     # All trainers must decide alike whether gradients come back. Features get none anywhere; but later rows may want
     # none on a single trainer, which has no vertex and returned zeros.
-    comes_back = x.requires_grad or (lane.exchanges > 1 and x.is_floating_point())
+    comes_back = x.requires_grad or (chain.exchanges > 1 and x.is_floating_point())
     if not (torch.is_grad_enabled() and comes_back):
-        return _send_rows(x, route, lane.group, lane.counters, lane.board)
-    out, lane.token = _Exchange.apply(x, lane.token, route, lane)
+        return _send_rows(x, route, chain.group, chain.counters, chain.board)
+    out, chain.token = _Exchange.apply(x, chain.token, route, chain)
     return out
 
 
@@ -117,12 +117,12 @@ class _Exchange(torch.autograd.Function):
     """Gather in forward, scatter-add in backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, lane: Lane) -> tuple[Tensor, Tensor]:
-        # Not the lane: it holds the token, which holds this, and such a ring keeps its segment in memory until the
+    def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, chain: Chain) -> tuple[Tensor, Tensor]:
+        # Not the chain: it holds the token, which holds this, and such a ring keeps its segment in memory until the
         # garbage collector comes by.
-        ctx.route, ctx.group, ctx.counters, ctx.board = route, lane.group, lane.counters, lane.board
+        ctx.route, ctx.group, ctx.counters, ctx.board = route, chain.group, chain.counters, chain.board
         ctx.num_own = x.shape[0]
-        return _send_rows(x, route, lane.group, lane.counters, lane.board), token.clone()
+        return _send_rows(x, route, chain.group, chain.counters, chain.board), token.clone()
 
     @staticmethod
     @once_differentiable
@@ -131,18 +131,18 @@ class _Exchange(torch.autograd.Function):
         return returned, grad_token, None, None
 
 
-def scatter_back(rows: Tensor, num_own: int, route: Route, lane: Lane) -> Tensor:
+def scatter_back(rows: Tensor, num_own: int, route: Route, chain: Chain) -> Tensor:
     """What backward does, for counts: adds what each row holds to the row it is a copy of, on its owner.
 
     Args:
         rows: [num_own + received rows, ...], in the order that :func:`exchange` returns.
         num_own: own rows.
-        route, lane: of the exchange.
+        route, chain: of the exchange.
 
     Returns:
         [num_own, ...].
     """
-    return _return_rows(rows, num_own, route, lane.group, lane.counters, lane.board)
+    return _return_rows(rows, num_own, route, chain.group, chain.counters, chain.board)
 
 
 class _Sum(torch.autograd.Function):

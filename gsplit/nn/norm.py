@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gsplit.nn.exchange import Lane
+from gsplit.nn.exchange import Chain
 
 CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
 
@@ -21,8 +21,8 @@ CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
 class BatchNorm(nn.BatchNorm1d):
     """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers. A single row is normalised to the bias."""
 
-    lane: Lane | None = None
-    """Of the mini-batch at work, set by :func:`follow_lane`; None: this trainer holds all rows."""
+    chain: Chain | None = None
+    """Of the mini-batch at work, set by :func:`follow_chain`; None: this trainer holds all rows."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not (self.training or self.running_mean is None):
@@ -39,7 +39,7 @@ class BatchNorm(nn.BatchNorm1d):
         return out if self.weight is None else out * self.weight + self.bias
 
     def _over_trainers(self, sums: Tensor) -> Tensor:
-        return sums if self.lane is None else self.lane.sum(sums)
+        return sums if self.chain is None else self.chain.sum(sums)
 
     def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         assert self.running_mean is not None
@@ -74,18 +74,18 @@ def _ours(theirs: _BatchNorm) -> BatchNorm:
     return ours
 
 
-def follow_lane(model: nn.Module) -> None:
-    """Let the batch normalisations of a model use the lane of the blocks that the model is called with."""
+def follow_chain(model: nn.Module) -> None:
+    """Let the batch normalisations of a model use the chain of the blocks that the model is called with."""
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
 
     def tell(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        lane = next(iter(arguments[0].values())).lane
+        chain = next(iter(arguments[0].values())).chain
         for norm in norms:
-            norm.lane = lane
+            norm.chain = chain
 
     def forget(*_: Any) -> None:
         for norm in norms:
-            norm.lane = None
+            norm.chain = None
 
     if norms:
         model.register_forward_pre_hook(tell)

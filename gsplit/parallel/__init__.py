@@ -1,10 +1,10 @@
 """The trainers of a run: how they join, what they send each other, and what they agree on."""
 
-from gsplit.parallel.join import Worker, rendezvous, split_group, with_board
+from gsplit.parallel.join import Member, rendezvous, split_group, with_board
 from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
 
 __all__ = [
-    "Worker",
+    "Member",
     "max_over_trainers",
     "reduce_gradients",
     "rendezvous",

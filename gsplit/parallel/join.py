@@ -27,7 +27,7 @@ for is only slow, at an evaluation or at writing a checkpoint. Libraries count i
 
 
 @dataclass(frozen=True, kw_only=True)
-class Worker:
+class Member:
     """One rank of the group, and where it computes."""
 
     rank: int
@@ -45,37 +45,37 @@ class Worker:
         dist.all_reduce(torch.zeros(1), group=self.group)
 
 
-def split_group(worker: Worker, groups: SplitGroups) -> dist.ProcessGroup | None:
+def split_group(member: Member, groups: SplitGroups) -> dist.ProcessGroup | None:
     """The process group of the trainers that this one splits micro-batches with; all of them make the call.
 
     Not to be used where groups have a single trainer, which has nobody to send rows to: the result is that of all.
     """
-    if groups.size in (1, worker.world):
-        return worker.group
-    ranks = tuple(groups.ranks_of(groups.group_of(worker.rank)))
-    if ranks not in worker.subgroups:
-        worker.subgroups[ranks] = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
-    return worker.subgroups[ranks]
+    if groups.size in (1, member.world):
+        return member.group
+    ranks = tuple(groups.ranks_of(groups.group_of(member.rank)))
+    if ranks not in member.subgroups:
+        member.subgroups[ranks] = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
+    return member.subgroups[ranks]
 
 
-def with_board(worker: Worker, groups: SplitGroups, buffer: SharedBuffer) -> Worker:
-    """The same worker with a fresh notice board; all trainers make the call.
+def with_board(member: Member, groups: SplitGroups, buffer: SharedBuffer) -> Member:
+    """The same member with a fresh notice board; all trainers make the call.
 
     Args:
-        worker: of this trainer.
+        member: of this trainer.
         groups: those that exchange rows.
         buffer: memory for the board, the same for all.
     """
-    if worker.world == 1:
-        return worker
-    shape = Board.shape(worker.world)
-    if worker.rank == 0:
+    if member.world == 1:
+        return member
+    shape = Board.shape(member.world)
+    if member.rank == 0:
         buffer.grow(shape[0] * shape[1] * 8)
-    worker.barrier()
+    member.barrier()
     words = buffer.view(shape, np.uint64)
-    words[2 * worker.rank : 2 * worker.rank + 2] = 0
-    worker.barrier()
-    return replace(worker, board=Board(words, worker.rank, groups.ranks_of(groups.group_of(worker.rank))))
+    words[2 * member.rank : 2 * member.rank + 2] = 0
+    member.barrier()
+    return replace(member, board=Board(words, member.rank, groups.ranks_of(groups.group_of(member.rank))))
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def rendezvous(world: int) -> Iterator[int]:
 
 
 @contextmanager
-def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> Iterator[Worker]:
+def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> Iterator[Member]:
     """Join the group as ``rank``; left when the block ends without an exception.
 
     Args:
@@ -131,5 +131,5 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         device_id=device if device.type == "cuda" else None,
     )
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
-    yield Worker(rank=rank, world=world, device=device, group=dist.group.WORLD)
+    yield Member(rank=rank, world=world, device=device, group=dist.group.WORLD)
     dist.destroy_process_group()

@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gsplit.parallel.board import Step
-from gsplit.parallel.join import Worker
+from gsplit.parallel.join import Member
 
 
-def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: Worker) -> tuple[Tensor, int]:
+def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: Member) -> tuple[Tensor, int]:
     """Replace every gradient by its sum over the trainers, in one message.
 
     A parameter without a gradient counts as zeros, as on a trainer that got no targets; afterwards all trainers
@@ -21,7 +21,7 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: W
     Args:
         parameters: those that are trained, in the same order everywhere.
         loss: scalar, this trainer's share of the mini-batch's loss.
-        worker: of this trainer.
+        member: of this trainer.
 
     Returns:
         The loss of the whole mini-batch, and the bytes that were reduced.
@@ -33,24 +33,24 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, worker: W
         ]
         + [loss.detach().view(1)]
     )
-    if worker.board is not None:
-        worker.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
-    dist.all_reduce(flat, group=worker.group)
+    if member.board is not None:
+        member.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
+    dist.all_reduce(flat, group=member.group)
     sizes = [p.numel() for p in parameters]
     for parameter, total in zip(parameters, flat[:-1].split(sizes), strict=True):
         parameter.grad = total.view_as(parameter)
     return flat[-1], flat.nbytes
 
 
-def max_over_trainers(value: int, worker: Worker) -> int:
+def max_over_trainers(value: int, member: Member) -> int:
     """The largest of the trainers' values."""
     largest = torch.tensor(value)
-    dist.all_reduce(largest, dist.ReduceOp.MAX, group=worker.group)
+    dist.all_reduce(largest, dist.ReduceOp.MAX, group=member.group)
     return int(largest)
 
 
-def sum_over_trainers(values: Sequence[float], worker: Worker) -> list[float]:
+def sum_over_trainers(values: Sequence[float], member: Member) -> list[float]:
     """Element-wise sum over the trainers, in float64 (exact for counts below 2**53)."""
     total = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(total, group=worker.group)
+    dist.all_reduce(total, group=member.group)
     return total.tolist()

@@ -21,7 +21,7 @@ from gsplit.errors import InputError
 from gsplit.host import ending_tidily
 from gsplit.models import custom
 from gsplit.parallel import rendezvous
-from gsplit.predict import worker
+from gsplit.predict import trainer
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
 from gsplit.processes import check_script, start
@@ -80,7 +80,7 @@ def predict(
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
-            job = worker.Job(
+            job = trainer.Job(
                 layout=opened.path,
                 folder=folder,
                 world=world,
@@ -100,7 +100,7 @@ def predict(
                 batch_size=config.batch_size,
                 seed=config.seed,
             )
-            start(worker.run, world, job).join()
+            start(trainer.run, world, job).join()
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
                 publish(config.out, folder, asked, values, config.what, overwrite=config.overwrite)

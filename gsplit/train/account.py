@@ -7,12 +7,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from gsplit.parallel import Worker
+from gsplit.parallel import Member
 from gsplit.runs.metrics import STAGES, finite, traffic_names
 from gsplit.train.progress import Computed, Progress
 
 
-def close_account(progress: Progress, worker: Worker, layers: int) -> list[dict[str, Any]]:
+def close_account(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:
     """Add what is fresh to the sums of the epoch; all trainers make the call, after the same mini-batches.
 
     Returns:
@@ -20,15 +20,15 @@ def close_account(progress: Progress, worker: Worker, layers: int) -> list[dict[
     """
     names = traffic_names(layers)
     fresh, progress.fresh = progress.fresh, []
-    if worker.device.type == "cuda":
+    if member.device.type == "cuda":
         torch.cuda.synchronize()  # the events of the stages are over
     own = torch.zeros(len(fresh), len(names) + len(STAGES), dtype=torch.float64)  # exact for counts below 2**53
     for row, computed in zip(own, fresh, strict=True):
         seconds = computed.seconds()
         values = [*(computed.counts[name] for name in names), *(seconds[name] for name in STAGES)]
         row[:] = torch.tensor(values, dtype=torch.float64)
-    tables = [torch.empty_like(own) for _ in range(worker.world)]
-    dist.all_gather(tables, own, group=worker.group)
+    tables = [torch.empty_like(own) for _ in range(member.world)]
+    dist.all_gather(tables, own, group=member.group)
     totals = torch.stack(tables).sum(dim=(0, 1)).tolist()
     for name, count in zip(names, totals, strict=False):
         progress.traffic[name] = progress.traffic.get(name, 0) + int(count)

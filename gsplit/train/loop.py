@@ -31,8 +31,8 @@ DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling an
 
 def run(rank: int, job: Job, end: TrainerEnd) -> dict[str, Any] | None:
     """The life of one trainer process. Returns the summary on trainer 0; none where the run was asked to stop."""
-    with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
-        trainer = Trainer(worker, job, end)
+    with joined(rank, job.world, job.port, job.device_type, job.threads) as member:
+        trainer = Trainer(member, job, end)
         summary = trainer.finish() if train(trainer) else None
         trainer.close()
         return summary
@@ -41,8 +41,8 @@ def run(rank: int, job: Job, end: TrainerEnd) -> dict[str, Any] | None:
 def train(trainer: Trainer) -> bool:
     """Run the epochs that are left. False where the run was asked to stop before; a checkpoint was written then."""
     config, progress, clock = trainer.config, trainer.progress, trainer.clock
-    worker = trainer.worker
-    if progress.epoch >= config.epochs > 0 and worker.rank == 0:
+    member = trainer.member
+    if progress.epoch >= config.epochs > 0 and member.rank == 0:
         say(f"nothing to train: {progress.epoch} epochs are done, --epochs is {config.epochs}")
     while progress.epoch < config.epochs:
         start_s = time.perf_counter()
@@ -55,20 +55,20 @@ def train(trainer: Trainer) -> bool:
                 progress.seconds += time.perf_counter() - start_s
                 trainer.stop()
                 return False
-            segment, lane, labels = mini_batch.segment, mini_batch.lane, mini_batch.labels
-            seed_dropout(config.seed, segment.epoch, segment.batch, worker.rank)
+            segment, chain, labels = mini_batch.segment, mini_batch.chain, mini_batch.labels
+            seed_dropout(config.seed, segment.epoch, segment.batch, member.rank)
 
             with clock("forward"):
                 logits = trainer.model(mini_batch.blocks, mini_batch.x)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
-                loss = lane.tie(mini_batch_loss(trainer.task, logits, labels, segment.num_targets))
+                loss = chain.tie(mini_batch_loss(trainer.task, logits, labels, segment.num_targets))
 
             with clock("backward"):
                 trainer.optimizer.zero_grad(set_to_none=True)
                 loss.backward()
 
             with clock("reduce"):
-                total_loss, reduced_bytes = reduce_gradients(trainer.parameters, loss, worker)
+                total_loss, reduced_bytes = reduce_gradients(trainer.parameters, loss, member)
 
             with clock("step"):
                 trainer.optimizer.step()
@@ -121,7 +121,7 @@ def _progress_bar(trainer: Trainer) -> tqdm:
         desc=f"Epoch {progress.epoch + 1:02d}",
         unit="batch",
         leave=False,
-        disable=None if trainer.worker.rank == 0 else True,  # None: only on a terminal
+        disable=None if trainer.member.rank == 0 else True,  # None: only on a terminal
     )
 
 
@@ -133,6 +133,6 @@ def _show(bar: tqdm, trainer: Trainer, num_targets: int) -> None:
         edges = progress.own_edges / max(1, bar.n - bar.initial)
         bar.set_postfix_str(
             f"loss {progress.mean_loss():.3f}, {rate * num_targets:,.0f} targets/s, "
-            f"{rate * edges * trainer.worker.world / 1e6:.2f} M edges/s",
+            f"{rate * edges * trainer.member.world / 1e6:.2f} M edges/s",
             refresh=False,
         )

@@ -16,7 +16,7 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from gsplit.files import replace_file
-from gsplit.parallel import Worker
+from gsplit.parallel import Member
 from gsplit.runs.metrics import say
 from gsplit.supply.ring import Handle
 
@@ -47,12 +47,12 @@ class Profiler:
 
     Args:
         run: the folder that gets ``trace.json``.
-        worker: of this trainer.
+        member: of this trainer.
         on: otherwise nothing is done.
     """
 
-    def __init__(self, run: Path, worker: Worker, *, on: bool) -> None:
-        self._run, self._worker = run, worker
+    def __init__(self, run: Path, member: Member, *, on: bool) -> None:
+        self._run, self._worker = run, member
         self._left = SKIPPED + MINI_BATCHES if on else 0
         self._profile: profile | None = None
         self._clock_ns = 0

@@ -36,7 +36,7 @@ class Computed:
 
 def counts_of(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
     """What is counted of a mini-batch that was just computed."""
-    segment, loaded, exchanged = mini_batch.segment, mini_batch.loaded, mini_batch.lane.counters
+    segment, loaded, exchanged = mini_batch.segment, mini_batch.loaded, mini_batch.chain.counters
     return {
         "sampled_edges": segment.num_edges,
         "computed_edges": segment.num_edges,

@@ -27,7 +27,7 @@ from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.files import replacing
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.parallel import Worker, split_group, with_board
+from gsplit.parallel import Member, split_group, with_board
 from gsplit.runs import checkpoint
 from gsplit.runs.kept import Kept
 from gsplit.runs.metrics import RunLog, StageClock, finite, say, totals, write_summary
@@ -76,29 +76,29 @@ class Trainer:
     """The parts that the loop uses.
 
     Args:
-        worker: this trainer's rank.
+        member: this trainer's rank.
         job: what all trainers are told.
         end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
     """
 
-    def __init__(self, worker: Worker, job: Job, end: TrainerEnd | None = None) -> None:
+    def __init__(self, member: Member, job: Job, end: TrainerEnd | None = None) -> None:
         config = job.config
-        worker = with_board(worker, job.strategy.groups, job.shared.board)
-        self.worker, self.job, self.config = worker, job, config
+        member = with_board(member, job.strategy.groups, job.shared.board)
+        self.member, self.job, self.config = member, job, config
         self.layout = open_layout(job.layout, trusted=True)
         graph = self.layout.graph
         dtype = getattr(torch, config.dtype)
         self.task = task_of(graph.multi_label)
-        self.model = self._build_model().to(worker.device, dtype)
+        self.model = self._build_model().to(member.device, dtype)
         for tensor in self.model.state_dict().values():
-            dist.broadcast(tensor, 0, group=worker.group)
-        self.edges = EdgeLoader(graph, device=worker.device, dtype=dtype, **models.needs(self.model))
+            dist.broadcast(tensor, 0, group=member.group)
+        self.edges = EdgeLoader(graph, device=member.device, dtype=dtype, **models.needs(self.model))
         self.num_batches = -(-len(graph.train_idx) // config.batch_size)
         """Of an epoch."""
-        self.loading = Loading(config, job.strategy, self.layout, worker, job.shared, job.threads, self.model)
+        self.loading = Loading(config, job.strategy, self.layout, member, job.shared, job.threads, self.model)
         self.evaluator = Evaluator(
             self.layout,
-            worker,
+            member,
             self.loading.loader(dtype),
             self.edges,
             self.task,
@@ -109,32 +109,32 @@ class Trainer:
         )
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.lr, weight_decay=config.weight_decay)
-        self.clock = StageClock(worker.device)
-        self.profiler = Profiler(job.run, worker, on=config.profile)
+        self.clock = StageClock(member.device)
+        self.profiler = Profiler(job.run, member, on=config.profile)
         self.progress = Progress()
         self.log = RunLog(job.run)
         about = {
             "signature": job.signature,
             "graph": {"store_checksum": self.layout.store_checksum, **describe(graph)},
         }
-        self.kept = Kept(job.run, about, writes=worker.rank == 0)
+        self.kept = Kept(job.run, about, writes=member.rank == 0)
         if job.resume:
             self._load_checkpoint()
         self.feed = self._feed(self.loading.loader(dtype), end)
 
     def _feed(self, loader: FeatureLoader, end: TrainerEnd | None) -> Feed:
-        config, worker = self.config, self.worker
+        config, member = self.config, self.member
         left = tickets(self.num_batches, config.epochs, self.progress.position())
         order: Order = OwnOrder(left)
         if end is not None:
             order = (
                 Leader(left, end.heard, end.followers, by=config.order, sampled=bool(end.slots))
-                if worker.rank == 0
+                if member.rank == 0
                 else Follower(end.heard)
             )
         source: Source
         if end is not None and end.slots:
-            source = FromSlots(end, worker.rank, worker.device)
+            source = FromSlots(end, member.rank, member.device)
         else:
             micro_batches = MicroBatches(
                 self.layout,
@@ -144,12 +144,12 @@ class Trainer:
                 seed=config.seed,
                 edge_ids=self.edges.weights,
             )
-            source = SampledHere(micro_batches, worker.rank, end)
+            source = SampledHere(micro_batches, member.rank, end)
         return Feed(
             order,
             source,
-            worker,
-            split_group(worker, self.job.strategy.groups),
+            member,
+            split_group(member, self.job.strategy.groups),
             self.layout,
             loader,
             self.edges,
@@ -182,10 +182,10 @@ class Trainer:
             "loss": finite(progress.mean_loss()),
             f"valid_{self.task.name}": score,
             "seconds": round(progress.seconds, 4),
-            "stages": {name: round(s / self.worker.world, 4) for name, s in progress.stages.items()},
+            "stages": {name: round(s / self.member.world, 4) for name, s in progress.stages.items()},
             "traffic": progress.traffic,
         }
-        if self.worker.rank == 0:
+        if self.member.rank == 0:
             self.log.append([record])
             say(_line(record))
             if record["loss"] is None:
@@ -218,7 +218,7 @@ class Trainer:
         test_s = time.perf_counter() - start_s
         if self.config.save_predictions != "no":
             self._save_predictions()
-        if self.worker.rank != 0:
+        if self.member.rank != 0:
             return None
         records = self.log.epochs
         seconds = [record["seconds"] for record in records]
@@ -248,7 +248,7 @@ class Trainer:
         """What decides how much is loaded and computed; a run that was resumed may have changed it."""
         strategy = self.job.strategy
         return {
-            "trainers": self.worker.world,
+            "trainers": self.member.world,
             "strategy": "split" if strategy.groups.number == 1 else self.config.strategy,
             "split_group": strategy.groups.size,
             "cache": strategy.cache,
@@ -263,7 +263,7 @@ class Trainer:
         """The run was asked to end here."""
         self.profiler.end()
         self.save_checkpoint()
-        if self.worker.rank == 0:
+        if self.member.rank == 0:
             at = f"mini-batch {self.progress.batch} of epoch {self.progress.epoch + 1}"
             say(f"stopped after {at}; go on with --resume {self.job.run}")
 
@@ -271,7 +271,7 @@ class Trainer:
         """Trainer 0 writes: all hold the same weights and the same optimizer state."""
         self.progress.batches_since_checkpoint = 0
         self.account()
-        if self.worker.rank != 0:
+        if self.member.rank != 0:
             return
         state = {
             "model": self.model.state_dict(),
@@ -284,7 +284,7 @@ class Trainer:
             "epoch": self.progress.epoch,
             "batch": self.progress.batch,
             "ahead": self.progress.position().ahead,
-            "trainers": self.worker.world,
+            "trainers": self.member.world,
             "threads": self.job.threads,
             "store_checksum": self.layout.store_checksum,
             "layout_checksum": self.layout.checksum,
@@ -299,12 +299,12 @@ class Trainer:
         state = checkpoint.load_state(self.job.run, checkpoint.CHECKPOINT)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.progress = Progress.from_state(state["progress"], self.worker.device)
+        self.progress = Progress.from_state(state["progress"], self.member.device)
         self.kept.restore(state, state["log"]["epochs"], f"valid_{self.task.name}")
         for group in self.optimizer.param_groups:  # the checkpoint's were restored; flags may say otherwise
             group["lr"], group["weight_decay"] = self.config.lr, self.config.weight_decay
         self.log = RunLog(self.job.run, state["log"])
-        if self.worker.rank == 0:
+        if self.member.rank == 0:
             self.log.mend(state["log"])
 
     def _save_predictions(self) -> None:
@@ -318,8 +318,8 @@ class Trainer:
 
     def account(self) -> None:
         """Sum up and write down what was computed since the last time."""
-        records = close_account(self.progress, self.worker, self.config.layers)
-        if self.worker.rank == 0:
+        records = close_account(self.progress, self.member, self.config.layers)
+        if self.member.rank == 0:
             self.log.append(records)
 
 

@@ -26,12 +26,12 @@ def layout(tmp_path_factory):
     return lay_out(random_graph(120, 6, seed=2), tmp_path_factory.mktemp("history"), parts=2)
 
 
-def train_scored(worker, config, scores, resume):
+def train_scored(member, config, scores, resume):
     """Trains as if the weights after epoch i scored ``scores[i]``.
 
     Returns the summary, the weights that were tested, and what was said.
     """
-    trainer = Trainer(worker, job_for(config, worker.world, resume=resume))
+    trainer = Trainer(member, job_for(config, member.world, resume=resume))
     tested = {}
 
     def score(model, ids):
@@ -99,8 +99,8 @@ def test_a_model_of_a_past_that_no_longer_is_goes_when_the_run_goes_on(run, pool
     assert not (run.out / "summary.json").exists()  # it named epoch 3
 
 
-def start_again(worker, config):
-    Trainer(worker, job_for(config, worker.world, resume=True))
+def start_again(member, config):
+    Trainer(member, job_for(config, member.world, resume=True))
 
 
 def test_an_unvalidated_model_of_a_past_that_no_longer_is_goes_as_well(run, pool):

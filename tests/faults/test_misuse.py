@@ -185,9 +185,9 @@ def test_a_reader_that_goes_away_does_not_end_the_run(layout, tmp_path):
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["epochs"] == 3
 
 
-def dropout_draws(worker, config):
+def dropout_draws(member, config):
     """For each mini-batch, the numbers that its first dropout layer would see."""
-    trainer = Trainer(worker, job_for(config, worker.world))
+    trainer = Trainer(member, job_for(config, member.world))
     draws = []
     trainer.model.register_forward_pre_hook(lambda *_: draws.append(tuple(torch.rand(4).tolist())))
     loop.train(trainer)

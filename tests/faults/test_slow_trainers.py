@@ -56,9 +56,9 @@ def evaluate_twice(rank, port, shared, both_here, path, folder):
 
     group.TIMEOUT = timedelta(seconds=TIMEOUT_S)
     both_here.wait(LIMIT_S * 6)  # so that starting takes less than that
-    with joined(rank, 2, port, "cpu", threads=1) as worker:
+    with joined(rank, 2, port, "cpu", threads=1) as member:
         evaluator = Evaluator(
-            layout, worker, loader, edges, task_of(False), shared.levels, num_layers=2, dtype=torch.float32, threads=1
+            layout, member, loader, edges, task_of(False), shared.levels, num_layers=2, dtype=torch.float32, threads=1
         )
         for happens in (is_slow, dies):
             model.happens = happens if rank == 1 else lambda: None

@@ -116,7 +116,7 @@ def test_rows_that_cannot_be_registered_are_copied_with_a_warning(tmp_path, capl
 def read_peers(rank, port, dtype):
     """In each of two processes on one GPU: rows out of the other's memory. None, or what is wrong."""
     buffer = SharedBuffer("test")
-    with joined(rank, 2, port, "cuda", threads=1) as worker:
+    with joined(rank, 2, port, "cuda", threads=1) as member:
 
         def all_gather_object(value):
             gathered = [None, None]
@@ -128,14 +128,14 @@ def read_peers(rank, port, dtype):
         # The second time trainer 0 has nothing to share.
         for prefixes in (PREFIXES, Prefixes(OFFSETS, np.array([0, 0, 80, 200]), 2)):
             cache = PeerCaches.on_gpus(
-                host, prefixes, rank, device=worker.device, all_gather_object=all_gather_object, threads=1
+                host, prefixes, rank, device=member.device, all_gather_object=all_gather_object, threads=1
             )
             wanted = load(host, peer_caches(host, prefixes)[rank], CPU)
             for zero_copy in (False, True):
-                found = load(host, cache, worker.device, zero_copy=zero_copy)
+                found = load(host, cache, member.device, zero_copy=zero_copy)
                 if not torch.equal(found[0], wanted[0]) or found[1] != wanted[1]:
                     wrong.append((zero_copy, found[1], wanted[1]))
-            cache.close(worker.barrier)
+            cache.close(member.barrier)
             wrong += glob.glob(f"/dev/shm/torch_{os.getpid()}_*")
     return wrong
 

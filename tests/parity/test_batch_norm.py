@@ -7,7 +7,7 @@ import torch
 from support.steps import CPU
 from torch import nn
 
-from gsplit.nn import BatchNorm, ExchangeCounters, Lane
+from gsplit.nn import BatchNorm, Chain, ExchangeCounters
 from gsplit.nn.norm import convert_batch_norms
 
 ROWS = 12
@@ -43,15 +43,15 @@ def test_equals_pytorch_where_all_rows_are_here(options):
     torch.testing.assert_close(ours(rows()), theirs(rows()), rtol=1e-12, atol=1e-12)
 
 
-def normalised(worker, counts):
+def normalised(member, counts):
     """This trainer's rows normalised with those of the others, their gradient, and the running variance."""
-    begin = sum(counts[: worker.rank])
-    x = rows()[begin : begin + counts[worker.rank]].requires_grad_()
+    begin = sum(counts[: member.rank])
+    x = rows()[begin : begin + counts[member.rank]].requires_grad_()
     torch.manual_seed(2)
     norm, _ = both()
-    norm.lane = Lane(worker.group, ExchangeCounters(), CPU)
+    norm.chain = Chain(member.group, ExchangeCounters(), CPU)
     out = norm(x)
-    norm.lane.tie((out**3).sum()).backward()
+    norm.chain.tie((out**3).sum()).backward()
     return out.detach(), x.grad, norm.running_var
 
 

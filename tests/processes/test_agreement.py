@@ -75,8 +75,8 @@ DEEDS = {
 """What the trainers that differ are told, beside who they are."""
 
 
-def train(worker, config, wrong, odd):
-    return train_in_worker(worker, config, Odd(wrong, odd))
+def train(member, config, wrong, odd):
+    return train_in_worker(member, config, Odd(wrong, odd))
 
 
 def assert_told(outcomes, deed, odd):
@@ -127,9 +127,9 @@ def test_split_groups_may_exchange_differently(pool, layouts, tmp_path):
     assert [outcome.error for outcome in outcomes] == [None] * 4
 
 
-def train_without_board(worker, config, wrong, odd):
-    with mock.patch("gsplit.train.trainer.with_board", lambda worker, *_: worker):
-        return train(worker, config, wrong, odd)
+def train_without_board(member, config, wrong, odd):
+    with mock.patch("gsplit.train.trainer.with_board", lambda member, *_: member):
+        return train(member, config, wrong, odd)
 
 
 @pytest.mark.parametrize(("world", "changes"), [(2, {}), (3, {}), (4, {"split_group": 2})])

@@ -137,11 +137,11 @@ def test_refuses_a_model_in_one_line(graph, tmp_path):
     assert "\n" not in str(raised.value)
 
 
-def compare_in_worker(worker, layout, config, pickled_model, name):
+def compare_in_worker(member, layout, config, pickled_model, name):
     job = CheckJob(
         config=config, layout=layout, port=0, pickled_model=pickled_model, name=name, board=pool_module.SHARED.board
     )
-    return compare(worker, job)
+    return compare(member, job)
 
 
 def checked(pool, layout, model, config=None):

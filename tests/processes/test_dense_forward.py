@@ -62,9 +62,9 @@ def graphs(tmp_path_factory):
     return {multi_label: make(multi_label) for multi_label in (False, True)}
 
 
-def train_and_evaluate(worker, config):
+def train_and_evaluate(member, config):
     """Summary and logits of all vertices (trainer 0) with the best weights."""
-    trainer = Trainer(worker, job_for(config, worker.world))
+    trainer = Trainer(member, job_for(config, member.world))
     loop.train(trainer)
     trainer.model.train()  # whoever evaluates sees to it that nothing is dropped
     summary = trainer.finish()

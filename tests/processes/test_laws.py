@@ -12,16 +12,16 @@ from support.reference import sample_and_split
 from support.steps import CPU, Step
 
 from gsplit.data import open_layout
-from gsplit.nn import ExchangeCounters, Lane, Route, exchange
-from gsplit.parallel import Worker
+from gsplit.nn import Chain, ExchangeCounters, Route, exchange
+from gsplit.parallel import Member
 
 FAN_OUTS = [4, 3, 5]
 DIFFERENCE = 1e-6
-ALONE = Worker(rank=0, world=1, device=CPU)
+ALONE = Member(rank=0, world=1, device=CPU)
 
 
-def step_in_pool(worker, path, targets, dtype, name):
-    step = Step(worker, open_layout(path), targets, FAN_OUTS, dtype, name)
+def step_in_pool(member, path, targets, dtype, name):
+    step = Step(member, open_layout(path), targets, FAN_OUTS, dtype, name)
     loss, gradients = step.gradients()
     return {
         "loss": loss,
@@ -165,13 +165,13 @@ def random_route(rank, world, seed, num_own):
     )
 
 
-def inner_products(worker, seed, trailing):
+def inner_products(member, seed, trailing):
     num_own = 6
-    route = random_route(worker.rank, worker.world, seed, num_own)
-    lane = Lane(worker.group, ExchangeCounters(), CPU)
-    torch.manual_seed(100 * seed + worker.rank)
+    route = random_route(member.rank, member.world, seed, num_own)
+    chain = Chain(member.group, ExchangeCounters(), CPU)
+    torch.manual_seed(100 * seed + member.rank)
     x = torch.randn(num_own, *trailing, dtype=torch.float64, requires_grad=True)
-    out = exchange(x, route, lane)
+    out = exchange(x, route, chain)
     y = torch.randn_like(out)
     (adjoint,) = torch.autograd.grad(out, x, y)
     return (out * y).sum().item(), (x * adjoint).sum().item()
@@ -187,15 +187,15 @@ def test_law_4_backward_is_the_adjoint_of_forward(pool, world, seed, trailing):
     assert forward != 0
 
 
-def slope_two_ways(worker, path, targets, name):
+def slope_two_ways(member, path, targets, name):
     """This trainer's share of <J v, y>, by differences, and of <v, J' y>, by backward; J of the whole model."""
-    step = Step(worker, open_layout(path), targets, FAN_OUTS, torch.float64, name)
-    random = torch.Generator().manual_seed(worker.rank)
+    step = Step(member, open_layout(path), targets, FAN_OUTS, torch.float64, name)
+    random = torch.Generator().manual_seed(member.rank)
     v = torch.randn(step.x.shape, generator=random, dtype=torch.float64)
     step.x.requires_grad_(True)
     out = step.model(step.blocks, step.x)
     y = torch.randn(out.shape, generator=random, dtype=torch.float64)
-    step.lane.tie((out * y).sum()).backward()
+    step.chain.tie((out * y).sum()).backward()
     with torch.no_grad():
         ahead, behind = (step.model(step.blocks, step.x + h * v) for h in (DIFFERENCE, -DIFFERENCE))
     return ((ahead - behind) / (2 * DIFFERENCE) * y).sum().item(), (v * step.x.grad).sum().item()
@@ -210,12 +210,12 @@ def test_law_4_backward_of_every_model_is_the_adjoint_of_its_forward(pool, layou
     assert abs(forward) > 1e-3
 
 
-def rows_received(worker):
+def rows_received(member):
     num_own = 4
-    route = random_route(worker.rank, worker.world, 0, num_own)
-    lane = Lane(worker.group, ExchangeCounters(), CPU)
-    x = (100 * worker.rank + torch.arange(num_own, dtype=torch.float32)).unsqueeze(1)
-    return exchange(x, route, lane).squeeze(1).tolist(), route.send_rows.tolist(), route.send_counts
+    route = random_route(member.rank, member.world, 0, num_own)
+    chain = Chain(member.group, ExchangeCounters(), CPU)
+    x = (100 * member.rank + torch.arange(num_own, dtype=torch.float32)).unsqueeze(1)
+    return exchange(x, route, chain).squeeze(1).tolist(), route.send_rows.tolist(), route.send_counts
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
@@ -229,16 +229,16 @@ def test_exchange_brings_the_rows_asked_for_in_order(pool, world):
         assert received == wanted
 
 
-def two_branches(worker):
+def two_branches(member):
     """Two exchanges that do not depend on each other: only the token says which backward comes first."""
-    route = random_route(worker.rank, worker.world, 0, 5)
-    lane = Lane(worker.group, ExchangeCounters(), CPU)
+    route = random_route(member.rank, member.world, 0, 5)
+    chain = Chain(member.group, ExchangeCounters(), CPU)
     x = torch.ones(5, 3, dtype=torch.float64, requires_grad=True)
-    narrow, wide = exchange(x * 2, route, lane), exchange(torch.cat([x, x], dim=1), route, lane)
+    narrow, wide = exchange(x * 2, route, chain), exchange(torch.cat([x, x], dim=1), route, chain)
     # Autograd walks the branch added last first; the ranks disagree about which that is.
     parts = [narrow.sum(), wide.sum()]
-    loss = parts[0] + parts[1] if worker.rank % 2 else parts[1] + parts[0]
-    lane.tie(loss).backward()
+    loss = parts[0] + parts[1] if member.rank % 2 else parts[1] + parts[0]
+    chain.tie(loss).backward()
     sent = np.bincount(route.send_rows.numpy(), minlength=5)
     return bool((x.grad == torch.from_numpy(4.0 * (1 + sent)).unsqueeze(1)).all())
 
@@ -248,14 +248,14 @@ def test_independent_exchanges_run_backward_in_one_order(pool, world):
     assert pool.run(world, two_branches) == [True] * world
 
 
-def unused_rows(worker):
+def unused_rows(member):
     """A trainer whose loss does not depend on what it received must still send the (zero) gradients back."""
-    route = random_route(worker.rank, worker.world, 1, 5)
-    lane = Lane(worker.group, ExchangeCounters(), CPU)
+    route = random_route(member.rank, member.world, 1, 5)
+    chain = Chain(member.group, ExchangeCounters(), CPU)
     x = torch.ones(5, 2, requires_grad=True)
-    out = exchange(x, route, lane)
-    loss = out.sum() if worker.rank == 0 else out.new_zeros(())
-    lane.tie(loss).backward()
+    out = exchange(x, route, chain)
+    loss = out.sum() if member.rank == 0 else out.new_zeros(())
+    chain.tie(loss).backward()
     return x.grad is not None
 
 

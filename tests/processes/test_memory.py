@@ -83,14 +83,14 @@ def test_samplers_have_the_graph_in_memory_once(layout):
     assert 0 < share <= 1.05
 
 
-def what_outlives_a_mini_batch(worker, path, targets, name):
+def what_outlives_a_mini_batch(member, path, targets, name):
     """Of its parts, while the model lives, without the garbage collector, which comes when it likes."""
-    step = Step(worker, open_layout(path), targets, [4, 3], torch.float32, name)
+    step = Step(member, open_layout(path), targets, [4, 3], torch.float32, name)
     gc.collect()  # what PyG leaves of making a model
     gc.disable()
     try:
         step.gradients()
-        parts = {"lane": step.lane, "segment": step.segment.data, "x": step.x, "route": step.blocks[1].route}
+        parts = {"chain": step.chain, "segment": step.segment.data, "x": step.x, "route": step.blocks[1].route}
         watched = {part: weakref.ref(value) for part, value in parts.items()}
         model = step.model
         del step, parts

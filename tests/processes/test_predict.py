@@ -133,14 +133,14 @@ def test_multi_label_classes_are_zeros_and_ones(pool, tmp_path):
     assert values.tolist() == (whole_graph_vectors(graph, model, 2)[2][[3, 1, 3]] > 0).astype(int).tolist()
 
 
-def rows_loaded(worker, layout, model, own_by_rank):
+def rows_loaded(member, layout, model, own_by_rank):
     """Feature rows that a trainer reads for the vectors of its vertices."""
     features = layout.graph.features
-    loader = FeatureLoader(HostRows(features), device=worker.device, dtype=torch.float64, normalize=False, threads=1)
-    edges = EdgeLoader(layout.graph, device=worker.device, dtype=torch.float64, weights=False, degrees=False)
+    loader = FeatureLoader(HostRows(features), device=member.device, dtype=torch.float64, normalize=False, threads=1)
+    edges = EdgeLoader(layout.graph, device=member.device, dtype=torch.float64, weights=False, degrees=False)
     evaluator = Evaluator(
         layout,
-        worker,
+        member,
         loader,
         edges,
         task_of(False),
@@ -149,7 +149,7 @@ def rows_loaded(worker, layout, model, own_by_rank):
         dtype=torch.float64,
         threads=1,
     )
-    for _ in evaluator.vectors(model, own_by_rank[worker.rank], 3):
+    for _ in evaluator.vectors(model, own_by_rank[member.rank], 3):
         pass
     return loader.counters.rows
 

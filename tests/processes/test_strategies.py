@@ -15,7 +15,7 @@ from support.steps import CPU, Step
 import gsplit
 from gsplit.data import open_layout
 from gsplit.engine.strategy import decide
-from gsplit.parallel import Worker
+from gsplit.parallel import Member
 from gsplit.runs import checkpoint
 from gsplit.sampling import SplitGroups
 
@@ -24,8 +24,8 @@ GROUPS = [(2, 1), (3, 1), (4, 1), (4, 2)]
 """(trainers, trainers of a group)"""
 
 
-def step_in_pool(worker, path, targets, dtype, name, groups, fan_outs=FAN_OUTS):
-    return Step(worker, open_layout(path), targets, fan_outs, dtype, name, groups).gradients()
+def step_in_pool(member, path, targets, dtype, name, groups, fan_outs=FAN_OUTS):
+    return Step(member, open_layout(path), targets, fan_outs, dtype, name, groups).gradients()
 
 
 def sum_over_micro_batches(layout, targets, dtype, name, number):
@@ -33,7 +33,7 @@ def sum_over_micro_batches(layout, targets, dtype, name, number):
     groups = SplitGroups(trainers=number, size=1)
     loss, gradients = 0.0, {}
     for group in range(number):
-        alone = Worker(rank=group, world=1, device=CPU)
+        alone = Member(rank=group, world=1, device=CPU)
         own_loss, own = Step(alone, layout, targets, FAN_OUTS, dtype, name, groups).gradients()
         loss += own_loss
         gradients = {key: gradients.get(key, 0) + gradient for key, gradient in own.items()}
@@ -89,7 +89,7 @@ def test_batch_normalisation_goes_over_all_micro_batches(pool, tmp_path, trainer
     targets = np.concatenate([ids[ids < 120][:20], ids[ids >= 120][:20]])  # a micro-batch on each island
     fan_outs = [-1] * 2
     wanted_loss, wanted = Step(
-        Worker(rank=0, world=1, device=CPU), whole, targets, fan_outs, torch.float64, name
+        Member(rank=0, world=1, device=CPU), whole, targets, fan_outs, torch.float64, name
     ).gradients()
     groups = SplitGroups(trainers=trainers, size=size)
     for loss, gradients in pool.run(

@@ -125,12 +125,12 @@ class WholeOnly(torch.nn.Module):
         return self.inner(blocks, x)
 
 
-def both_evaluations(worker, config):
+def both_evaluations(member, config):
     from support.runs import job_for
 
     from gsplit.train.trainer import Trainer
 
-    trainer = Trainer(worker, job_for(config, worker.world))
+    trainer = Trainer(member, job_for(config, member.world))
     evaluator = trainer.evaluator
     by_layer = evaluator.all_logits(trainer.model)
     evaluator._max_edges = 60  # chunks of a few vertices; some have more edges than that alone

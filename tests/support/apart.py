@@ -29,16 +29,16 @@ def run_apart(pool, world, function, *arguments, size=None):
     return pool.run(SIZE, _apart, world, size or world, function, arguments)[:world]
 
 
-def _apart(worker, world, size, function, arguments):
+def _apart(member, world, size, function, arguments):
     sets = sorted({tuple(range(world)), *(tuple(range(a, a + size)) for a in range(0, world, size))})
     groups = {ranks: dist.new_group(list(ranks), timeout=timedelta(seconds=LIMIT_S)) for ranks in sets}
-    if worker.rank >= world:
+    if member.rank >= world:
         return None
-    groups = {ranks: group for ranks, group in groups.items() if worker.rank in ranks}
+    groups = {ranks: group for ranks, group in groups.items() if member.rank in ranks}
     start_s = time.monotonic()
     result = error = None
     try:
-        inside = replace(worker, world=world, group=groups[tuple(range(world))], subgroups=groups)
+        inside = replace(member, world=world, group=groups[tuple(range(world))], subgroups=groups)
         result = function(inside, *arguments)
     except Exception as raised:
         error = type(raised)(str(raised))  # without the frames, which hold the connections

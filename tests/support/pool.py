@@ -1,7 +1,7 @@
 """Four trainers that live as long as the test session; worlds of 2 and 3 are subgroups of them.
 
 Starting a process costs seconds, so a test sends a function to the pool instead:
-``pool.run(3, function, *arguments)`` calls ``function(worker, *arguments)`` in three of them and returns the three
+``pool.run(3, function, *arguments)`` calls ``function(member, *arguments)`` in three of them and returns the three
 results. Functions must be importable by name (module level).
 """
 
@@ -23,7 +23,7 @@ from gsplit.processes import start
 SIZE = 4
 PATIENCE_S = 120.0
 SHARED: Shared | None = None
-"""In a worker: the memory that a Job wants; it can only be passed when a process is spawned."""
+"""In a member: the memory that a Job wants; it can only be passed when a process is spawned."""
 
 
 class Pool:
@@ -72,14 +72,14 @@ def _serve(rank, pipes, port, shared) -> None:
     global SHARED
     SHARED = shared
     pipe = pipes[rank]
-    with joined(rank, SIZE, port, "cpu", threads=1) as worker:
+    with joined(rank, SIZE, port, "cpu", threads=1) as member:
         groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}
         # All that tests want, made by all: a group that only its members make is found by how many each has.
         for ranks in ((0, 1), (2, 3)):
-            worker.subgroups[ranks] = dist.new_group(list(ranks))
+            member.subgroups[ranks] = dist.new_group(list(ranks))
         while True:
             world, function, arguments = pipe.recv()
             try:
-                pipe.send(("result", function(replace(worker, world=world, group=groups[world]), *arguments)))
+                pipe.send(("result", function(replace(member, world=world, group=groups[world]), *arguments)))
             except BaseException:
                 pipe.send(("error", traceback.format_exc()))

@@ -11,12 +11,12 @@ import torch
 from gsplit.models import custom
 from gsplit.nn import Block
 from gsplit.predict.output import VALUES, VERTICES
-from gsplit.predict.worker import Job, predict
+from gsplit.predict.trainer import Job, predict
 from support import pool as pool_module
 
 
-def predict_in_worker(worker, fields):
-    predict(worker, Job(**fields, world=worker.world, shared=pool_module.SHARED))
+def predict_in_worker(member, fields):
+    predict(member, Job(**fields, world=member.world, shared=pool_module.SHARED))
 
 
 def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, **changes):
@@ -77,7 +77,7 @@ def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):
         edge_weight=None,
         degrees=None,
         route=None,
-        lane=None,
+        chain=None,
     )
     x, levels = torch.tensor(graph.features).to(dtype), {}
     with torch.no_grad():

@@ -44,9 +44,9 @@ def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
     )
 
 
-def train_in_worker(worker, config: TrainConfig, model=None, resume=False):
+def train_in_worker(member, config: TrainConfig, model=None, resume=False):
     """Summary (trainer 0), weights before and after, logits of all vertices (trainer 0)."""
-    trainer = Trainer(worker, job_for(config, worker.world, model, resume))
+    trainer = Trainer(member, job_for(config, member.world, model, resume))
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     loop.train(trainer)
     logits = trainer.evaluator.all_logits(trainer.model)
@@ -54,12 +54,12 @@ def train_in_worker(worker, config: TrainConfig, model=None, resume=False):
     return {"summary": trainer.finish(), "before": before, "after": after, "logits": logits}
 
 
-def observed_in_worker(worker, fields, backwards=False):
+def observed_in_worker(member, fields, backwards=False):
     """Summary, and the threads that training began."""
     job = Job(**fields, shared=pool_module.SHARED)
     before = set(threading.enumerate())
     end, *_others = sampled_backwards(job) if backwards else (None,)
-    trainer = Trainer(worker, job, end)
+    trainer = Trainer(member, job, end)
     loop.train(trainer)
     begun = len(set(threading.enumerate()) - before)
     return {"summary": trainer.finish(), "begun": begun}

@@ -11,8 +11,8 @@ from gsplit.engine.objective import task_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker, reduce_gradients, split_group, with_board
+from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.parallel import Member, reduce_gradients, split_group, with_board
 from gsplit.sampling import MiniBatchSampler, SplitGroups
 from gsplit.train.loop import mini_batch_loss
 from support import pool as pool_module
@@ -27,14 +27,14 @@ class Step:
     ``groups``: the micro-batches that the targets are cut into; by default one, split over all trainers.
     """
 
-    def __init__(self, worker: Worker, layout: Layout, global_targets, fan_outs, dtype, name="sage", groups=None):
-        groups = groups or SplitGroups(trainers=worker.world, size=worker.world)
-        group = groups.group_of(worker.rank)
+    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", groups=None):
+        groups = groups or SplitGroups(trainers=member.world, size=member.world)
+        group = groups.group_of(member.rank)
         targets = np.argsort(layout.permutation)[global_targets]
         graph = layout.graph
-        if worker.world > 1:
-            worker = with_board(worker, groups, pool_module.SHARED.board)
-        self.worker, self.layout = worker, layout
+        if member.world > 1:
+            member = with_board(member, groups, pool_module.SHARED.board)
+        self.member, self.layout = member, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model = custom.prepare(self.user_model)
         edges = EdgeLoader(graph, device=CPU, dtype=dtype, **models.needs(self.model))
@@ -49,10 +49,10 @@ class Step:
         )
         micro = np.array_split(targets, groups.number)[group]
         sampler.sample(micro, epoch=0, batch=0, micro=group, num_targets=len(targets))
-        self.segment = sampler.segment(groups.split_of(worker.rank))
+        self.segment = sampler.segment(groups.split_of(member.rank))
         self.counters = ExchangeCounters()
-        self.lane = Lane(split_group(worker, groups), self.counters, CPU, everyone=worker.group, board=worker.board)
-        self.blocks = blocks_of(self.segment, CPU, self.lane, **edges.load(self.segment))
+        self.chain = Chain(split_group(member, groups), self.counters, CPU, everyone=member.group, board=member.board)
+        self.blocks = blocks_of(self.segment, CPU, self.chain, **edges.load(self.segment))
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         self.x = self.loader.load(self.segment.vertices)
 
@@ -61,8 +61,8 @@ class Step:
         logits = self.model(self.blocks, self.x)
         labels = labels_of(self.layout, self.segment, CPU)
         task = task_of(self.layout.graph.multi_label)
-        loss = self.lane.tie(mini_batch_loss(task, logits, labels, self.segment.num_targets))
+        loss = self.chain.tie(mini_batch_loss(task, logits, labels, self.segment.num_targets))
         loss.backward()
-        if self.worker.world > 1:
-            loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.worker)
+        if self.member.world > 1:
+            loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)
         return loss.item(), {name: p.grad.clone() for name, p in self.user_model.named_parameters()}

@@ -30,8 +30,8 @@ from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker, reduce_gradients, rendezvous, sum_over_trainers, with_board
+from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.sampling import SplitGroups
@@ -92,28 +92,28 @@ def check_model(layout: Layout, config: TrainConfig, model: nn.Module) -> str:
 
 def _run(rank: int, job: CheckJob) -> str | None:
     """The life of one of the two processes."""
-    with joined(rank, TRAINERS, job.port, "cpu", threads=1) as worker:
-        return compare(worker, job)
+    with joined(rank, TRAINERS, job.port, "cpu", threads=1) as member:
+        return compare(member, job)
 
 
-def compare(worker: Worker, job: CheckJob) -> str | None:
+def compare(member: Member, job: CheckJob) -> str | None:
     """Each mini-batch split, by both trainers together, and then whole, by trainer 0 alone; both make the call.
 
     Returns:
         On trainer 0 a line that says how well they agree.
     """
     layout = open_layout(job.layout, trusted=True)
-    worker = with_board(worker, SplitGroups(trainers=TRAINERS, size=TRAINERS), job.board)
-    alone = Worker(rank=0, world=1, device=worker.device)
+    member = with_board(member, SplitGroups(trainers=TRAINERS, size=TRAINERS), job.board)
+    alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(layout, job.config, job.name)
     worst, exchanged_bytes = 0.0, 0.0
     with _dropout_off():
         for case in cases:
-            together, counters = _gradients(job, layout, case, worker)
-            exchanged_bytes += sum_over_trainers([counters.forward_bytes], worker)[0]
-            if worker.rank == 0:
+            together, counters = _gradients(job, layout, case, member)
+            exchanged_bytes += sum_over_trainers([counters.forward_bytes], member)[0]
+            if member.rank == 0:
                 worst = max(worst, _difference(job.name, case, together, _gradients(job, layout, case, alone)[0]))
-    if worker.rank != 0:
+    if member.rank != 0:
         return None
     rows = sum(case.rows for case in cases)
     crossed = f"{rows:,} rows that crossed" if exchanged_bytes else "no exchange: it looks at no other vertex"
@@ -153,27 +153,27 @@ def _size(gradient: Tensor) -> float:
 
 
 def _gradients(
-    job: CheckJob, layout: Layout, case: Case, worker: Worker
+    job: CheckJob, layout: Layout, case: Case, member: Member
 ) -> tuple[dict[str, Tensor], ExchangeCounters]:
     """Of every parameter, on one mini-batch; and what was exchanged for it."""
     config, graph = job.config, layout.graph
     assert graph.features is not None
     user_model: nn.Module = pickle.loads(job.pickled_model)
     model = custom.prepare(user_model.double()).train()
-    edges = EdgeLoader(graph, device=worker.device, dtype=torch.float64, **models.needs(model))
-    cut = [case.cut] if worker.world > 1 else []
-    segment = sampled(layout, config, case.targets, case.batch, cut, edge_ids=edges.weights).segment(worker.rank)
+    edges = EdgeLoader(graph, device=member.device, dtype=torch.float64, **models.needs(model))
+    cut = [case.cut] if member.world > 1 else []
+    segment = sampled(layout, config, case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
     loader = FeatureLoader(
         HostRows(graph.features),
-        device=worker.device,
+        device=member.device,
         dtype=torch.float64,
         normalize=config.normalize_features,
         threads=1,
     )
-    labels = labels_of(layout, segment, worker.device)
+    labels = labels_of(layout, segment, member.device)
     counters = ExchangeCounters()
-    lane = Lane(worker.group, counters, worker.device, board=worker.board) if worker.world > 1 else None
-    blocks = blocks_of(segment, worker.device, lane, **edges.load(segment))
+    chain = Chain(member.group, counters, member.device, board=member.board) if member.world > 1 else None
+    blocks = blocks_of(segment, member.device, chain, **edges.load(segment))
     try:
         logits = model(blocks, loader.load(segment.vertices))
     except InputError:
@@ -189,10 +189,10 @@ def _gradients(
         ) from error
     check_logits(logits, len(labels), graph.num_classes)
     loss = mini_batch_loss(task_of(graph.multi_label), logits, labels, segment.num_targets)
-    (loss if lane is None else lane.tie(loss)).backward()
+    (loss if chain is None else chain.tie(loss)).backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
-    if lane is not None:
-        reduce_gradients(list(trained.values()), loss, worker)
+    if chain is not None:
+        reduce_gradients(list(trained.values()), loss, member)
     return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, counters
 
 

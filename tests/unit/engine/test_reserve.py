@@ -18,7 +18,7 @@ from gsplit.engine.loading import Loading
 from gsplit.engine.reserve import Share, reserve_of, share_of, widths_of, working_bytes
 from gsplit.features import EdgeLoader, Memory
 from gsplit.models.registry import needs
-from gsplit.nn import ExchangeCounters, Lane, blocks_of
+from gsplit.nn import Chain, ExchangeCounters, blocks_of
 from gsplit.sampling import MiniBatchSampler, SplitGroups
 
 
@@ -78,7 +78,7 @@ def test_what_layers_keep_for_backward_is_estimated_from_above(name):
     segment = sampler.segment(0)
     model = getattr(models, name)(features, 64, 16, num_layers=2, dropout=0.5, norm="layer", residual=True)
     edges = EdgeLoader(graph, device=CPU, dtype=torch.float32, **needs(model))
-    blocks = blocks_of(segment, CPU, Lane(None, ExchangeCounters(), CPU), **edges.load(segment))
+    blocks = blocks_of(segment, CPU, Chain(None, ExchangeCounters(), CPU), **edges.load(segment))
     kept = {}
 
     def keep(tensor):

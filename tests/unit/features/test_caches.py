@@ -151,25 +151,25 @@ def test_vertices_that_are_not_there_are_refused(bad):
         assert loader.take_counters() == LoadCounters()
 
 
-def shared_by_processes(worker, dtype):
+def shared_by_processes(member, dtype):
     """Each process converts its half of the rows and reads the other's cache."""
     random = np.random.default_rng(0)
     features = random.standard_normal((50, 7)).astype(np.float32)
-    rank, buffers = worker.rank, pool_module.SHARED.levels
+    rank, buffers = member.rank, pool_module.SHARED.levels
     offsets = np.array([0, 20, 50])
     begin, end = (int(bound) for bound in offsets[rank : rank + 2])
     held = Prefixes(offsets, np.array([6, 9]), 2)
     host = HostRows(features.astype(np.float16))
-    cache = PeerCaches.in_buffers(host, held, rank, buffers=buffers, barrier=worker.barrier, threads=1)
+    cache = PeerCaches.in_buffers(host, held, rank, buffers=buffers, barrier=member.barrier, threads=1)
     vertices = random.integers(0, 50, 300)
     x, counters = load(host, cache, vertices)
     right = torch.equal(x, torch.from_numpy(features).half()[vertices].float())
-    worker.barrier()
+    member.barrier()
     copy = HostRows.shared(
-        features, dtype, buffers[0], begin=begin, end=end, create=rank == 0, barrier=worker.barrier
+        features, dtype, buffers[0], begin=begin, end=end, create=rank == 0, barrier=member.barrier
     )
     right &= torch.equal(copy.tensor(), torch.from_numpy(features).to(dtype))
-    worker.barrier()
+    member.barrier()
     owner = owners(vertices, offsets, [6, 9], 2)
     hits, peers = int((owner == rank).sum()), int((owner == 1 - rank).sum())
     return right and hits * peers > 0 and counters == counted(host, hits, peers, 300 - hits - peers)

@@ -6,10 +6,10 @@ trainers as in training.
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.nn import ExchangeCounters, Lane, blocks_of
-from gsplit.parallel import Worker, max_over_trainers, with_board
+from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.parallel import Member, max_over_trainers, with_board
 from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
@@ -68,31 +68,31 @@ class Job:
 
 def run(rank: int, job: Job) -> None:
     """The life of one trainer process."""
-    with joined(rank, job.world, job.port, job.device_type, job.threads) as worker:
-        predict(worker, job)
+    with joined(rank, job.world, job.port, job.device_type, job.threads) as member:
+        predict(member, job)
 
 
-def predict(worker: Worker, job: Job) -> None:
+def predict(member: Member, job: Job) -> None:
     """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
     layout = open_layout(job.layout, trusted=True)
     dtype = getattr(torch, job.dtype)
     request = Request(np.load(job.folder / VERTICES), layout.permutation)
     loader = FeatureLoader(
-        host_rows(layout, worker, job.copied_dtype, job.shared.features),
-        device=worker.device,
+        host_rows(layout, member, job.copied_dtype, job.shared.features),
+        device=member.device,
         dtype=dtype,
         normalize=job.normalize_features,
         threads=job.threads,
     )
-    model = custom.prepare(pickle.loads(job.pickled_model)).to(worker.device, dtype).eval()
-    edges = EdgeLoader(layout.graph, device=worker.device, dtype=dtype, **models.needs(model))
+    model = custom.prepare(pickle.loads(job.pickled_model)).to(member.device, dtype).eval()
+    edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **models.needs(model))
     task = task_of(job.multi_label)
     if job.fan_out:
-        chunks = _sampled(model, layout, worker, loader, edges, request, job)
+        chunks = _sampled(model, layout, member, loader, edges, request, job)
     else:
         evaluator = Evaluator(
             layout,
-            worker,
+            member,
             loader,
             edges,
             task,
@@ -101,18 +101,18 @@ def predict(worker: Worker, job: Job) -> None:
             dtype=dtype,
             threads=job.threads,
         )
-        own = request.of_part(*layout.offsets[worker.rank : worker.rank + 2])
+        own = request.of_part(*layout.offsets[member.rank : member.rank + 2])
         chunks = evaluator.vectors(model, own, job.level)
     if job.classes:
         chunks = ((ids, task.predict(logits)) for ids, logits in chunks)
-    _write(chunks, request, worker, job)
+    _write(chunks, request, member, job)
 
 
 @torch.no_grad()
 def _sampled(
     model: nn.Module,
     layout: Layout,
-    worker: Worker,
+    member: Member,
     loader: FeatureLoader,
     edges: EdgeLoader,
     request: Request,
@@ -133,33 +133,33 @@ def _sampled(
         global_ids=layout.permutation,
         edge_ids=edges.weights,
     )
-    worker = with_board(worker, SplitGroups(trainers=worker.world, size=worker.world), job.shared.board)
+    member = with_board(member, SplitGroups(trainers=member.world, size=member.world), job.shared.board)
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), job.batch_size)):
         sampler.sample(targets[begin : begin + job.batch_size], epoch=0, batch=batch)
-        segment = sampler.segment(worker.rank)
-        lane = Lane(worker.group, ExchangeCounters(), worker.device, board=worker.board)
-        blocks = blocks_of(segment, worker.device, lane, **edges.load(segment))
+        segment = sampler.segment(member.rank)
+        chain = Chain(member.group, ExchangeCounters(), member.device, board=member.board)
+        blocks = blocks_of(segment, member.device, chain, **edges.load(segment))
         x = loader.load(segment.vertices)
         vectors = forward_to(job.level, job.num_layers, model, blocks, x)
-        if worker.board is not None:
-            worker.board.enter(Step.END)
+        if member.board is not None:
+            member.board.enter(Step.END)
         yield segment.targets, vectors
 
 
-def _write(chunks: Chunks, request: Request, worker: Worker, job: Job) -> None:
+def _write(chunks: Chunks, request: Request, member: Member, job: Job) -> None:
     """Each trainer fills its own rows of a file that trainer 0 makes; nothing is gathered."""
     first = next(chunks, None)
     # Only who has a vertex knows how wide the vectors are; a class is one number, without a width.
     own_width = 0 if first is None or first[1].ndim == 1 else first[1].shape[1]
-    width = max_over_trainers(own_width, worker)
+    width = max_over_trainers(own_width, member)
     shape = (request.num_rows, width) if width else (request.num_rows,)
     path = job.folder / VALUES
-    if worker.rank == 0:
+    if member.rank == 0:
         create_values(path, shape, _numpy_dtype(job))
-    worker.barrier()
+    member.barrier()
     values = np.load(path, mmap_mode="r+")
-    for ids, vectors in chain([] if first is None else [first], chunks):
+    for ids, vectors in itertools.chain([] if first is None else [first], chunks):
         if vectors.shape != (len(ids), *shape[1:]):
             raise InputError(
                 f"the model gave vectors of shape {tuple(vectors.shape)} for {len(ids)} vertices, not "
