@@ -1,0 +1,154 @@
+"""What a configuration's fields may hold, said once with each field and checked by one checker.
+
+A configuration is a frozen dataclass that derives from :class:`Checked`. The annotation of a field says all there is
+to know of it: its kind, the choices of a ``Literal``, a :class:`Range`, or a function that must accept it
+(:class:`Accepted`):
+
+    slots: Annotated[int | None, Range(1, 1024)] = None
+    cache_size: Annotated[str | None, Accepted(CacheSize.parse)] = None
+
+The command line checks words (tyro); this also checks what comes from Python and from a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from gsplit.errors import InputError
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that a field, or each item of a tuple, may hold: from ``least`` to ``most``, above ``above`` and
+    below ``below``."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+    def complaint(self, value: float) -> str | None:
+        """What a number must be and is not; None where it may be used."""
+        inside = (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+        if inside:
+            return None
+        finite = self.below == math.inf
+        if self.above is not None:
+            return f"above {self.above}{' and finite' if finite else ''}"
+        if finite and value == math.inf:
+            return "finite"
+        if self.below is not None and not finite:
+            return f"in [{self.least}, {self.below})"
+        if self.most is not None and value > self.most:
+            return f"at most {self.most}"
+        return f"at least {self.least}"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A function that returns for a value that a field may hold, and raises ValueError for another."""
+
+    function: Callable[[Any], object]
+
+
+def flag_of(name: str) -> str:
+    """The flag of a field: ``batch_size`` is ``--batch-size``."""
+    return "--" + name.replace("_", "-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """Base of configurations: when one is made, every field is checked, and paths and lists get their type.
+
+    Raises:
+        InputError: for the first field that holds what it may not, by its flag.
+    """
+
+    def __post_init__(self) -> None:
+        for name, annotation in _annotations(type(self)).items():
+            object.__setattr__(self, name, checked(flag_of(name), getattr(self, name), annotation))
+
+
+@functools.cache
+def _annotations(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(cls)}  # type: ignore[arg-type]
+
+
+def checked(flag: str, value: Any, annotation: Any) -> Any:
+    """A value of the kind that an annotation asks for.
+
+    Args:
+        flag: names the field in messages.
+        value: a path may be a string, and a tuple any sequence.
+        annotation: ``bool``, ``int``, ``float``, ``str``, ``Path``, ``tuple[...]`` or ``Literal[...]``, perhaps with
+            ``| None``, inside ``Annotated`` with :class:`Range` and :class:`Accepted`.
+
+    Raises:
+        InputError: where the value may not be used.
+    """
+    kind, rules = _unwrapped(annotation)
+    if value is None and type(None) in get_args(kind):
+        return None
+    kind = next((arm for arm in _arms(kind) if arm is not type(None)), kind)
+    kind, more = _unwrapped(kind)
+    value = _of_kind(flag, value, kind)
+    for rule in (*rules, *more):
+        for item in value if isinstance(value, tuple) and isinstance(rule, Range) else (value,):
+            if isinstance(rule, Range) and (complaint := rule.complaint(item)) is not None:
+                raise InputError(f"{flag} must be {complaint}, not {item}")
+        if isinstance(rule, Accepted):
+            _accept(flag, value, rule)
+    return value
+
+
+def _unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The annotation inside ``Annotated``, and what stands beside it."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, ()
+    inner, *rules = get_args(annotation)
+    return inner, tuple(rules)
+
+
+def _arms(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _of_kind(flag: str, value: Any, kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        if value not in (choices := get_args(kind)):
+            raise InputError(f"{flag} must be one of {', '.join(choices)}, not {value!r}")
+        return value
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if get_origin(kind) is tuple:
+        return tuple(value)
+    if kind is str:
+        return str(value)
+    if kind is int and (not isinstance(value, int) or isinstance(value, bool)):
+        raise InputError(f"{flag} must be a whole number, not {value!r}")
+    if kind is float and (not isinstance(value, (int, float)) or isinstance(value, bool)):
+        raise InputError(f"{flag} must be a number, not {value!r}")
+    if kind is bool and not isinstance(value, bool):
+        raise InputError(f"{flag} must be true or false, not {value!r}")
+    return value
+
+
+def _accept(flag: str, value: Any, rule: Accepted) -> None:
+    try:
+        rule.function(value)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{flag}: {error}") from None
