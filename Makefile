@@ -9,7 +9,7 @@ SOURCES := $(shell find gsplit -name '*.cpp' -o -name '*.hpp') CMakeLists.txt py
 # starve the tests that have a time limit.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all mutants check bench clean
+.PHONY: demo test test-all mutants check format bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
@@ -33,7 +33,12 @@ demo: $(VENV)/.installed
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix --quiet .
+	$(BIN)/ruff format --quiet .
 
 test: check
 	$(PYTEST) -m 'not slow'

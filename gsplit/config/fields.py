@@ -81,9 +81,9 @@ class Checked:
 
 
 @functools.cache
-def _annotations(cls: type) -> dict[str, Any]:
+def _annotations(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: hints[field.name] for field in fields(cls)}  # type: ignore[arg-type]
+    return {field.name: hints[field.name] for field in fields(cls)}
 
 
 def checked(flag: str, value: Any, annotation: Any) -> Any:
