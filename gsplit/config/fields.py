@@ -76,7 +76,8 @@ class Checked:
     """
 
     def __post_init__(self) -> None:
-        for name, annotation in _annotations(type(self)).items():
+        cls: Any = type(self)
+        for name, annotation in _annotations(cls).items():
             object.__setattr__(self, name, checked(flag_of(name), getattr(self, name), annotation))
 
 
