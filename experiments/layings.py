@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling import MicroBatches, Segment, SplitGroups
-from gsplit.supply.tickets import Ticket
+from gsplit.sampling import EpochPlan, MicroBatches, Neighbours, Segment, SplitGroups
 
 EPOCH = 0
 Lay = Callable[[int], list[Segment]]
@@ -40,16 +39,16 @@ class Layings:
             "micro-batches": SplitGroups(trainers=trainers, size=1),
             "fixed shares": SplitGroups(trainers=trainers, size=1, fixed_shares=True),
         }
+        rule = Neighbours(fan_out=tuple(fan_outs))
         self._ways = {
-            name: MicroBatches(
-                layout, group, fan_out=tuple(fan_outs), batch_size=batch_size, seed=seed, edge_ids=False
-            )
+            name: MicroBatches(layout, group, rule=rule, batch_size=batch_size, seed=seed, edge_ids=False)
             for name, group in groups.items()
         }
         self.plan = self._ways["splits"].plan
-        shares = self._ways["fixed shares"].plan.shares
-        assert shares is not None
-        self.shares: list[NDArray[np.int64]] = shares
+        fixed = self._ways["fixed shares"].plan
+        assert isinstance(fixed, EpochPlan)
+        assert fixed.shares is not None
+        self.shares: list[NDArray[np.int64]] = fixed.shares
         """[P] the training vertices of each trainer, where they stay the same."""
 
     def ways(self) -> dict[str, Lay]:
@@ -57,9 +56,8 @@ class Layings:
 
     def _segments(self, name: str, batch: int) -> list[Segment]:
         micro_batches = self._ways[name]
-        ticket = Ticket(number=batch, epoch=EPOCH, batch=batch)
         return [
             sampler.segment(split)
-            for sampler in micro_batches.sample_all(ticket)
+            for sampler in micro_batches.sample_all(EPOCH, batch)
             for split in range(micro_batches.groups.size)
         ]

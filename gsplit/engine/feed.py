@@ -108,7 +108,7 @@ class SampledHere:
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         start_s = time.perf_counter()
         groups = self._micro_batches.groups
-        sampler = self._micro_batches.sample(handle.ticket, groups.group_of(self._rank))
+        sampler = self._micro_batches.sample(handle.ticket.epoch, handle.ticket.batch, groups.group_of(self._rank))
         return sampler.segment(groups.split_of(self._rank)), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:

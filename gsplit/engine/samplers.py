@@ -16,10 +16,10 @@ from gsplit.errors import InputError
 from gsplit.models import custom
 from gsplit.models import registry as models
 from gsplit.runs import checkpoint
-from gsplit.sampling import SplitGroups
+from gsplit.sampling import Neighbours, SplitGroups
 from gsplit.supply.pipes import Supply
 from gsplit.supply.pool import SamplerPool
-from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import parse_bytes
 
@@ -64,9 +64,9 @@ def supplied(
             logger.warning("--order, --slots and --sampler-threads have no effect with --samplers 0")
         supply = Supply(groups.trainers)
     else:
-        job = SamplerJob(
+        spec = SamplerSpec(
             layout=layout.path,
-            fan_out=config.fan_out,
+            rule=Neighbours(fan_out=config.fan_out),
             batch_size=config.batch_size,
             seed=config.seed,
             edge_ids=layout.graph.edge_weight is not None and _wants_weights(model),
@@ -78,7 +78,7 @@ def supplied(
         supply = Supply(
             groups.trainers,
             lambda finished: SamplerPool(
-                job,
+                spec,
                 tickets(num_batches, config.epochs, _position(config)),
                 samplers=samplers,
                 slots=config.slots or samplers + config.prefetch + SPARE_SLOTS,

@@ -1,8 +1,23 @@
-"""Mini-batches: which targets an epoch brings, and sampling and splitting them. Imports no torch."""
+"""Mini-batches: which targets an epoch brings, and sampling and splitting them. Imports no torch.
+
+``rule`` says how mini-batches are sampled; ``plan`` has their targets, ``sampler`` draws and splits, ``segment`` is a
+split at rest, ``groups`` shares a mini-batch out to the trainers.
+"""
 
 from gsplit.sampling.groups import MicroBatches, SplitGroups
 from gsplit.sampling.plan import EpochPlan
+from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.sampler import MiniBatchSampler
 from gsplit.sampling.segment import Segment
 
-__all__ = ["EpochPlan", "MicroBatches", "MiniBatchSampler", "Segment", "SplitGroups"]
+__all__ = [
+    "EpochPlan",
+    "MicroBatchSampler",
+    "MicroBatches",
+    "MiniBatchSampler",
+    "Neighbours",
+    "Plan",
+    "Rule",
+    "Segment",
+    "SplitGroups",
+]

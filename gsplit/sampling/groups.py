@@ -1,4 +1,4 @@
-"""How the trainers share a mini-batch out: split groups, and the micro-batch of each.
+"""How the trainers share out a mini-batch: split groups, and the micro-batch of each.
 
 Trainers of one *split group* compute one micro-batch together, split; the groups are data-parallel to each other.
 One group of all trainers is split parallelism, groups of one trainer are data parallelism, and anything between is
@@ -14,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler
-from gsplit.supply.tickets import Ticket
+from gsplit.sampling.rule import MicroBatchSampler, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +62,14 @@ class SplitGroups:
 
 
 class MicroBatches:
-    """Samples and splits the micro-batches of each mini-batch.
+    """Samples and splits the micro-batches of each mini-batch of a run.
 
     Args:
         layout: to sample from.
         groups: for each a micro-batch, split over its trainers.
-        fan_out, seed, edge_ids, memory, threads: see :class:`MiniBatchSampler`.
+        rule: says which vertices start and which in-edges are kept.
         batch_size: targets of all micro-batches of a mini-batch together.
+        seed, edge_ids, memory, threads: see :meth:`gsplit.sampling.rule.Rule.sampler`.
     """
 
     def __init__(
@@ -78,44 +77,30 @@ class MicroBatches:
         layout: Layout,
         groups: SplitGroups,
         *,
-        fan_out: tuple[int, ...],
+        rule: Rule,
         batch_size: int,
         seed: int,
         edge_ids: bool,
         memory: int | None = None,
         threads: int = 1,
     ) -> None:
-        graph = layout.graph
         self.groups = groups
-        self.plan = EpochPlan(
-            graph.train_idx,
-            layout.permutation,
-            batch_size,
-            seed,
-            micro_batches=groups.number,
-            fixed_shares=groups.fixed_shares,
+        self.plan = rule.plan(
+            layout, batch_size=batch_size, seed=seed, micro_batches=groups.number, fixed_shares=groups.fixed_shares
         )
-        self._sampler = MiniBatchSampler(
-            graph.indptr,
-            graph.indices,
-            groups.offsets(layout),
-            fan_outs=fan_out,
-            seed=seed,
-            global_ids=layout.permutation,
-            edge_ids=edge_ids,
-            memory=memory,
-            threads=threads,
+        self._sampler = rule.sampler(
+            layout, groups.offsets(layout), seed=seed, edge_ids=edge_ids, memory=memory, threads=threads
         )
 
-    def sample(self, ticket: Ticket, group: int) -> MiniBatchSampler:
-        """Sample the micro-batch of one group; it stays in the sampler until the next call."""
-        targets = self.plan.micro_batches(ticket.epoch, ticket.batch)
+    def sample(self, epoch: int, batch: int, group: int) -> MicroBatchSampler:
+        """Sample the micro-batch of one group; it stays in the sampler that is returned until the next call."""
+        targets = self.plan.micro_batches(epoch, batch)
         self._sampler.sample(
-            targets[group], epoch=ticket.epoch, batch=ticket.batch, micro=group, num_targets=sum(map(len, targets))
+            targets[group], epoch=epoch, batch=batch, micro=group, num_targets=sum(map(len, targets))
         )
         return self._sampler
 
-    def sample_all(self, ticket: Ticket) -> Iterator[MiniBatchSampler]:
-        """The same sampler for each group in turn, with its micro-batch."""
+    def sample_all(self, epoch: int, batch: int) -> Iterator[MicroBatchSampler]:
+        """Sample the micro-batch of each group in turn: the same sampler is given every time."""
         for group in range(self.groups.number):
-            yield self.sample(ticket, group)
+            yield self.sample(epoch, batch, group)

@@ -31,7 +31,7 @@ from gsplit.parallel import Member, split_group, with_board
 from gsplit.runs import checkpoint
 from gsplit.runs.kept import Kept
 from gsplit.runs.metrics import RunLog, StageClock, finite, say, totals, write_summary
-from gsplit.sampling import MicroBatches
+from gsplit.sampling import MicroBatches, Neighbours
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.order import Follower, Leader, Order, OwnOrder
 from gsplit.supply.pipes import TrainerEnd
@@ -139,7 +139,7 @@ class Trainer:
             micro_batches = MicroBatches(
                 self.layout,
                 self.job.strategy.groups,
-                fan_out=config.fan_out,
+                rule=Neighbours(fan_out=config.fan_out),
                 batch_size=config.batch_size,
                 seed=config.seed,
                 edge_ids=self.edges.weights,

@@ -16,7 +16,7 @@ from gsplit.engine.strategy import decide
 from gsplit.host import SharedBuffer
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.sampling import MicroBatches
+from gsplit.sampling import MicroBatches, Neighbours
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
@@ -74,7 +74,7 @@ def sampled_backwards(job: Job) -> tuple:
     micro_batches = MicroBatches(
         layout,
         job.strategy.groups,
-        fan_out=config.fan_out,
+        rule=Neighbours(fan_out=config.fan_out),
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=False,
@@ -84,7 +84,7 @@ def sampled_backwards(job: Job) -> tuple:
     heard, launcher = multiprocessing.Pipe(duplex=False)
     launcher_hears, released = multiprocessing.Pipe(duplex=False)
     for slot, ticket in enumerate(reversed(todo)):
-        extents = Ring(slots).write(slot, micro_batches.sample_all(ticket))
+        extents = Ring(slots).write(slot, micro_batches.sample_all(ticket.epoch, ticket.batch))
         launcher.send(Handle(ticket=ticket, slot=slot, extents=extents))
     return TrainerEnd(slots=slots, heard=heard, followers=[], released=released), launcher, launcher_hears
 

@@ -17,7 +17,7 @@ ALLOWED = {
     "processes": set(),
     "runs": set(),
     "config": {"runs"},
-    "sampling": {"data", "supply"},
+    "sampling": {"data"},
     "supply": {"sampling", "data", "processes"},
     "partition": {"sampling", "data"},
     "parallel": {"sampling"},

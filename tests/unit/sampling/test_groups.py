@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from support.reference import sample_and_split
 
-from gsplit.sampling import EpochPlan, MicroBatches, SplitGroups
-from gsplit.supply.tickets import Ticket
+from gsplit.sampling import EpochPlan, MicroBatches, Neighbours, SplitGroups
 
 FAN_OUT = (3, 4)
 
@@ -82,10 +81,9 @@ def test_fixed_shares_stay_and_are_shuffled():
 def test_micro_batches_are_those_of_the_reference(layouts, trainers, size):
     layout = layouts(4)
     groups = SplitGroups(trainers=trainers, size=size)
-    batches = MicroBatches(layout, groups, fan_out=FAN_OUT, batch_size=50, seed=9, edge_ids=True)
-    ticket = Ticket(number=0, epoch=1, batch=2)
+    batches = MicroBatches(layout, groups, rule=Neighbours(fan_out=FAN_OUT), batch_size=50, seed=9, edge_ids=True)
     targets = batches.plan.micro_batches(1, 2)
-    for group, sampler in enumerate(batches.sample_all(ticket)):
+    for group, sampler in enumerate(batches.sample_all(1, 2)):
         wanted = sample_and_split(
             layout.graph,
             groups.offsets(layout).tolist(),
@@ -109,6 +107,6 @@ def test_micro_batches_are_those_of_the_reference(layouts, trainers, size):
 
 def test_more_groups_than_targets(layouts):
     groups = SplitGroups(trainers=4, size=1)
-    batches = MicroBatches(layouts(1), groups, fan_out=FAN_OUT, batch_size=2, seed=0, edge_ids=False)
-    sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(Ticket(number=0, epoch=0, batch=0))]
+    batches = MicroBatches(layouts(1), groups, rule=Neighbours(fan_out=FAN_OUT), batch_size=2, seed=0, edge_ids=False)
+    sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(0, 0)]
     assert sizes == [1, 1, 0, 0]
