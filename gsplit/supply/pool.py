@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer, check_memory, held_back
-from gsplit.processes.children import GRACE_S, ProcessDied, death
+from gsplit.processes.child import GRACE_S, ProcessDied, death
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.ring import Handle, with_headroom
 from gsplit.supply.sampler_process import Failed, Measured, SamplerSpec
@@ -42,11 +42,8 @@ class Sampler:
     """One process and its two pipes."""
 
     process: subprocess.Popen[bytes]
-    """The sampler."""
     commands: Connection
-    """The pipe to it."""
     reports: Connection
-    """The pipe from it."""
 
     def close(self) -> None:
         """Close the pipes."""
