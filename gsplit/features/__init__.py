@@ -1,4 +1,4 @@
-"""What is looked up for a split: feature rows, from caches or the host to the trainer; edge weights, degrees."""
+"""What is looked up for a split: feature rows, from caches or the host; edge weights; degrees."""
 
 from gsplit.features.cache import Cache, NoCache, PartitionedCache, PeerCaches, ReplicatedCache
 from gsplit.features.edges import EdgeData, EdgeLoader
