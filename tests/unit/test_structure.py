@@ -23,7 +23,7 @@ ALLOWED = {
     "parallel": {"sampling"},
     "features": {"sampling", "data"},
     "nn": {"parallel", "sampling", "data"},
-    "models": {"nn", "config", "data", "processes"},
+    "models": {"nn", "config", "data", "processes", "runs"},
     "engine": {*("supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")},
     "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
