@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling import EpochPlan, MicroBatches, Neighbours, Segment, SplitGroups
+from gsplit.sampling import MicroBatches, Neighbours, Segment, SplitGroups
 
 EPOCH = 0
 Lay = Callable[[int], list[Segment]]
@@ -44,9 +44,8 @@ class Layings:
             name: MicroBatches(layout, group, rule=rule, batch_size=batch_size, seed=seed, edge_ids=False)
             for name, group in groups.items()
         }
-        self.plan = self._ways["splits"].plan
-        fixed = self._ways["fixed shares"].plan
-        assert isinstance(fixed, EpochPlan)
+        self.plan = rule.plan(layout, batch_size=batch_size, seed=seed)
+        fixed = rule.plan(layout, batch_size=batch_size, seed=seed, micro_batches=trainers, fixed_shares=True)
         assert fixed.shares is not None
         self.shares: list[NDArray[np.int64]] = fixed.shares
         """[P] the training vertices of each trainer, where they stay the same."""

@@ -7,7 +7,7 @@ split at rest, ``groups`` shares a mini-batch out to the trainers.
 from gsplit.sampling.groups import MicroBatches, SplitGroups
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
-from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "Rule",
     "Segment",
     "SplitGroups",
+    "sampler_of",
 ]

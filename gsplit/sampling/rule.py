@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling.plan import EpochPlan, num_batches
+from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
 
 
@@ -32,10 +32,6 @@ class Plan(Protocol):
 
     As global ids they depend on the rule and the seed alone (law 1), but for fixed shares, which follow the layout.
     """
-
-    @property
-    def num_batches(self) -> int:
-        """Number of mini-batches of an epoch, the same in all epochs."""
 
     def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
         """The targets of one mini-batch by micro-batch: [G] int64 arrays of distinct layout ids, perhaps empty."""
@@ -64,6 +60,9 @@ class MicroBatchSampler(Protocol):
 
 class Rule(Protocol):
     """A way to sample mini-batches: makes their plan, and the sampler that follows it."""
+
+    def num_batches(self, layout: Layout, *, batch_size: int) -> int:
+        """Number of mini-batches of an epoch, the same in all epochs; quicker than making a plan."""
 
     def plan(
         self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
@@ -111,6 +110,10 @@ class Neighbours:
     fan_out: tuple[int, ...]
     """In-neighbours drawn per hop, the first for the targets; -1 keeps all."""
 
+    def num_batches(self, layout: Layout, *, batch_size: int) -> int:
+        """As many as the training vertices fill; the last one may be smaller."""
+        return num_batches(len(layout.graph.train_idx), batch_size)
+
     def plan(
         self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
     ) -> EpochPlan:
@@ -135,14 +138,6 @@ class Neighbours:
         threads: int = 1,
     ) -> MiniBatchSampler:
         """The C++ sampler with the fan-outs of the rule."""
-        return MiniBatchSampler(
-            layout.graph.indptr,
-            layout.graph.indices,
-            offsets,
-            fan_outs=self.fan_out,
-            seed=seed,
-            global_ids=layout.permutation,
-            edge_ids=edge_ids,
-            memory=memory,
-            threads=threads,
+        return sampler_of(
+            layout, offsets, fan_outs=self.fan_out, seed=seed, edge_ids=edge_ids, memory=memory, threads=threads
         )

@@ -19,10 +19,6 @@ class InSequence:
     number: int
     """Micro-batches of a mini-batch."""
 
-    @property
-    def num_batches(self):
-        return -(-self.num_vertices // self.batch_size)
-
     def micro_batches(self, epoch, batch):
         begin = batch * self.batch_size
         return np.array_split(np.arange(begin, min(begin + self.batch_size, self.num_vertices)), self.number)
@@ -34,6 +30,9 @@ class FirstNeighbours:
 
     keep: int
     hops: int
+
+    def num_batches(self, layout: Layout, *, batch_size):
+        return -(-layout.graph.num_vertices // batch_size)
 
     def plan(self, layout: Layout, *, batch_size, seed, micro_batches=1, fixed_shares=False):
         return InSequence(num_vertices=layout.graph.num_vertices, batch_size=batch_size, number=micro_batches)

@@ -44,10 +44,10 @@ def pool_of(
         "threads": 1,
         **spec,
     }
-    plan = description["rule"].plan(layout, batch_size=description["batch_size"], seed=SEED)
+    num_batches = description["rule"].num_batches(layout, batch_size=description["batch_size"])
     pool = SamplerPool(
         SamplerSpec(**description),
-        tickets(plan.num_batches, epochs, start),
+        tickets(num_batches, epochs, start),
         samplers=samplers,
         slots=slots,
         readers=readers,

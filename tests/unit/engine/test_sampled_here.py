@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.rules import FirstNeighbours
 
-from gsplit.engine.feed import SampledHere
+from gsplit.engine.sources import SampledHere
 from gsplit.nn import blocks_of
 from gsplit.sampling import MicroBatches, Neighbours, SplitGroups
 from gsplit.supply.ring import Handle

@@ -45,7 +45,7 @@ def test_another_rule_needs_nothing_but_its_class(layouts):
         (0, batch): [
             sampler.segment(rank).data.tobytes() for sampler in batches.sample_all(0, batch) for rank in range(3)
         ]
-        for batch in range(batches.plan.num_batches)
+        for batch in range(rule.num_batches(layout, batch_size=BATCH_SIZE))
     }
     assert len(here) == 10  # all 300 vertices start
     assert all_segments(layout, rule=rule, epochs=1) == here
@@ -117,7 +117,7 @@ def test_samplers_end_when_all_is_sampled_and_their_slots_stay(layouts):
 
 
 def test_a_sampler_that_cannot_start_is_not_tried_again(tmp_path, layouts):
-    layout = mock.Mock(path=tmp_path / "none", graph=layouts(2).graph, permutation=layouts(2).permutation)
+    layout = mock.Mock(path=tmp_path / "none", parts=2, graph=layouts(2).graph)
     with pool_of(layout, lambda handle: None) as pool, pytest.raises(ProcessDied, match=r"sampler \d failed"):
         attend(pool, lambda: pool.done)
 
