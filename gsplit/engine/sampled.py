@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import Feed
@@ -51,9 +52,13 @@ class Sampled:
         slots = config.slots or samplers + config.prefetch + SPARE_SLOTS if samplers else None
         return replace(config, samplers=samplers, slots=slots)
 
+    def rule(self, run: Run) -> Rule:
+        """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
+        return Neighbours(fan_out=run.config.fan_out)
+
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""
-        return rule_of(run.config).num_batches(layout, batch_size=run.config.batch_size)
+        return self.rule(run).num_batches(layout, batch_size=run.config.batch_size)
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
@@ -61,7 +66,7 @@ class Sampled:
         config = run.config
         spec = SamplerSpec(
             layout=run.layout,
-            rule=rule_of(config),
+            rule=self.rule(run),
             batch_size=config.batch_size,
             seed=config.seed,
             edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
@@ -92,16 +97,11 @@ class Sampled:
         run, member, config = parts.run, parts.member, parts.run.config
         left = tickets(self.num_batches(run, parts.layout), config.epochs, position)
         order = order_of(left, end, member.rank, by=config.order)
-        maker = _Splits(parts, _source(parts, end))
+        maker = _Splits(parts, _source(parts, self.rule(run), end))
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
 
 
-def rule_of(config: TrainConfig) -> Rule:
-    """The rule by which mini-batches are sampled. There is one so far, and no flag that names another."""
-    return Neighbours(fan_out=config.fan_out)
-
-
-def samplers_of(config: TrainConfig, trainers: int) -> int:
+def samplers_of(config: SamplingConfig, trainers: int) -> int:
     """Number of processes to sample with: those asked for, or the cores left over.
 
     Raises:
@@ -152,14 +152,14 @@ class _Splits:
         self._source.let_go(handle)
 
 
-def _source(parts: Parts, end: TrainerEnd | None) -> Source:
+def _source(parts: Parts, rule: Rule, end: TrainerEnd | None) -> Source:
     run, member, config = parts.run, parts.member, parts.run.config
     if end is not None and end.slots:
         return FromSlots(end, member.rank, member.device)
     micro_batches = MicroBatches(
         parts.layout,
         run.strategy.groups,
-        rule=rule_of(config),
+        rule=rule,
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=parts.edges.weights,
