@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -26,6 +25,7 @@ from gsplit.features import EdgeLoader, FeatureLoader, gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import Block, blocks_of
 from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel.collectives import all_reduce
 from gsplit.sampling import MiniBatchSampler, Segment
 
 MAX_EDGES = 1 << 22
@@ -161,7 +161,7 @@ class Evaluator:
                 segment = self._neighbourhood(chunk, 1, None)
                 assert segment is not None
                 mask_N[segment.vertices] = 1
-            dist.all_reduce(torch.from_numpy(mask_N), dist.ReduceOp.MAX, group=self._worker.group)
+            all_reduce(torch.from_numpy(mask_N), self._worker.group, "max")
             needed[layer] = self._begin + np.flatnonzero(mask_N[self._begin : self._end])
         return needed
 

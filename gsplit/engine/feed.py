@@ -22,7 +22,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
@@ -30,7 +29,7 @@ from torch.profiler import record_function
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader, LoadCounters
 from gsplit.nn import Block, Chain, ExchangeCounters, blocks_of
-from gsplit.parallel import Member
+from gsplit.parallel import DATA, SPLIT, Member
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.supply.order import Order
 from gsplit.supply.pipes import TrainerEnd
@@ -102,14 +101,14 @@ class FromSlots:
 class SampledHere:
     """Without samplers: each trainer samples the whole micro-batch of its group, and keeps its own split."""
 
-    def __init__(self, micro_batches: MicroBatches, rank: int, end: TrainerEnd | None) -> None:
-        self._micro_batches, self._rank, self._end = micro_batches, rank, end
+    def __init__(self, micro_batches: MicroBatches, member: Member, end: TrainerEnd | None) -> None:
+        self._micro_batches, self._end = micro_batches, end
+        self._micro, self._split = member.coordinate(DATA), member.coordinate(SPLIT)
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         start_s = time.perf_counter()
-        groups = self._micro_batches.groups
-        sampler = self._micro_batches.sample(handle.ticket, groups.group_of(self._rank))
-        return sampler.segment(groups.split_of(self._rank)), time.perf_counter() - start_s
+        sampler = self._micro_batches.sample(handle.ticket, self._micro)
+        return sampler.segment(self._split), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:
         if self._end is not None:
@@ -122,8 +121,8 @@ class Feed:
     Args:
         order: says which mini-batch is next.
         source: gives its segment.
-        member, layout: of the trainer.
-        split_group: the trainers that exchange rows with this one.
+        member: of the trainer, on a grid; those along ``split`` exchange rows.
+        layout: that is trained on.
         loader: of features; nobody else may use it, for it counts what it loads.
         edges: loader of edge data.
         prefetch: mini-batches to load ahead.
@@ -135,7 +134,6 @@ class Feed:
         order: Order,
         source: Source,
         member: Member,
-        split_group: dist.ProcessGroup | None,
         layout: Layout,
         loader: FeatureLoader,
         edges: EdgeLoader,
@@ -144,7 +142,7 @@ class Feed:
         threads: int,
     ) -> None:
         self._order, self._source, self._worker, self._layout = order, source, member, layout
-        self._split_group = split_group
+        self._split_group = member.along(SPLIT)
         self._loader, self._edges, self._prefetch = loader, edges, prefetch
         self._stream = torch.cuda.Stream(member.device) if member.device.type == "cuda" else None
         self._thread = ThreadPoolExecutor(

@@ -12,11 +12,12 @@ from torch import nn
 
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
+from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
 from gsplit.models import custom
 from gsplit.models import registry as models
+from gsplit.parallel import DATA, SPLIT
 from gsplit.runs import checkpoint
-from gsplit.sampling import SplitGroups
 from gsplit.supply.pipes import Supply
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.sampler_process import SamplerJob
@@ -48,21 +49,21 @@ def samplers_of(config: TrainConfig, world: int) -> int:
 
 @contextmanager
 def supplied(
-    config: TrainConfig, layout: Layout, groups: SplitGroups, samplers: int, model: nn.Module
+    config: TrainConfig, layout: Layout, strategy: Strategy, samplers: int, model: nn.Module
 ) -> Iterator[Supply]:
     """What gives the trainers their mini-batches; the samplers have ended when the block has.
 
     Args:
         config: of the run.
         layout: to sample from.
-        groups: of the trainers.
+        strategy: of the run.
         samplers: processes; 0 leaves sampling to the trainers.
         model: which decides whether segments carry the ids of the drawn edges.
     """
     if samplers == 0:
         if config.order != "sequence" or config.slots is not None or config.sampler_threads != 1:
             logger.warning("--order, --slots and --sampler-threads have no effect with --samplers 0")
-        supply = Supply(groups.trainers)
+        supply = Supply(strategy.grid.world)
     else:
         job = SamplerJob(
             layout=layout.path,
@@ -72,17 +73,19 @@ def supplied(
             edge_ids=layout.graph.edge_weight is not None and _wants_weights(model),
             memory=parse_bytes(config.sampler_memory),
             threads=config.sampler_threads,
-            groups=groups,
+            micro_batches=strategy.grid.size(DATA),
+            splits=strategy.grid.size(SPLIT),
+            fixed_shares=strategy.fixed_shares,
         )
         num_batches = -(-len(layout.graph.train_idx) // config.batch_size)
         supply = Supply(
-            groups.trainers,
+            strategy.grid.world,
             lambda finished: SamplerPool(
                 job,
                 tickets(num_batches, config.epochs, _position(config)),
                 samplers=samplers,
                 slots=config.slots or samplers + config.prefetch + SPARE_SLOTS,
-                readers=groups.trainers,
+                readers=strategy.grid.world,
                 finished=finished,
                 max_restarts=config.max_sampler_restarts,
             ),

@@ -20,7 +20,7 @@ from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.host import check_memory
-from gsplit.sampling import SplitGroups
+from gsplit.parallel import DATA, SPLIT, Grid, trainer_grid
 from gsplit.units import CacheSize
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,10 @@ MANY = 64
 class Strategy:
     """What was decided."""
 
-    groups: SplitGroups
+    grid: Grid
+    """Micro-batches (``data``) x the trainers that split each (``split``)."""
+    fixed_shares: bool
+    """Each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
     cache: CacheName
     """Not auto any more."""
     cache_size: CacheSize | None
@@ -42,12 +45,12 @@ class Strategy:
     @property
     def peers(self) -> bool:
         """Trainers read each other's caches, as in Quiver."""
-        return self.cache == "partitioned" and self.groups.size == 1 < self.groups.trainers
+        return self.cache == "partitioned" and self.grid.size(SPLIT) == 1 < self.grid.world
 
     @property
     def cache_holders(self) -> int:
         """Trainers that hold the rows of a partitioned cache between them."""
-        return self.groups.trainers if self.peers else self.groups.size
+        return self.grid.world if self.peers else self.grid.size(SPLIT)
 
 
 def world_of(config: TrainConfig, layout: Layout) -> int:
@@ -78,16 +81,16 @@ def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
     Raises:
         InputError: for what cannot be.
     """
-    groups = _groups(config, layout)
-    cache, size = _cache(config, groups, device_type)
-    if cache == "partitioned" and _data_parallel(config, groups) and layout.parts % groups.trainers:
+    grid = _grid(config, layout)
+    cache, size = _cache(config, grid, device_type)
+    if cache == "partitioned" and _data_parallel(config, grid) and layout.parts % grid.world:
         raise InputError(
             f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
-            f"{layout.parts} parts for {groups.trainers} trainers; make a layout with --parts {groups.trainers}"
+            f"{layout.parts} parts for {grid.world} trainers; make a layout with --parts {grid.world}"
         )
     if config.loader == "zero-copy" and device_type == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
-    strategy = Strategy(groups=groups, cache=cache, cache_size=size)
+    strategy = Strategy(grid=grid, fixed_shares=config.cache == "replicated", cache=cache, cache_size=size)
     _check_memory(config, strategy, layout, device_type)
     return strategy
 
@@ -105,9 +108,9 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, devic
     if strategy.cache_size is None:
         return
     if device_type == "cpu":
-        memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
+        memory = Memory.of(torch.device("cpu"), strategy.grid.world)
     else:
-        sharers = -(-strategy.groups.trainers // torch.cuda.device_count())
+        sharers = -(-strategy.grid.world // torch.cuda.device_count())
         memory = Memory.of_empty_gpus(sharers)
     if strategy.cache == "partitioned":
         prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes, memory)
@@ -115,7 +118,7 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, devic
         replicated_rows(strategy.cache_size, layout.graph.num_vertices, row_bytes, memory)
 
 
-def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
+def _grid(config: TrainConfig, layout: Layout) -> Grid:
     world = world_of(config, layout)
     # A run that goes on may have been split before: what was saved of that gives way.
     if config.strategy == "data" and config.split_group not in (None, 1) and config.resume is None:
@@ -131,17 +134,17 @@ def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
             f"with python -m gsplit.partition ... --parts {size}"
         )
-    return SplitGroups(trainers=world, size=size, fixed_shares=config.cache == "replicated")
+    return trainer_grid(world, size)
 
 
-def _data_parallel(config: TrainConfig, groups: SplitGroups) -> bool:
+def _data_parallel(config: TrainConfig, grid: Grid) -> bool:
     """Groups are of one trainer, and that is what was asked for, not all there is."""
-    return groups.size == 1 and (groups.number > 1 or config.strategy == "data")
+    return grid.size(SPLIT) == 1 and (grid.size(DATA) > 1 or config.strategy == "data")
 
 
-def _cache(config: TrainConfig, groups: SplitGroups, device_type: str) -> tuple[CacheName, CacheSize | None]:
+def _cache(config: TrainConfig, grid: Grid, device_type: str) -> tuple[CacheName, CacheSize | None]:
     cache: CacheName = config.cache
-    data_parallel = _data_parallel(config, groups)
+    data_parallel = _data_parallel(config, grid)
     if cache == "auto":
         if data_parallel and config.cache_size is not None:
             raise InputError(

@@ -27,12 +27,12 @@ from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.models import custom
 from gsplit.models import registry as models
 from gsplit.nn import Chain, ExchangeCounters, blocks_of
-from gsplit.parallel import Member, max_over_trainers, with_board
+from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
 from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
-from gsplit.sampling import MiniBatchSampler, SplitGroups
+from gsplit.sampling import MiniBatchSampler
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 """Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
@@ -133,7 +133,7 @@ def _sampled(
         global_ids=layout.permutation,
         edge_ids=edges.weights,
     )
-    member = with_board(member, SplitGroups(trainers=member.world, size=member.world), job.shared.board)
+    member = with_board(member.on(trainer_grid(member.world)), job.shared.board)
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), job.batch_size)):
         sampler.sample(targets[begin : begin + job.batch_size], epoch=0, batch=batch)

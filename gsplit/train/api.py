@@ -99,7 +99,7 @@ def train(
                 if config.save_predictions != "no" and not (run_folder / "predictions.npy").exists():
                     logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
                 return summary
-            warn_of_changes(config, strategy.groups, threads)
+            warn_of_changes(config, strategy.grid, threads)
             config = replace(config, out=run_folder)
         resolved = replace(config, layout=layout_path, threads=threads)
         replace_file(run_folder / CONFIG, resolved.to_json(unused).encode())
@@ -120,7 +120,7 @@ def train(
             resume=config.resume is not None,
             unused=tuple(unused),
         )
-        supply = held.enter_context(supplied(config, opened, strategy.groups, samplers, candidate))
+        supply = held.enter_context(supplied(config, opened, strategy, samplers, candidate))
         with mock.patch.dict(os.environ, QUIET if config.profile else {}):
             children = start(run, world, job, own=supply.ends)
             held.callback(children.end)  # before the folder is given back, whatever comes

@@ -12,9 +12,9 @@ from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.files import read_json
 from gsplit.models import custom
+from gsplit.parallel import DATA, Grid
 from gsplit.runs import checkpoint
 from gsplit.runs.metrics import SUMMARY, say
-from gsplit.sampling import SplitGroups
 
 logger = logging.getLogger(__name__)
 
@@ -91,14 +91,14 @@ def check_resumable(config: TrainConfig, layout: Layout, world: int, signature: 
         _check_same_epoch(folder, saved, before, config, layout, world)
 
 
-def warn_of_changes(config: TrainConfig, groups: SplitGroups, threads: int) -> None:
+def warn_of_changes(config: TrainConfig, grid: Grid, threads: int) -> None:
     """Say what will be different from now on in a run that goes on, and what of it changes results."""
-    folder, world = config.resume, groups.trainers
+    folder, world = config.resume, grid.world
     assert folder is not None
     before = TrainConfig.from_json(folder / CONFIG)
     saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
     effect = "sums change their order, and results their last digits"
-    if groups.number > 1 and saved["trainers"] != world:
+    if grid.size(DATA) > 1 and saved["trainers"] != world:
         effect = "mini-batches are cut into other micro-batches, with other samples"
     for what, before_it, now in (("trainers", saved["trainers"], world), ("threads", saved.get("threads"), threads)):
         if before_it != now:

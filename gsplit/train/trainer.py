@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
@@ -27,7 +26,8 @@ from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.files import replacing
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.parallel import Member, split_group, with_board
+from gsplit.parallel import DATA, SPLIT, Member, with_board
+from gsplit.parallel.collectives import broadcast
 from gsplit.runs import checkpoint
 from gsplit.runs.kept import Kept
 from gsplit.runs.metrics import RunLog, StageClock, finite, say, totals, write_summary
@@ -69,7 +69,7 @@ class Job:
     @property
     def world(self) -> int:
         """Trainers."""
-        return self.strategy.groups.trainers
+        return self.strategy.grid.world
 
 
 class Trainer:
@@ -83,7 +83,7 @@ class Trainer:
 
     def __init__(self, member: Member, job: Job, end: TrainerEnd | None = None) -> None:
         config = job.config
-        member = with_board(member, job.strategy.groups, job.shared.board)
+        member = with_board(member.on(job.strategy.grid), job.shared.board)
         self.member, self.job, self.config = member, job, config
         self.layout = open_layout(job.layout, trusted=True)
         graph = self.layout.graph
@@ -91,7 +91,7 @@ class Trainer:
         self.task = task_of(graph.multi_label)
         self.model = self._build_model().to(member.device, dtype)
         for tensor in self.model.state_dict().values():
-            dist.broadcast(tensor, 0, group=member.group)
+            broadcast(tensor, member.group)
         self.edges = EdgeLoader(graph, device=member.device, dtype=dtype, **models.needs(self.model))
         self.num_batches = -(-len(graph.train_idx) // config.batch_size)
         """Of an epoch."""
@@ -138,23 +138,17 @@ class Trainer:
         else:
             micro_batches = MicroBatches(
                 self.layout,
-                self.job.strategy.groups,
+                micro_batches=self.job.strategy.grid.size(DATA),
+                splits=self.job.strategy.grid.size(SPLIT),
+                fixed_shares=self.job.strategy.fixed_shares,
                 fan_out=config.fan_out,
                 batch_size=config.batch_size,
                 seed=config.seed,
                 edge_ids=self.edges.weights,
             )
-            source = SampledHere(micro_batches, member.rank, end)
+            source = SampledHere(micro_batches, member, end)
         return Feed(
-            order,
-            source,
-            member,
-            split_group(member, self.job.strategy.groups),
-            self.layout,
-            loader,
-            self.edges,
-            prefetch=config.prefetch,
-            threads=self.job.threads,
+            order, source, member, self.layout, loader, self.edges, prefetch=config.prefetch, threads=self.job.threads
         )
 
     def _build_model(self) -> nn.Module:
@@ -249,8 +243,8 @@ class Trainer:
         strategy = self.job.strategy
         return {
             "trainers": self.member.world,
-            "strategy": "split" if strategy.groups.number == 1 else self.config.strategy,
-            "split_group": strategy.groups.size,
+            "strategy": "split" if strategy.grid.size(DATA) == 1 else self.config.strategy,
+            "split_group": strategy.grid.size(SPLIT),
             "cache": strategy.cache,
             "rows_cached": sum(self.loading.cache_rows),
         }

@@ -16,6 +16,7 @@ from gsplit.engine.strategy import decide
 from gsplit.host import SharedBuffer
 from gsplit.models import custom
 from gsplit.models import registry as models
+from gsplit.parallel import DATA, SPLIT
 from gsplit.sampling import MicroBatches
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
@@ -73,7 +74,9 @@ def sampled_backwards(job: Job) -> tuple:
     config, layout = job.config, open_layout(job.layout)
     micro_batches = MicroBatches(
         layout,
-        job.strategy.groups,
+        micro_batches=job.strategy.grid.size(DATA),
+        splits=job.strategy.grid.size(SPLIT),
+        fixed_shares=job.strategy.fixed_shares,
         fan_out=config.fan_out,
         batch_size=config.batch_size,
         seed=config.seed,

@@ -31,10 +31,9 @@ from gsplit.host import SharedBuffer
 from gsplit.models import custom
 from gsplit.models import registry as models
 from gsplit.nn import Chain, ExchangeCounters, blocks_of
-from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, with_board
+from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
-from gsplit.sampling import SplitGroups
 from gsplit.train.check.cases import Case, chosen_cases, sampled
 from gsplit.train.loop import check_logits, mini_batch_loss
 
@@ -103,7 +102,7 @@ def compare(member: Member, job: CheckJob) -> str | None:
         On trainer 0 a line that says how well they agree.
     """
     layout = open_layout(job.layout, trusted=True)
-    member = with_board(member, SplitGroups(trainers=TRAINERS, size=TRAINERS), job.board)
+    member = with_board(member.on(trainer_grid(TRAINERS)), job.board)
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(layout, job.config, job.name)
     worst, exchanged_bytes = 0.0, 0.0
