@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 
-from gsplit.parallel import DATA, SPLIT
+from gsplit.parallel import SPLIT
 from gsplit.sampling import EpochPlan, split_offsets
 from support.reference import sample_and_split
 
@@ -51,14 +51,14 @@ def cached_sets(layout, grid, config):
 def count(layout, strategy, config, row_bytes):
     """(epoch, batch, trainer) -> traffic of a run of SAGE."""
     graph, grid = layout.graph, strategy.grid
-    offsets = split_offsets(layout, grid.size(SPLIT)).tolist()
+    offsets = split_offsets(layout, strategy.splits).tolist()
     cached, at_peers = cached_sets(layout, grid, config)
     plan = EpochPlan(
         graph.train_idx,
         layout.permutation,
         config.batch_size,
         config.seed,
-        micro_batches=grid.size(DATA),
+        micro_batches=strategy.micro_batches,
         fixed_shares=strategy.fixed_shares,
     )
     # SAGE exchanges rows as wide as inputs or outputs of a layer, whichever is less.
