@@ -24,7 +24,7 @@ from gsplit.engine.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
 from gsplit.nn import Chain, ExchangeCounters
-from gsplit.parallel import SPLIT
+from gsplit.parallel import SPLIT, Grid
 from gsplit.runs.log import level_name
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.sampling.plan import num_batches
@@ -52,6 +52,10 @@ class Sampled:
         samplers = samplers_of(config, config.gpus)
         slots = config.slots or samplers + config.prefetch + SPARE_SLOTS if samplers else None
         return replace(config, samplers=samplers, slots=slots)
+
+    def grid(self, run: Run) -> Grid:
+        """Micro-batches x the trainers that split each of them."""
+        return run.strategy.grid
 
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""

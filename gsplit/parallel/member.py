@@ -94,17 +94,19 @@ class Member:
         return self.grid
 
 
-def with_board(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] = (SPLIT,)) -> Member:
+def with_board(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] | None = None) -> Member:
     """The same member with a fresh notice board; all trainers make the call.
 
     Args:
         member: on a grid.
         buffer: memory for the board, the same for all.
-        axes: of the grid, along which rows are exchanged.
+        axes: of the grid, along which rows are exchanged; by default ``split``, or all of them where there is none.
     """
     if member.world == 1:
         return member
     assert member.grid is not None
+    if axes is None:
+        axes = (SPLIT,) if SPLIT in member.grid.axes else member.grid.axes
     shape = Board.shape(member.world)
     if member.rank == 0:
         buffer.grow(shape[0] * shape[1] * 8)

@@ -45,7 +45,8 @@ class Trainer:
 
     def __init__(self, member: Member, run: Run, shared: Shared, end: TrainerEnd | None = None) -> None:
         self.run = run
-        self.member = member = with_board(member.on(run.strategy.grid), shared.board)
+        engine = engine_of(run.config.strategy)
+        self.member = member = with_board(member.on(engine.grid(run)), shared.board)
         self.layout = layout = open_layout(run.layout, trusted=True)
         self.model = _same_model(run, member)
         self.objective = objective_of(layout.graph.multi_label)
@@ -71,7 +72,6 @@ class Trainer:
         self.kept = Kept(run.folder, {"signature": run.signature, "graph": graph}, writes=member.rank == 0)
         if run.resumes:
             restore(self)
-        engine = engine_of(run.config.strategy)
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
         parts = Parts(run=run, member=member, layout=layout, model=self.model, edges=edges, loading=self.loading)
