@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling import MicroBatches, Neighbours, Segment, SplitGroups
+from gsplit.sampling import MicroBatches, Neighbours, Segment
 
 EPOCH = 0
 Lay = Callable[[int], list[Segment]]
@@ -34,15 +34,24 @@ class Layings:
 
     def __init__(self, layout: Layout, batch_size: int, fan_outs: Sequence[int], seed: int) -> None:
         trainers = layout.parts
-        groups = {
-            "splits": SplitGroups(trainers=trainers, size=trainers),
-            "micro-batches": SplitGroups(trainers=trainers, size=1),
-            "fixed shares": SplitGroups(trainers=trainers, size=1, fixed_shares=True),
+        ways = {
+            "splits": (1, trainers, False),
+            "micro-batches": (trainers, 1, False),
+            "fixed shares": (trainers, 1, True),
         }
         rule = Neighbours(fan_out=tuple(fan_outs))
         self._ways = {
-            name: MicroBatches(layout, group, rule=rule, batch_size=batch_size, seed=seed, edge_ids=False)
-            for name, group in groups.items()
+            name: MicroBatches(
+                layout,
+                micro_batches=micro_batches,
+                splits=splits,
+                fixed_shares=fixed_shares,
+                rule=rule,
+                batch_size=batch_size,
+                seed=seed,
+                edge_ids=False,
+            )
+            for name, (micro_batches, splits, fixed_shares) in ways.items()
         }
         self.plan = rule.plan(layout, batch_size=batch_size, seed=seed)
         fixed = rule.plan(layout, batch_size=batch_size, seed=seed, micro_batches=trainers, fixed_shares=True)
@@ -58,5 +67,5 @@ class Layings:
         return [
             sampler.segment(split)
             for sampler in micro_batches.sample_all(EPOCH, batch)
-            for split in range(micro_batches.groups.size)
+            for split in range(micro_batches.splits)
         ]

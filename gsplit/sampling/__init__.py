@@ -1,10 +1,10 @@
 """Mini-batches: which targets an epoch brings, and sampling and splitting them. Imports no torch.
 
 ``rule`` says how mini-batches are sampled; ``plan`` has their targets, ``sampler`` draws and splits, ``segment`` is a
-split at rest, ``groups`` shares a mini-batch out to the trainers.
+split at rest, ``micro_batches`` brings them together.
 """
 
-from gsplit.sampling.groups import MicroBatches, SplitGroups
+from gsplit.sampling.micro_batches import MicroBatches, split_offsets
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
@@ -19,6 +19,6 @@ __all__ = [
     "Plan",
     "Rule",
     "Segment",
-    "SplitGroups",
     "sampler_of",
+    "split_offsets",
 ]

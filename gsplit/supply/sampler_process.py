@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gsplit.data import open_layout
 from gsplit.host import SharedBuffer, die_with_parent
-from gsplit.sampling import MicroBatches, Rule, SplitGroups
+from gsplit.sampling import MicroBatches, Rule
 from gsplit.supply.dispatch import Assignment
 from gsplit.supply.ring import Handle, Ring, bytes_of
 from gsplit.supply.tickets import Ticket
@@ -43,8 +43,12 @@ class SamplerSpec:
     """Bytes that a sampler's maps of vertices may take."""
     threads: int
     """Threads that work on one micro-batch."""
-    groups: SplitGroups | None = None
-    """How the trainers share out a mini-batch; None for one group with a trainer for each part."""
+    micro_batches: int = 1
+    """Number of micro-batches that a mini-batch is cut into."""
+    splits: int | None = None
+    """Number of splits of each micro-batch; None for one for each part."""
+    fixed_shares: bool = False
+    """Whether each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +99,9 @@ def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
     layout = open_layout(spec.layout, trusted=True)
     micro_batches = MicroBatches(
         layout,
-        spec.groups or SplitGroups(trainers=layout.parts, size=layout.parts),
+        micro_batches=spec.micro_batches,
+        splits=spec.splits or layout.parts,
+        fixed_shares=spec.fixed_shares,
         rule=spec.rule,
         batch_size=spec.batch_size,
         seed=spec.seed,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from gsplit.config.parallel import STRATEGIES
 from gsplit.config.train import RESULTS_DEPEND_ON
 from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
@@ -114,11 +115,11 @@ def _validate(trainer: Trainer, epoch: int) -> float | None:
 
 def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
     """What decides how much is loaded and computed; a run that was resumed may have changed it."""
-    strategy = trainer.run.strategy
+    strategy, name = trainer.run.strategy, trainer.run.config.strategy
     return {
         "trainers": trainer.run.trainers,
-        "strategy": "split" if strategy.groups.number == 1 else trainer.run.config.strategy,
-        "split_group": strategy.groups.size,
+        "strategy": "split" if name in STRATEGIES and strategy.micro_batches == 1 else name,
+        "split_group": strategy.splits,
         "cache": strategy.cache,
         "rows_cached": sum(trainer.loading.cache_rows),
     }

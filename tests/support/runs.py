@@ -65,7 +65,14 @@ def sampled_backwards(run: Run) -> tuple:
     config, layout = run.config, open_layout(run.layout)
     rule = Neighbours(fan_out=config.fan_out)
     micro_batches = MicroBatches(
-        layout, run.strategy.groups, rule=rule, batch_size=config.batch_size, seed=config.seed, edge_ids=False
+        layout,
+        micro_batches=run.strategy.micro_batches,
+        splits=run.strategy.splits,
+        fixed_shares=run.strategy.fixed_shares,
+        rule=rule,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        edge_ids=False,
     )
     todo = list(tickets(rule.num_batches(layout, batch_size=config.batch_size), 1, Position()))
     slots = [SharedBuffer(f"test-slot-{slot}") for slot in range(len(todo))]

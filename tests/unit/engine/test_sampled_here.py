@@ -6,38 +6,44 @@ import numpy as np
 import pytest
 import torch
 from support.rules import FirstNeighbours
+from support.steps import CPU
 
 from gsplit.engine.sources import SampledHere
 from gsplit.nn import blocks_of
-from gsplit.sampling import MicroBatches, Neighbours, SplitGroups
+from gsplit.parallel import DATA, SPLIT, Grid, Member
+from gsplit.sampling import MicroBatches, Neighbours
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
 
 HANDLE = Handle(ticket=Ticket(number=0, epoch=1, batch=2))
 
 
-def micro_batches(layout, rule, *, trainers=1, size=1):
-    groups = SplitGroups(trainers=trainers, size=size)
-    return MicroBatches(layout, groups, rule=rule, batch_size=40, seed=3, edge_ids=False)
+def micro_batches(layout, rule, number, splits):
+    return MicroBatches(layout, micro_batches=number, splits=splits, rule=rule, batch_size=40, seed=3, edge_ids=False)
+
+
+def source_of(layout, rule, rank=0, number=1, splits=1):
+    grid = Grid.of(**{DATA: number, SPLIT: splits})
+    member = Member(rank=rank, world=grid.world, device=CPU, grid=grid)
+    return SampledHere(micro_batches(layout, rule, number, splits), member, None)
 
 
 @pytest.mark.parametrize("rule", [Neighbours(fan_out=(3, 4)), FirstNeighbours(keep=2, hops=2)], ids=str)
 def test_each_trainer_keeps_its_split_of_its_group_s_micro_batch(layouts, rule):
-    layout, sizes = layouts(4), {"trainers": 4, "size": 2}
+    layout = layouts(4)
     wanted = [
         sampler.segment(split).data.tobytes()
-        for sampler in micro_batches(layout, rule, **sizes).sample_all(1, 2)
+        for sampler in micro_batches(layout, rule, 2, 2).sample_all(1, 2)
         for split in range(2)
     ]
-    sources = [SampledHere(micro_batches(layout, rule, **sizes), rank, None) for rank in range(4)]
+    sources = [source_of(layout, rule, rank, 2, 2) for rank in range(4)]
     assert [source.segment(HANDLE)[0].data.tobytes() for source in sources] == wanted
 
 
 def test_blocks_of_another_rule_aggregate_what_it_keeps(layouts):
     layout = layouts(1)
-    source = SampledHere(micro_batches(layout, FirstNeighbours(keep=2, hops=2)), 0, None)
-    segment, _ = source.segment(HANDLE)
-    blocks = blocks_of(segment, torch.device("cpu"), None)
+    segment, _ = source_of(layout, FirstNeighbours(keep=2, hops=2)).segment(HANDLE)
+    blocks = blocks_of(segment, CPU, None)
     level = torch.from_numpy(layout.graph.features[segment.vertices])
     whole = layout.graph.features
     for layer in (1, 2):

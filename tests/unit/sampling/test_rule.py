@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.rules import FirstNeighbours
 
-from gsplit.sampling import EpochPlan, MicroBatches, MiniBatchSampler, Neighbours, SplitGroups
+from gsplit.sampling import EpochPlan, MicroBatches, MiniBatchSampler, Neighbours
 
 KEEP, HOPS, BATCH_SIZE = 2, 2, 64
 FIRST = FirstNeighbours(keep=KEEP, hops=HOPS)
@@ -46,16 +46,15 @@ def test_rules_travel_by_pickle():
         assert pickle.loads(pickle.dumps(rule)) == rule
 
 
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_another_rule_decides_who_starts_and_which_edges_are_kept(layouts, size):
-    layout = layouts(4)
-    groups = SplitGroups(trainers=4, size=size)
-    batches = MicroBatches(layout, groups, rule=FIRST, batch_size=BATCH_SIZE, seed=0, edge_ids=False)
+@pytest.mark.parametrize(("number", "splits"), [(4, 1), (2, 2), (1, 4)])
+def test_another_rule_decides_who_starts_and_which_edges_are_kept(layouts, number, splits):
+    layout, ways = layouts(4), {"micro_batches": number, "splits": splits}
+    batches = MicroBatches(layout, **ways, rule=FIRST, batch_size=BATCH_SIZE, seed=0, edge_ids=False)
     indptr, indices = layout.graph.indptr, layout.graph.indices
     started = []
     for batch in range(FIRST.num_batches(layout, batch_size=BATCH_SIZE)):
         for sampler in batches.sample_all(0, batch):
-            segments = [sampler.segment(split) for split in range(size)]
+            segments = [sampler.segment(split) for split in range(splits)]
             started += [v for segment in segments for v in segment.targets]
             for layer in range(1, HOPS + 1):
                 for rank, segment in enumerate(segments):

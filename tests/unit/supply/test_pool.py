@@ -17,7 +17,7 @@ from support.samplers import BATCH_SIZE, SEED, all_segments, attend, pool_of, se
 
 from gsplit.errors import InputError
 from gsplit.processes import ProcessDied
-from gsplit.sampling import MicroBatches, SplitGroups
+from gsplit.sampling import MicroBatches
 from gsplit.supply.ring import Ring
 from gsplit.supply.tickets import Position
 
@@ -39,8 +39,9 @@ def test_law_1_for_any_number_of_threads_and_either_table(layouts, wanted, spec)
 
 def test_another_rule_needs_nothing_but_its_class(layouts):
     layout, rule = layouts(3), FirstNeighbours(keep=2, hops=2)
-    groups = SplitGroups(trainers=3, size=3)
-    batches = MicroBatches(layout, groups, rule=rule, batch_size=BATCH_SIZE, seed=SEED, edge_ids=False)
+    batches = MicroBatches(
+        layout, micro_batches=1, splits=3, rule=rule, batch_size=BATCH_SIZE, seed=SEED, edge_ids=False
+    )
     here = {
         (0, batch): [
             sampler.segment(rank).data.tobytes() for sampler in batches.sample_all(0, batch) for rank in range(3)
