@@ -20,7 +20,7 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
-from gsplit.engine.sources import FromSlots, SampledHere, Source
+from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
 from gsplit.nn import Chain, ExchangeCounters
