@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit import cli
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
@@ -34,8 +35,14 @@ PIECE_BYTES = 1 << 26
 logger = logging.getLogger(__name__)
 
 
+def _check_shares(shares: tuple[float, ...]) -> None:
+    if shares and (len(shares) != 3 or not all(share >= 0 for share in shares) or not 0 < sum(shares) < 1.0001):
+        given = ",".join(f"{share:g}" for share in shares)
+        raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {given}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions:
+class BuildOptions(Checked):
     """What is made of a source beside copying it."""
 
     # The docstrings are the help of the command.
@@ -47,29 +54,15 @@ class BuildOptions:
     duplicates: Literal["drop", "keep"] | None = None
     """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
     drop; keep for GSplit's own .npz and synthetic graphs."""
-    split: cli.FloatList = ()
+    split: Annotated[cli.FloatList, Accepted(_check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
     splits."""
-    seed: int = 0
-    """Of --split, and of a synthetic graph."""
-    num_vertices: int | None = None
+    seed: Annotated[int, Range(0)] = 0
+    """Seed of --split, and of a synthetic graph."""
+    num_vertices: Annotated[int | None, Range(1)] = None
     """How many vertices there are; by default what the source, features or labels tell, or the largest id."""
     feature_dtype: Literal["float32", "float16"] | None = None
     """Store features in this type; by default float16 stays and all else becomes float32."""
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, not {self.seed}")
-        if self.num_vertices is not None and self.num_vertices < 1:
-            raise InputError(f"--num-vertices must be at least 1, not {self.num_vertices}")
-        if self.split:
-            shares = ",".join(f"{share:g}" for share in self.split)
-            if (
-                len(self.split) != 3
-                or not all(share >= 0 for share in self.split)
-                or not 0 < sum(self.split) < 1.0001
-            ):
-                raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {shares}")
 
 
 def build_store(

@@ -14,12 +14,13 @@ from typing import Any
 import tyro
 
 from gsplit import cli
+from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
 from gsplit.errors import InputError
 from gsplit.files import check_writable, replace_file
-from gsplit.partition import PartitionConfig, dry_run, methods, partition, show
-from gsplit.partition.report import ReportConfig, measure
+from gsplit.partition import dry_run, methods, partition, show
+from gsplit.partition.report import measure, training_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -73,7 +74,7 @@ def report(arguments: list[str]) -> None:
     for suffix in ("json", "png"):
         check_writable(Path(f"{out}.{suffix}"), "--out")
     threads = config.threads or len(os.sched_getaffinity(0))
-    measured = measure(opened, config.training(opened), epochs=config.epochs, seed=config.seed, threads=threads)
+    measured = measure(opened, training_of(config, opened), epochs=config.epochs, seed=config.seed, threads=threads)
     print("\n".join(show.lines(measured)))
     replace_file(Path(f"{out}.json"), json.dumps(measured, indent=2).encode() + b"\n")
     written = f"{out}.json"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
-from gsplit.cli import check_fan_out
+from gsplit.config.partition import Training
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 from gsplit.sampling.plan import EpochPlan, fold_key
@@ -22,26 +22,6 @@ from gsplit.sampling.sampler import MiniBatchSampler
 
 PRESAMPLE = 0x50524553
 """Keeps the draws apart from those of a training with the same seed."""
-MAX_FAN_OUT = 2**31 - 1
-MAX_THREADS = 256
-"""More than any host makes use of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """The training to come, as far as its mini-batches depend on it; InputError for what no training has."""
-
-    fan_out: tuple[int, ...]
-    """By hop, the first for the targets; -1 takes all."""
-    batch_size: int
-    """Targets of a mini-batch over all trainers."""
-
-    def __post_init__(self) -> None:
-        check_fan_out(self.fan_out)
-        if max(self.fan_out) > MAX_FAN_OUT:
-            raise InputError(f"--fan-out takes numbers up to {MAX_FAN_OUT}, not {max(self.fan_out)}; -1 takes all")
-        if self.batch_size < 1:
-            raise InputError(f"--batch-size must be at least 1, not {self.batch_size}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.partition import Hotness, Weights
 from gsplit.data.graph import GraphArrays
 from gsplit.data.npy import forget
 from gsplit.partition.presample import Counts
-
-Weights = Literal["uniform", "degree", "presample"]
-Hotness = Literal["degree", "presample"]
 
 DRAW = 64
 """The weight of an edge that was drawn once."""

@@ -10,19 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.partition import Method
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
 from gsplit.partition.methods import kaminpar, metis, streaming
 from gsplit.partition.methods.streaming import stream
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
 from gsplit.units import binary
-
-Method = Literal["auto", "metis", "kaminpar", "streaming", "random", "range"]
 
 logger = logging.getLogger(__name__)
 

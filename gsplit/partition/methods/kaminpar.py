@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gsplit.errors import InputError
 from gsplit.host import interruptible
-from gsplit.partition.cuts import best_cut
+from gsplit.partition.methods.cuts import best_cut
 from gsplit.partition.problem import Footprint, Problem, Undirected
 
 MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)

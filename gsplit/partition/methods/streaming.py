@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.partition.cuts import best_cut
 from gsplit.partition.methods.clusters import MAX_PAIRS, cluster_vertices, graph_of_clusters, pack
+from gsplit.partition.methods.cuts import best_cut
 from gsplit.partition.methods.restream import Stream, judge, restream
 from gsplit.partition.problem import Footprint, Size
 

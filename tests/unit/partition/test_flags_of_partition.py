@@ -11,11 +11,11 @@ import pytest
 from support.flags import Row, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
 
+from gsplit.config.partition import ReportConfig
 from gsplit.data import open_layout, write_store
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.partition.__main__ import command
-from gsplit.partition.report import ReportConfig
 from gsplit.sampling import MiniBatchSampler
 
 

@@ -12,9 +12,10 @@ import pytest
 from support.graphs import random_graph
 
 from gsplit import _core
+from gsplit.config.partition import MAX_SEED
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.errors import InputError
-from gsplit.partition import MAX_SEED, PartitionConfig, methods, partition
+from gsplit.partition import PartitionConfig, methods, partition
 from gsplit.partition.__main__ import command, read_recipe
 from gsplit.partition.presample import Training, presample
 from gsplit.partition.problem import Problem
