@@ -1,7 +1,7 @@
 """From a source to a graph store, in bounded memory.
 
 Checks what is cheap first (features, labels), then builds the adjacency (:mod:`gsplit.data.adjacency`), then checks
-the splits. Nothing is left of a store that fails anywhere.
+the vertex sets. Nothing is left of a store that fails anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import SPLITS, GraphArrays, cast, check_splits, open_arrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, cast, check_vertex_sets, open_arrays
 from gsplit.data.importers.arrays import clean_labels, integers
 from gsplit.data.importers.source import Rows, Source
 from gsplit.data.npy import forget
@@ -56,7 +56,7 @@ class BuildOptions(Checked):
     drop; keep for GSplit's own .npz and synthetic graphs."""
     split: Annotated[cli.FloatList, Accepted(_check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
-    splits."""
+    such sets."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of --split, and of a synthetic graph."""
     num_vertices: Annotated[int | None, Range(1)] = None
@@ -82,9 +82,9 @@ def build_store(
         duplicates=options.duplicates or ("keep" if source.as_is else "drop"),
     )
     n = _num_vertices(source, options)
-    splits = source.splits
-    if options.split and splits:
-        raise InputError(f"{source.where} has splits already ({', '.join(splits)}); drop --split")
+    vertex_sets = source.vertex_sets
+    if options.split and vertex_sets:
+        raise InputError(f"{source.where} has vertex sets already ({', '.join(vertex_sets)}); drop --split")
     with writing_folder(out, overwrite=overwrite) as writer:
         if n is not None:
             check_memory(n, source.where)
@@ -96,11 +96,12 @@ def build_store(
         labels, num_classes = clean_labels(source.labels, n, source.num_classes, source.call("labels"))
         writer.save("labels", labels)
         if options.split:
-            splits = random_split(labels, options.split, options.seed, source.where)
-        elif splits and source.labels is None:
-            raise InputError(f"{source.where}: the {next(iter(splits))} split needs labels; give --labels FILE")
+            vertex_sets = random_sets(labels, options.split, options.seed, source.where)
+        elif vertex_sets and source.labels is None:
+            raise InputError(f"{source.where}: the {next(iter(vertex_sets))} set needs labels; give --labels FILE")
         ids = {
-            f"{key}_idx": integers(splits.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in SPLITS
+            f"{key}_idx": integers(vertex_sets.get(key, np.empty(0, np.int64)), source.call(key), ndim=1)
+            for key in VERTEX_SETS
         }
         for key, values in ids.items():
             writer.save(key, values)
@@ -113,7 +114,7 @@ def build_store(
             num_classes=num_classes,
             **ids,
         )
-        check_splits(graph, source.where)
+        check_vertex_sets(graph, source.where)
         header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
         writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
@@ -201,7 +202,7 @@ def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
             yield np.asarray(chunk[begin : begin + at_once])
 
 
-def random_split(
+def random_sets(
     labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str
 ) -> dict[str, NDArray[np.int64]]:
     """Shares of the labelled vertices, drawn at random: train, valid, test, ascending.
@@ -217,7 +218,7 @@ def random_split(
         raise InputError(f"{where}: --split needs labels, and no vertex has one; give --labels FILE")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(labelled)
     ends = np.minimum(np.rint(np.cumsum(shares) * len(order)), len(order)).astype(np.int64)
-    return {key: np.sort(order[a:b]) for key, a, b in zip(SPLITS, [0, *ends], ends, strict=False)}
+    return {key: np.sort(order[a:b]) for key, a, b in zip(VERTEX_SETS, [0, *ends], ends, strict=False)}
 
 
 def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:

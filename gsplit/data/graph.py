@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gsplit.data.description import open_array
 from gsplit.errors import InputError
 
-SPLITS = ("train", "valid", "test")
+VERTEX_SETS = ("train", "valid", "test")
 INDEX_DTYPES = ("int32", "int64")
 FEATURE_DTYPES = ("float32", "float16")
 
@@ -63,7 +63,7 @@ class GraphArrays:
         """The same graph with features in ``float32`` or ``float16``."""
         return self if self.features is None else replace(self, features=cast(self.features, dtype))
 
-    def split(self, name: str) -> NDArray[np.int64]:
+    def vertex_set(self, name: str) -> NDArray[np.int64]:
         """The vertices of ``train``, ``valid`` or ``test``."""
         return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
 
@@ -113,9 +113,9 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
 
 
 def check(graph: GraphArrays, where: str) -> None:
-    """Check what no shape can tell: id ranges, monotone indptr, labels of the split vertices.
+    """Check what no shape can tell: id ranges, monotone indptr, labels of the vertex sets.
 
-    Reads indptr, indices, labels and splits once; not the features.
+    Reads indptr, indices, labels and vertex sets once; not the features.
 
     Raises:
         InputError: naming ``where``, the array and the first bad entry.
@@ -133,24 +133,24 @@ def check(graph: GraphArrays, where: str) -> None:
         at = int(np.argmax(falls))
         raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
     _check_ids(graph.indices, n, f"{where}: indices")
-    check_splits(graph, where)
+    check_vertex_sets(graph, where)
 
 
-def check_splits(graph: GraphArrays, where: str) -> None:
-    """The part of :func:`check` that needs no edges: the splits and the labels of their vertices."""
+def check_vertex_sets(graph: GraphArrays, where: str) -> None:
+    """The part of :func:`check` that needs no edges: the vertex sets and the labels of their vertices."""
     if graph.num_classes < 0:
         raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     n = graph.num_vertices
-    for name in SPLITS:
-        ids = graph.split(name)
+    for name in VERTEX_SETS:
+        ids = graph.vertex_set(name)
         _check_ids(ids, n, f"{where}: {name}_idx")
         if len(np.unique(ids)) != len(ids):
             raise InputError(f"{where}: {name}_idx lists a vertex twice")
-        _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} split")
+        _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} set")
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
-        both = np.intersect1d(graph.split(first), graph.split(second), assume_unique=True)
+        both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
-            logger.warning("%s: %d vertices are in both the %s and the %s split", where, len(both), first, second)
+            logger.warning("%s: %d vertices are in both the %s and the %s set", where, len(both), first, second)
 
 
 def _check_ids(ids: NDArray[Any], n: int, what: str) -> None:

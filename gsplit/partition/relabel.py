@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
 from gsplit.data.npy import forget
 from gsplit.limits import host_memory
 
@@ -68,8 +68,8 @@ def write_layout(
         if graph.features is not None:
             _write_rows(writer, "features", graph.features, order, memory)
         _write_rows(writer, "labels", graph.labels, order, memory)
-        for name in SPLITS:
-            writer.save(f"{name}_idx", np.sort(new_of_old[graph.split(name)]))
+        for name in VERTEX_SETS:
+            writer.save(f"{name}_idx", np.sort(new_of_old[graph.vertex_set(name)]))
         writer.save("permutation", order)
         writer.describe(
             layout.FILE,

@@ -48,7 +48,7 @@ def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: 
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
 
 
-def split_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.int64]:
+def set_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.int64]:
     """Vertices from a list of them or from a mask of all ``n`` (any length where that is None).
 
     Raises:

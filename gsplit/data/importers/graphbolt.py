@@ -1,8 +1,8 @@
 """Datasets of GraphBolt: a folder with ``metadata.yaml``, as its OnDiskDataset takes it.
 
 Read are ``graph`` (``nodes``, ``edges`` in ``csv`` or ``numpy``), of ``feature_data`` the vertices' ``feat`` and
-``label`` and the edges' ``weight``, and of the first of ``tasks`` ``num_classes`` and the sets, which give splits and
-labels. DGL is not needed, nor what GraphBolt makes of the folder (``preprocessed``).
+``label`` and the edges' ``weight``, and of the first of ``tasks`` ``num_classes`` and the sets, which give
+vertex sets and labels. DGL is not needed, nor what GraphBolt makes of the folder (``preprocessed``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels, read_npy
-from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights, one_line
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
 from gsplit.data.importers.number_tables import read_matrix, table_edges
 from gsplit.data.importers.source import Edges, Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -98,7 +98,7 @@ def load_graphbolt(path: Path) -> Source:
         raise InputError(f"{graph.at('nodes[0].num')} is {n}; a graph has vertices")
     features = _feature(root, "node", FEATURES)
     tasks = root.items("tasks")
-    splits, labels = _sets(tasks[0], n) if tasks else ({}, None)
+    vertex_sets, labels = _sets(tasks[0], n) if tasks else ({}, None)
     whole = _feature(root, "node", LABELS)
     if whole is not None:
         labels = clean_labels(whole.array(), n, None, str(whole.path()))[0]
@@ -109,7 +109,7 @@ def load_graphbolt(path: Path) -> Source:
         features=None if features is None else as_features(features.array(), n, str(features.path())),
         labels=labels,
         num_classes=tasks[0].get("num_classes", int, default=None) if tasks else None,
-        splits=splits,
+        vertex_sets=vertex_sets,
         where=str(path),
     )
 
@@ -163,20 +163,20 @@ def _weight(entry: Node | None, count: int) -> NDArray[Any] | None:
 
 
 def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any] | None]:
-    """The splits, and labels [N] or [N, C] with -1 or NaN for vertices of no set; None where no set has labels."""
-    splits: dict[str, NDArray[np.int64]] = {}
+    """The sets, and labels [N] or [N, C] with -1 or NaN for vertices of no set; None where no set has labels."""
+    vertex_sets: dict[str, NDArray[np.int64]] = {}
     labels: NDArray[Any] | None = None
-    for split, key in SETS.items():
+    for name, key in SETS.items():
         if not task.items(key):
             continue
         only = task.only(key)
         data = {entry.get("name", str): entry for entry in only.items("data")}
-        seeds = next((data[name] for name in SEEDS if name in data), None)
+        seeds = next((data[seed] for seed in SEEDS if seed in data), None)
         if seeds is None:
             raise InputError(f"{only.at('data')} has no entry with the name seeds")
-        ids = as_split(seeds.array(), n, str(seeds.path()), mask=False)
+        ids = as_vertex_set(seeds.array(), n, str(seeds.path()), mask=False)
         if len(ids):
-            splits[split] = ids
+            vertex_sets[name] = ids
         if "labels" not in data:
             continue
         given, _ = clean_labels(data["labels"].array(), len(ids), None, str(data["labels"].path()))
@@ -185,4 +185,4 @@ def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any
         if labels.shape[1:] != given.shape[1:]:
             raise InputError(f"{data['labels'].path()} has labels of shape {given.shape}, unlike the sets before it")
         labels[ids] = given
-    return splits, labels
+    return vertex_sets, labels

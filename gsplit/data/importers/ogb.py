@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
-from gsplit.data.importers.checked import as_split, one_line
+from gsplit.data.importers.checked import as_vertex_set, one_line
 from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -29,7 +29,7 @@ from gsplit.data.importers.zipped_arrays import ZippedArray, zipped_arrays
 from gsplit.errors import InputError
 
 NUMBERS_AT_ONCE = 1 << 22
-SPLIT_FILES = ("train", "valid", "test")
+SET_FILES = ("train", "valid", "test")
 Pairs = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
 
 
@@ -78,7 +78,7 @@ def load_ogb(name: str, root: Path) -> Source:
         features=features,
         labels=labels,
         num_classes=about.num_classes,
-        splits=_splits(folder / "split" / about.split, n),
+        vertex_sets=_vertex_sets(folder / "split" / about.split, n),
         where=str(folder),
     )
 
@@ -185,21 +185,23 @@ def _zipped_rows(array: ZippedArray, n: int) -> Rows:
     return Rows(shape=(n, width), dtype=array.dtype, chunks=chunks)
 
 
-def _splits(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
+def _vertex_sets(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
     together = folder / "split_dict.pt"
     if together.is_file():
         lists = load_torch(together)
-        if not isinstance(lists, dict) or any(name not in lists for name in SPLIT_FILES):
-            raise InputError(f"{together} must hold a dict of {', '.join(SPLIT_FILES)}")
-        what = {name: f"{together}: {name}" for name in SPLIT_FILES}
-        splits = {name: as_split(as_array(lists[name], what[name]), n, what[name], mask=False) for name in what}
+        if not isinstance(lists, dict) or any(name not in lists for name in SET_FILES):
+            raise InputError(f"{together} must hold a dict of {', '.join(SET_FILES)}")
+        what = {name: f"{together}: {name}" for name in SET_FILES}
+        vertex_sets = {
+            name: as_vertex_set(as_array(lists[name], what[name]), n, what[name], mask=False) for name in what
+        }
     else:
-        paths = {name: folder / f"{name}.csv.gz" for name in SPLIT_FILES}
-        splits = {
-            name: as_split(read_matrix(path, int, columns=1), n, str(path), mask=False)
+        paths = {name: folder / f"{name}.csv.gz" for name in SET_FILES}
+        vertex_sets = {
+            name: as_vertex_set(read_matrix(path, int, columns=1), n, str(path), mask=False)
             for name, path in paths.items()
         }
-    return {name: ids for name, ids in splits.items() if len(ids)}
+    return {name: ids for name, ids in vertex_sets.items() if len(ids)}
 
 
 def _array(arrays: dict[str, ZippedArray], key: str, path: Path) -> ZippedArray:

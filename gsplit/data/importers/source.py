@@ -1,4 +1,4 @@
-"""What an importer hands over: edges in chunks, rows in chunks, labels and splits.
+"""What an importer hands over: edges in chunks, rows in chunks, labels and vertex sets.
 
 An importer only reads. Cleaning edges, building the adjacency and writing the store are the same for all of them
 (:mod:`gsplit.data.build`), and neither edges nor features have to fit in memory.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.graph import SPLITS, GraphArrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Source:
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label)."""
     num_classes: int | None = None
     """None: one more than the largest label."""
-    splits: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """train, valid, test -> vertices; empty where the source has none."""
     where: str = ""
     """How messages call the source: its path."""
@@ -77,7 +77,7 @@ class Source:
     """A finished adjacency of our own: duplicate edges stay unless the user says otherwise."""
 
     def call(self, part: str) -> str:
-        """How messages call ``features``, ``labels``, or a split."""
+        """How messages call ``features``, ``labels``, or a vertex set."""
         return self.called.get(part, f"{self.where}: {part}")
 
 
@@ -127,7 +127,7 @@ def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] 
 
 def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
     """A graph that is in memory already, as a source."""
-    splits = {split: ids for split in SPLITS if len(ids := graph.split(split))}
+    vertex_sets = {name: ids for name in VERTEX_SETS if len(ids := graph.vertex_set(name))}
     return Source(
         name=name,
         edges=csc_edges(graph.indptr, graph.indices, graph.edge_weight),
@@ -135,7 +135,7 @@ def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
         features=graph.features,
         labels=graph.labels,
         num_classes=graph.num_classes,
-        splits=splits,
+        vertex_sets=vertex_sets,
         where=where,
         as_is=True,
     )

@@ -37,7 +37,7 @@ class VertexTable:
 
     Args:
         path: of the table.
-        what: ``feature``, ``label`` or ``split``, for messages.
+        what: ``feature``, ``label`` or ``set``, for messages.
         id_column: as ``--id-column``.
         num_vertices: None where it is not known: then there are as many as rows.
         words: as for :func:`gsplit.data.importers.tables.open_table`.

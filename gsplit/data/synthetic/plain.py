@@ -50,7 +50,7 @@ class Preset:
 
 
 def generate(preset: Preset, *, seed: int = 0) -> GraphArrays:
-    """A symmetric graph, features float32 [N, D], labels int64 [N] and random splits."""
+    """A symmetric graph, features float32 [N, D], labels int64 [N] and random vertex sets."""
     random = np.random.Generator(np.random.PCG64(seed))
     n = preset.num_vertices
     sizes = _block_sizes(n, preset.edges_per_vertex)

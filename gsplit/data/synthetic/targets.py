@@ -9,7 +9,7 @@ from gsplit.data.synthetic.calibration import Calibrated
 from gsplit.data.synthetic.line import QUARTERS, Line
 
 
-def splits_of(preset: Calibrated, line: Line, random: np.random.Generator) -> list[NDArray[np.int64]]:
+def vertex_sets_of(preset: Calibrated, line: Line, random: np.random.Generator) -> list[NDArray[np.int64]]:
     """Places on the line of the training, validation and test vertices."""
     n = preset.num_vertices
     train, valid, labelled = (

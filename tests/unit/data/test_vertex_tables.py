@@ -68,7 +68,8 @@ def test_labels_and_splits_are_matched_by_ids(attached):
     text = "user,split\n2,train\n0,test\n1,train\n"
     source = attached(None, "user", labels="user,y\n2,7\n0,\n1,3\n", split_file=text)
     np.testing.assert_array_equal(source.labels, [np.nan, 3, 7])
-    assert {name: ids.tolist() for name, ids in source.splits.items()} == {"train": [1, 2], "valid": [], "test": [0]}
+    ids = {name: ids.tolist() for name, ids in source.vertex_sets.items()}
+    assert ids == {"train": [1, 2], "valid": [], "test": [0]}
     many = attached(None, "user", labels="user,y,z\n2,1,0\n0,0,0\n1,0,1\n").labels
     assert many.tolist() == [[0, 0], [0, 1], [1, 0]]
 
