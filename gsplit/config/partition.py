@@ -52,7 +52,7 @@ class Training(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionConfig(Checked):
-    """Make a layout: partition a graph store and relabel it. (``report LAYOUT`` says how good one is.)"""
+    """Make a layout: partition a graph store and relabel it. ``report LAYOUT`` says how good one is."""
 
     store: Annotated[Path, tyro.conf.Positional]
     """The graph store to partition, or a recipe: NAME.toml with these flags as keys."""

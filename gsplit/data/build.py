@@ -30,7 +30,7 @@ from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
 from gsplit.errors import InputError
 
 PIECE_BYTES = 1 << 26
-"""Features copied at once."""
+"""Bytes of features copied at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ def build_store(
     """Write a source as a graph store and return its arrays, mapped.
 
     Args:
+        name: of the graph.
         described_as: what ``graph.json`` gives as the source.
 
     Raises:
@@ -122,7 +123,7 @@ def build_store(
 
 
 def _num_vertices(source: Source, options: BuildOptions) -> int | None:
-    """As given, else as long as features or labels are; None: to be told from the edges."""
+    """Number of vertices: as given, else as long as features or labels are; None: the edges will tell."""
     asked, found = options.num_vertices, source.num_vertices
     if asked is not None and found is not None and asked < found:
         raise InputError(f"{source.where} has {found} vertices; --num-vertices {asked} is fewer")
@@ -137,7 +138,7 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
 
 
 def _check_rows(source: Source, n: int) -> None:
-    """Features and labels, before the edges are read."""
+    """Check features and labels, before the edges are read."""
     features = source.features
     if features is not None and (
         len(features.shape) != 2 or features.shape[0] != n or features.dtype.kind not in "fiub"
@@ -205,10 +206,11 @@ def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
 def random_sets(
     labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str
 ) -> dict[str, NDArray[np.int64]]:
-    """Shares of the labelled vertices, drawn at random: train, valid, test, ascending.
+    """Vertex sets drawn at random from the labelled vertices: ``train``, ``valid`` and ``test``, ids ascending.
 
     Args:
         labels: as in a store, [N] or [N, C].
+        shares: of train, valid and test among the labelled vertices.
 
     Raises:
         InputError: where no vertex is labelled.

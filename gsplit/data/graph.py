@@ -29,15 +29,15 @@ class GraphArrays:
     """The arrays of a graph, in the order of whoever holds them (global ids in a store, layout ids in a layout)."""
 
     indptr: NDArray[np.int64]
-    """[N + 1]: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
+    """[N + 1] int64: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
     indices: NDArray[Any]
-    """[E] int32 or int64."""
+    """[E] int32 or int64: the in-neighbours of all vertices, vertex after vertex."""
     features: NDArray[Any] | None
     """[N, D] float32 or float16; None for a topology only."""
     labels: NDArray[Any]
     """[N] int64, -1 where unlabelled; or [N, C] float32 of 0 and 1 for multi-label, NaN where unlabelled."""
     edge_weight: NDArray[np.float32] | None
-    """[E], or None."""
+    """[E] float32 weights of the edges, or None."""
     train_idx: NDArray[np.int64]
     valid_idx: NDArray[np.int64]
     test_idx: NDArray[np.int64]
@@ -45,18 +45,22 @@ class GraphArrays:
 
     @property
     def num_vertices(self) -> int:
+        """N."""
         return len(self.indptr) - 1
 
     @property
     def num_edges(self) -> int:
+        """E: directed edges."""
         return len(self.indices)
 
     @property
     def num_features(self) -> int:
+        """D: columns of the features, 0 where there are none."""
         return 0 if self.features is None else int(self.features.shape[1])
 
     @property
     def multi_label(self) -> bool:
+        """Whether a vertex may have several classes."""
         return self.labels.ndim == 2
 
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
@@ -69,7 +73,7 @@ class GraphArrays:
 
 
 def row_ranges(indptr: NDArray[np.int64], at_once: int) -> Iterator[tuple[int, int]]:
-    """(begin, end) of ranges of rows that have at most ``at_once`` edges, and are as many, or one row with more."""
+    """Bounds (begin, end) of ranges of rows: at most ``at_once`` rows and edges, or one row with more edges."""
     begin, n = 0, len(indptr) - 1
     while begin < n:
         end = int(np.searchsorted(indptr, indptr[begin] + at_once, side="right")) - 1
@@ -85,7 +89,11 @@ def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
-    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check`)."""
+    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check`).
+
+    Raises:
+        InputError: where an array is missing or not as described.
+    """
     listed = description["arrays"]
     try:
         n, e = int(description["num_vertices"]), int(description["num_edges"])
@@ -137,7 +145,11 @@ def check(graph: GraphArrays, where: str) -> None:
 
 
 def check_vertex_sets(graph: GraphArrays, where: str) -> None:
-    """The part of :func:`check` that needs no edges: the vertex sets and the labels of their vertices."""
+    """Check the vertex sets and the labels of their vertices: the part of :func:`check` that needs no edges.
+
+    Raises:
+        InputError: naming ``where``, the array and the first bad entry.
+    """
     if graph.num_classes < 0:
         raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     n = graph.num_vertices

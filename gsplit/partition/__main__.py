@@ -1,5 +1,7 @@
-"""``python -m gsplit.partition STORE --parts 4 --out LAYOUT``, or with a recipe instead of STORE; and then
-``python -m gsplit.partition report LAYOUT``."""
+"""``python -m gsplit.partition STORE --parts 4 --out LAYOUT``, or with a recipe instead of STORE.
+
+Then ``python -m gsplit.partition report LAYOUT``.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ else:
 
 PROG = "python -m gsplit.partition"
 UNEVEN = 1.1
-"""Largest part over the mean."""
+"""Largest part over the mean from which parts are called uneven."""
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,7 @@ def report(arguments: list[str]) -> None:
 
 
 def command(arguments: list[str]) -> None:
+    """Run ``python -m gsplit.partition``."""
     if arguments and arguments[0] == "report":
         report(arguments[1:])
         return

@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 
 
 def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str, Any]:
-    """Count, partition, relabel, write; returns the quality (:func:`gsplit.partition.quality.measure`).
+    """Make the layout that ``config`` asks for: count, partition, relabel and write.
+
+    Returns its quality (:func:`gsplit.partition.quality.measure`).
 
     Args:
         stages: takes down what each stage took.
@@ -86,7 +88,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
 
 
 def dry_run(config: PartitionConfig) -> list[str]:
-    """What :func:`partition` would take, in lines to print; refuses what it would refuse at once."""
+    """What :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
     graph = _open(config).graph
     _warn_of_what_is_ignored(config)
     size = size_of(graph, None, edge_weights=config.weights == "presample")

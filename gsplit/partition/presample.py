@@ -1,4 +1,4 @@
-"""Counts what training will compute, by sampling some epochs of it with the product's own sampler.
+"""Counts of what training will compute, by sampling some epochs of it with the product's own sampler.
 
 How often a vertex is computed and an edge is drawn depends on the targets and the fan-out, which degrees know
 nothing of: in papers100M one vertex of a hundred is a target. (Sampling to rank what to cache: GNNLab, EuroSys 2022;
@@ -21,12 +21,12 @@ from gsplit.sampling.plan import EpochPlan, fold_key
 from gsplit.sampling.sampler import MiniBatchSampler
 
 PRESAMPLE = 0x50524553
-"""Keeps the draws apart from those of a training with the same seed."""
+"""Key that keeps the draws apart from those of a training with the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Over all mini-batches that were sampled. N vertices; ids are those of the graph sampled from."""
+    """Counts over all mini-batches that were sampled. N vertices; ids are those of the graph sampled from."""
 
     mini_batches: int
     loaded: NDArray[np.int64]
@@ -48,9 +48,11 @@ def presample(
 
     Args:
         graph: of a store, or of a layout with its permutation as ``global_ids`` [N].
-        epochs: of the training vertices, in mini-batches of the training's size.
+        training: fan-outs and the size of mini-batches.
+        epochs: how many, of all training vertices.
         seed: of the shuffles and draws.
-        threads: that sample; the counts are the same.
+        global_ids: int64 [N], what draws depend on; None: the graph's own.
+        threads: how many sample; the counts are the same.
 
     Raises:
         InputError: where there are no training vertices to sample for.

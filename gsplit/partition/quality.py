@@ -13,7 +13,7 @@ from gsplit.partition.relabel import EDGES_AT_ONCE
 
 
 def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> dict[str, Any]:
-    """Edge cut, local edges and balance of an assignment [N].
+    """Edge cut, local edges and balance of an assignment, the part of each vertex [N].
 
     ``edge_cut`` counts directed edges between parts; ``local_edges`` is the share of the others (the paper,
     table 5, has it for sampled edges). A balance is the largest part over the mean, so 1 is perfect; ``edges``

@@ -29,7 +29,7 @@ from gsplit.sampling.sampler import MiniBatchSampler
 from gsplit.sampling.segment import Segment
 
 CACHE_PERCENTS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
-"""Of all feature rows, over all trainers together; each caches this share of its part."""
+"""Sizes of caches: percent of all feature rows, over all trainers together; each caches this share of its part."""
 QUALITY = {
     "edge_cut",
     "local_edges",
@@ -53,7 +53,7 @@ def training_of(config: ReportConfig, layout: Layout) -> Training:
 
 
 def edges_of(segments: Sequence[Segment]) -> list[int]:
-    """[P] edges that each trainer computes, all layers."""
+    """Edges of each trainer's split, which it computes, over all layers: P numbers."""
     return [segment.num_edges for segment in segments]
 
 
@@ -67,7 +67,7 @@ def local_edges_of(segments: Sequence[Segment]) -> int:
 
 
 def edge_skew(edges: Sequence[int]) -> float:
-    """(most - least) / mean of the edges of the splits (the paper, section 5.3); 0 where there are none."""
+    """Skew of the edges of the splits, (most - least) / mean (the paper, section 5.3); 0 where there are none."""
     mean = sum(edges) / len(edges)
     return (max(edges) - min(edges)) / mean if mean else 0.0
 
@@ -125,7 +125,7 @@ def sample(layout: Layout, training: Training, *, epochs: int, seed: int, thread
 
 
 def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> dict[str, Any]:
-    """All of the report's JSON (docs/formats.md, "Report").
+    """The report, as its JSON has it (docs/formats.md, "Report").
 
     Raises:
         InputError: for a layout without training vertices.
@@ -183,7 +183,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
 
 
 def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDArray[np.int64] | None) -> list[float]:
-    """[S] share of the inputs that a cache holds, which has the first rows of every part.
+    """Share of the inputs that a cache of each size holds, which has the first rows of every part: S numbers.
 
     Args:
         loaded: [N] how often each vertex is an input.

@@ -18,18 +18,18 @@ THEIR_NAMES = {"train": "train", "valid": "val", "test": "test"}
 
 
 def tensor(array: NDArray[Any]) -> Tensor:
-    """A copy in memory; the arrays of a store are read-only maps, which PyTorch does not know."""
+    """Copy of an array in memory; the arrays of a store are read-only maps, which PyTorch does not know."""
     return torch.from_numpy(np.array(array))
 
 
 def coo(graph: GraphArrays) -> tuple[Tensor, Tensor]:
-    """Source and destination int64 [E], by destination, each vertex's in the order of the store."""
+    """Source and destination of each edge, int64 [E], in the order of the store."""
     destination = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     return torch.from_numpy(graph.indices.astype(np.int64)), torch.from_numpy(destination)
 
 
 def set_masks(graph: GraphArrays) -> dict[str, Tensor]:
-    """``train_mask``, ``val_mask``, ``test_mask``: bool [N]."""
+    """Masks of the vertex sets, bool [N]: ``train_mask``, ``val_mask``, ``test_mask``."""
     masks = {}
     for name in VERTEX_SETS:
         mask = torch.zeros(graph.num_vertices, dtype=torch.bool)
@@ -39,6 +39,6 @@ def set_masks(graph: GraphArrays) -> dict[str, Tensor]:
 
 
 def unsorted_sets(graph: GraphArrays) -> dict[str, Tensor]:
-    """``train_idx``, ``val_idx``, ``test_idx`` of the sets whose order a mask would lose."""
+    """Ids of the sets whose order a mask would lose: ``train_idx``, ``val_idx``, ``test_idx``."""
     unsorted = [name for name in VERTEX_SETS if (np.diff(graph.vertex_set(name)) < 0).any()]
     return {f"{THEIR_NAMES[name]}_idx": tensor(graph.vertex_set(name)) for name in unsorted}

@@ -74,7 +74,7 @@ def as_vertex_set(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDA
 
 
 def one_line(text: str) -> str:
-    """Text out of a file as a message may show it: damaged, it may have line ends and control characters in it."""
+    """Text out of a file, as a message may show it: a damaged file may have line ends and control characters."""
     return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
 
 

@@ -30,7 +30,7 @@ PROBE = "import sys, dgl; dgl.load_graphs(sys.argv[1])"
 
 
 def load_dgl(path: Path) -> Source:
-    """Read the graph of a file.
+    """Read the graph of a file of ``dgl.save_graphs``.
 
     Raises:
         InputError: where DGL is missing, or the file is damaged, or holds several or heterogeneous graphs,
@@ -70,7 +70,7 @@ def load_dgl(path: Path) -> Source:
 
 
 def import_dgl() -> Any:
-    """The module.
+    """The module ``dgl``.
 
     Raises:
         InputError: where it is missing or does not load.
@@ -93,7 +93,7 @@ def _probe(path: Path) -> None:
 
 
 def _first(frame: Any, names: tuple[str, ...], path: Path) -> tuple[NDArray[Any] | None, str]:
-    """The first of ``names`` that a frame has."""
+    """The first of ``names`` that a frame has: its array and its name."""
     for name in names:
         if name in frame:
             return as_array(frame[name], f"{path}: {name}"), name

@@ -35,7 +35,7 @@ class Node:
         self.value, self.file, self.trail = value, file, trail
 
     def at(self, key: str) -> str:
-        """How messages call the place of ``key``."""
+        """The place of ``key``, as messages call it."""
         return f"{self.file}: {self.trail}{key}"
 
     def get(self, key: str, kind: type, *, default: Any = ...) -> Any:
@@ -50,10 +50,11 @@ class Node:
         return found
 
     def child(self, key: str) -> Node:
+        """The mapping at ``key``."""
         return Node(self.get(key, dict), self.file, f"{self.trail}{key}.")
 
     def items(self, key: str) -> list[Node]:
-        """The entries of a list; none where it is missing."""
+        """The entries of a list; no entries where it is missing."""
         found = self.get(key, list, default=[])
         return [Node(item, self.file, f"{self.trail}{key}[{at}].") for at, item in enumerate(found)]
 
@@ -65,15 +66,17 @@ class Node:
         return found[0].homogeneous()
 
     def homogeneous(self) -> Node:
+        """This place, where it names no type of vertices or edges; InputError where it does."""
         if isinstance(self.value, dict) and self.value.get("type") is not None:
             raise InputError(f"{self.at('type')} is {self.value['type']!r}; only homogeneous graphs can be imported")
         return self
 
     def path(self) -> Path:
+        """The file that ``path`` names, beside the description."""
         return self.file.parent / str(self.get("path", str))
 
     def array(self) -> NDArray[Any]:
-        """What the file of an entry with ``format`` and ``path`` holds."""
+        """The array in the file of an entry with ``format`` and ``path``."""
         form = self.get("format", str)
         if form == "numpy":
             return read_npy(self.path())

@@ -36,7 +36,7 @@ DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-"""What reading a damaged archive raises, seen by flipping each byte of one."""
+"""What reading a damaged archive raises, found by flipping each byte of one."""
 
 
 def load_npz(path: Path) -> GraphArrays:

@@ -20,11 +20,11 @@ from gsplit.errors import InputError
 
 SET_NAMES = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
 UNKNOWN = np.iinfo(np.int64).max
-"""A bound of ids before the number of vertices is known."""
+"""Bound of ids before the number of vertices is known."""
 
 
 def load_numpy(path: Path) -> Source:
-    """Read the arrays of a folder, or of a single edge index.
+    """Read the arrays of a folder, or a single edge index.
 
     Raises:
         InputError: where an array is missing, damaged or does not fit the others.

@@ -35,15 +35,15 @@ Pairs = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What OGB's table of datasets says of one, as far as it matters here."""
+    """What OGB's table of datasets says of one of them, as far as it matters here."""
 
     num_classes: int
-    """Columns of the labels where there are many (multi-label)."""
+    """Number of classes; columns of the labels where a vertex has several (multi-label)."""
     split: str
     both_ways: bool
-    """The files hold each edge once; its inverse belongs to the graph as well."""
+    """Whether the files hold each edge once, and its inverse belongs to the graph as well."""
     archive: str
-    """The folder as it is called in the download."""
+    """Name of the folder in the download."""
 
 
 DATASETS = {
@@ -92,7 +92,7 @@ def _folder(name: str, root: Path) -> Path:
 
 
 def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
-    """Number of vertices, edges, features and labels of the form in ``.csv.gz``."""
+    """Number of vertices, edges, features and labels of a dataset in ``.csv.gz``."""
     edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
     counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
     n = _single(read_matrix(counts, int, columns=1), counts)
@@ -116,7 +116,7 @@ def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[A
 
 
 def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
-    """Number of vertices, edges, features and labels of the form in ``.npz``."""
+    """Number of vertices, edges, features and labels of a dataset in ``.npz``."""
     path, label_path = raw / "data.npz", raw / "node-label.npz"
     data, label_data = zipped_arrays(path), zipped_arrays(label_path)
     n = _single(_array(data, "num_nodes_list", path).read(), f"{path}: num_nodes_list")

@@ -23,7 +23,7 @@ from gsplit.errors import InputError
 
 SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 NOT_DATA = ("pre_filter.pt", "pre_transform.pt")
-"""What a dataset's processed folder holds beside the graph."""
+"""Files that a dataset's processed folder holds beside the graph."""
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def _file(path: Path) -> Path:
 
 
 def _name(file: Path) -> str:
-    """Of the dataset where the file is a processed one, all of which have the same name."""
+    """Name of the graph: that of the dataset where the file is a processed one, which all have the same name."""
     return file.parent.parent.name or file.stem if file.parent.name == "processed" else file.stem
 
 

@@ -28,7 +28,7 @@ NO_SET = ("", "none", "-")
 
 @dataclass(frozen=True, kw_only=True)
 class VertexFiles:
-    """Files: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
+    """Files of features, labels and vertex sets: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
 
     # The docstrings are the help of the command.
 
@@ -39,11 +39,11 @@ class VertexFiles:
     train: Path | None = None
     """A file of the ids of the training vertices; a .npy may be a mask."""
     valid: Path | None = None
-    """The same for validation."""
+    """A file of the ids of the validation vertices."""
     test: Path | None = None
-    """The same for test."""
+    """A file of the ids of the test vertices."""
     split_file: Path | None = None
-    """In place of these, one file that says train, valid, test or none for each vertex."""
+    """One file in place of these three, which says train, valid, test or none for each vertex."""
     id_column: str | None = None
     """The column of vertex ids in the tables of features, labels and --split-file, by which their rows are matched:
     its name, or its number from 1 on where there is no header. none: no column holds ids. By default rows are in the
@@ -51,7 +51,7 @@ class VertexFiles:
 
 
 def attach(source: Source, files: VertexFiles) -> Source:
-    """The source with what the files hold; files win over what it has, and vertex sets replace all of its sets.
+    """The source with what the files hold, which wins over what it has; vertex sets replace all of its sets.
 
     Raises:
         InputError: for files that are missing, damaged, or hold something else.
@@ -106,7 +106,7 @@ def _labels(path: Path, id_column: str | None, n: int | None) -> NDArray[Any]:
 
 
 def _num_vertices(source: Source) -> int | None:
-    """What the source, its features or its labels tell."""
+    """Number of vertices that the source, its features or its labels tell."""
     rows = [array.shape[0] for array in (source.features, source.labels) if array is not None and len(array.shape)]
     return rows[0] if source.num_vertices is None and rows else source.num_vertices
 
@@ -117,7 +117,7 @@ def _numbers(table: VertexTable) -> Iterator[NDArray[np.float32]]:
 
 
 def _vertex_set(path: Path, n: int | None) -> NDArray[np.int64]:
-    """Ids, or a mask, from a ``.npy``; ids in the one column of a table."""
+    """Ids from a file: a list or a mask in a ``.npy``, or the one column of a table."""
     if path.suffix == ".npy":
         return set_ids(read_npy(path), str(path), n)
     table = open_table(path)

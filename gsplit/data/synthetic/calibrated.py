@@ -48,10 +48,10 @@ EDGES, TARGETS, LABELS, SHUFFLE, FEATURES = range(5)
 
 
 def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = True) -> GraphArrays:
-    """A symmetric graph without loops or duplicates; labels int64 [N], -1 for none; features float32 [N, D].
+    """Make a symmetric graph without loops or duplicates; labels int64 [N], -1 for none; features float32 [N, D].
 
     Args:
-        features: without them the rest is the same.
+        features: whether to make them; the rest is the same without.
     """
     line = Line(preset.num_vertices, leaf_size=preset.leaf_size, community_leaves=preset.community_leaves)
     n = preset.num_vertices

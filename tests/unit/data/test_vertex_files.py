@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gsplit.data.importers import tables
+from gsplit.data.importers import parquet_tables
 from gsplit.data.importers.source import Rows, Source, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
@@ -57,7 +57,7 @@ def dense(features):
     ],
 )
 def test_features(given, monkeypatch, content):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    monkeypatch.setattr(parquet_tables, "BATCH_ROWS", 2)
     features = given(features=content).features
     assert features.shape == (3, 2)
     assert dense(features).tolist() == [[1, 2], [3, 4], [5, 6]]
