@@ -30,7 +30,7 @@ from tools.mutations import TIME_LIMIT, Mutation, Verdict, load, table
 LIMIT_S = 240.0
 """Seconds after which the tests of a mutation count as hanging, which is noticed as well."""
 TESTS_FAILED = 1
-"""pytest's exit code where all was collected and run, and something failed."""
+"""Exit code of pytest where all was collected and run, and something failed."""
 
 
 def check_baseline(copy: Copy, mutations: Sequence[Mutation]) -> None:
