@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 
 from gsplit.parallel import Member
+from gsplit.parallel.collectives import all_gather
 from gsplit.runs.log import STAGES, finite, traffic_names
 from gsplit.train.progress import Computed, Progress
 
@@ -37,8 +37,7 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
         seconds = computed.seconds()
         values = [*(computed.counts[name] for name in names), *(seconds[name] for name in STAGES)]
         row[:] = torch.tensor(values, dtype=torch.float64)
-    tables = [torch.empty_like(own) for _ in range(member.world)]
-    dist.all_gather(tables, own, group=member.group)
+    tables = all_gather(own, member.group)
     totals = torch.stack(tables).sum(dim=(0, 1)).tolist()
     for name, count in zip(names, totals, strict=False):
         progress.traffic[name] = progress.traffic.get(name, 0) + int(count)

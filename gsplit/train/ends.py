@@ -117,8 +117,8 @@ def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
     strategy = trainer.run.strategy
     return {
         "trainers": trainer.run.trainers,
-        "strategy": "split" if strategy.groups.number == 1 else trainer.run.config.strategy,
-        "split_group": strategy.groups.size,
+        "strategy": "split" if strategy.micro_batches == 1 else trainer.run.config.strategy,
+        "split_group": strategy.splits,
         "cache": strategy.cache,
         "rows_cached": sum(trainer.loading.cache_rows),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from gsplit.data import open_layout
@@ -21,6 +20,7 @@ from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.models import custom, registry
 from gsplit.parallel import Member, with_board
+from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import Kept
 from gsplit.runs.log import RunLog
 from gsplit.sampling.plan import fold_key
@@ -45,7 +45,7 @@ class Trainer:
 
     def __init__(self, member: Member, run: Run, shared: Shared, end: TrainerEnd | None = None) -> None:
         self.run = run
-        self.member = member = with_board(member, run.strategy.groups, shared.board)
+        self.member = member = with_board(member.on(run.strategy.grid), shared.board)
         self.layout = layout = open_layout(run.layout, trusted=True)
         self.model = _same_model(run, member)
         self.objective = objective_of(layout.graph.multi_label)
@@ -91,5 +91,5 @@ def _same_model(run: Run, member: Member) -> nn.Module:
         model = registry.build(run.signature, run.config)
     model = custom.prepare(model).train().to(member.device, run.dtype)
     for tensor in model.state_dict().values():
-        dist.broadcast(tensor, 0, group=member.group)
+        broadcast(tensor, member.group)
     return model

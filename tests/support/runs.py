@@ -66,7 +66,9 @@ def sampled_backwards(run: Run) -> tuple:
     config, layout = run.config, open_layout(run.layout)
     micro_batches = MicroBatches(
         layout,
-        run.strategy.groups,
+        micro_batches=run.strategy.micro_batches,
+        splits=run.strategy.splits,
+        fixed_shares=run.strategy.fixed_shares,
         fan_out=config.fan_out,
         batch_size=config.batch_size,
         seed=config.seed,
