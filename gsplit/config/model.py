@@ -33,7 +33,7 @@ class ModelConfig(Checked):
     input_dropout: Share = 0.0
     """Share of feature values dropped in training."""
     norm: Norm = "none"
-    """Normalisation between the layers: layer (each vertex by itself) or batch (over the vertices of all trainers)."""
+    """Normalisation between the layers: layer (each vertex by itself) or batch (over all trainers' vertices)."""
     residual: bool = False
     """Add to the output of each layer its own input (a skip connection)."""
     input_projection: bool = False

@@ -34,6 +34,7 @@ class StageClock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        """Take the time of the block as that of a stage."""
         with torch.profiler.record_function(stage):
             yield from self._timed(stage)
 

@@ -87,6 +87,7 @@ class Pins:
         """Addresses."""
 
     def __call__(self, memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
+        """Register the memory of a slot, and forget that which it replaces."""
         cudart = torch.cuda.cudart()
         if replaced is not None and replaced.ctypes.data in self._pinned:
             self._pinned.remove(replaced.ctypes.data)
