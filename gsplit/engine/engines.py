@@ -1,7 +1,7 @@
 """Engines: ways to lay training over the trainers, and the one that a run's strategy names.
 
 The loop, the launcher, checkpoints, metrics and evaluation know an engine by the methods of :class:`Engine`
-alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.Sampled`; a user's own is named as
+alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.engine.Sampled`; a user's own is named as
 package.module:Class.
 """
 

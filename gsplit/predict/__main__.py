@@ -10,6 +10,7 @@ PROG = "python -m gsplit.predict"
 
 
 def command(arguments: list[str]) -> None:
+    """Run ``python -m gsplit.predict`` with these arguments."""
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.predict.api import predict
     from gsplit.terminal import say

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from gsplit.data import open_layout
 from gsplit.engine.evaluation import Evaluator, forward_to
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.loading import Shared, host_rows
 from gsplit.engine.objective import objective_of
+from gsplit.engine.rows.loading import host_rows
+from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.models import custom, registry
@@ -59,7 +60,7 @@ class PredictSpec:
     dtype: str
     normalize_features: bool
     copied_dtype: torch.dtype | None
-    """In which the run kept its feature rows, where that is not as they are stored."""
+    """Type in which the run kept its feature rows, where that is not as they are stored."""
     fan_out: tuple[int, ...]
     """One for each layer; empty for all neighbours, exactly."""
     batch_size: int

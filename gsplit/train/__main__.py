@@ -21,6 +21,7 @@ def resumed_run(arguments: list[str]) -> Path | None:
 
 
 def command(arguments: list[str]) -> None:
+    """Run ``python -m gsplit.train`` with these arguments."""
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.terminal import say
     from gsplit.train.api import train

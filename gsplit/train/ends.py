@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +15,8 @@ from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.log import finite, totals, write_summary
 from gsplit.terminal import say
-from gsplit.train.counting import write_counts
-from gsplit.train.saving import save_checkpoint
-
-if TYPE_CHECKING:
-    from gsplit.train.trainer import Trainer
+from gsplit.train.saving import save_checkpoint, write_counts
+from gsplit.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.runs.log import STAGES
+from gsplit.parallel import Member
+from gsplit.parallel.collectives import all_gather
+from gsplit.runs.log import STAGES, finite, traffic_names
 from gsplit.supply.tickets import Position
 from gsplit.train.clock import Lap
 
@@ -21,17 +23,17 @@ class Computed:
 
     batch: int
     num_targets: int
-    """Of all trainers."""
+    """Number of targets of all trainers."""
     loss: Tensor
-    """Of all targets; on the device, so that nobody waits for it."""
+    """Loss of all targets; on the device, so that nobody waits for it."""
     counts: dict[str, int]
-    """By the names of :func:`gsplit.runs.log.traffic_names`."""
+    """What was counted, by the names of :func:`gsplit.runs.log.traffic_names`."""
     ahead: dict[str, float]
     """Seconds that it took to sample and load."""
     lap: Lap
 
     def seconds(self) -> dict[str, float]:
-        """Of each stage; see :meth:`Lap.seconds`."""
+        """Seconds of each stage; see :meth:`Lap.seconds`."""
         return dict.fromkeys(STAGES, 0.0) | self.ahead | self.lap.seconds()
 
 
@@ -66,11 +68,11 @@ class Progress:
     """Sum over mini-batches of loss times targets; a tensor on the device, so that adding does not wait."""
     targets: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
-    """Over all trainers, without what is still in ``fresh``."""
+    """Sums over all trainers, without what is still in ``fresh``."""
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     """Seconds, likewise."""
     own_edges: int = 0
-    """That this trainer computed in the epoch at work, since this start of the run."""
+    """Edges that this trainer computed in the epoch at work, since this start of the run."""
     fresh: list[Computed] = field(default_factory=list)
     """Mini-batches of this trainer that are in no file yet."""
     batches_since_checkpoint: int = 0
@@ -81,7 +83,7 @@ class Progress:
         return len(self.done)
 
     def position(self) -> Position:
-        """For the tickets that are left: what was done ahead of the first mini-batch that was not."""
+        """Where the tickets that are left begin, and what was done ahead of the first mini-batch that was not."""
         first_left = next(batch for batch in itertools.count() if batch not in self.done)
         ahead = sorted(batch for batch in self.done if batch > first_left)
         return Position(epoch=self.epoch, batch=self.batch, ahead=ahead)
@@ -105,9 +107,11 @@ class Progress:
         )
 
     def mean_loss(self) -> float:
+        """Mean loss of the targets of the epoch at work."""
         return float(self.loss_sum) / max(1, self.targets)
 
     def next_epoch(self) -> None:
+        """Begin the next epoch with nothing done."""
         self.epoch += 1
         self.done = set()
         self.seconds = 0.0
@@ -118,7 +122,7 @@ class Progress:
         self.stages = dict.fromkeys(STAGES, 0.0)
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; nothing is fresh any more."""
+        """What a checkpoint remembers; nothing is fresh any more."""
         assert not self.fresh
         return {
             "epoch": self.epoch,
@@ -135,3 +139,48 @@ class Progress:
         """What :meth:`state` gave."""
         loss_sum = torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)
         return cls(**{**state, "done": set(state["done"]), "loss_sum": loss_sum})
+
+
+def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:
+    """Add what is fresh to the sums of the epoch; all trainers make the call, after the same mini-batches.
+
+    Returns:
+        On every trainer the records of all, one for each mini-batch and trainer (docs/formats.md, "Run").
+    """
+    names = traffic_names(layers)
+    fresh, progress.fresh = progress.fresh, []
+    if member.device.type == "cuda":
+        torch.cuda.synchronize()  # the events of the stages are over
+    own = torch.zeros(len(fresh), len(names) + len(STAGES), dtype=torch.float64)  # exact for counts below 2**53
+    for row, computed in zip(own, fresh, strict=True):
+        seconds = computed.seconds()
+        values = [*(computed.counts[name] for name in names), *(seconds[name] for name in STAGES)]
+        row[:] = torch.tensor(values, dtype=torch.float64)
+    tables = all_gather(own, member.group)
+    totals = torch.stack(tables).sum(dim=(0, 1)).tolist()
+    for name, count in zip(names, totals, strict=False):
+        progress.traffic[name] = progress.traffic.get(name, 0) + int(count)
+    for name, seconds_ in zip(STAGES, totals[len(names) :], strict=True):
+        progress.stages[name] += seconds_
+    losses = torch.stack([computed.loss for computed in fresh]).tolist() if fresh else []
+    return [
+        _record(progress.epoch, computed, loss, rank, names, table[i].tolist())
+        for i, (computed, loss) in enumerate(zip(fresh, losses, strict=True))
+        for rank, table in enumerate(tables)
+    ]
+
+
+def _record(
+    epoch: int, computed: Computed, loss: float, rank: int, names: tuple[str, ...], values: list[float]
+) -> dict[str, Any]:
+    counts, seconds = values[: len(names)], values[len(names) :]
+    return {
+        "kind": "mini-batch",
+        "epoch": epoch + 1,
+        "batch": computed.batch,
+        "trainer": rank,
+        "targets": computed.num_targets,
+        "loss": finite(loss),
+        "stages": {name: round(s, 6) for name, s in zip(STAGES, seconds, strict=True)},
+        "traffic": {name: int(count) for name, count in zip(names, counts, strict=True)},
+    }

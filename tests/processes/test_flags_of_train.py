@@ -135,7 +135,7 @@ class Recorder:
 
     def __init__(self, monkeypatch) -> None:
         self.told: dict = {}
-        monkeypatch.setattr("gsplit.engine.sampled.SamplerPool", self._pool)
+        monkeypatch.setattr("gsplit.engine.sampled.engine.SamplerPool", self._pool)
         self._monkeypatch = monkeypatch
 
     def _pool(self, job, tickets, **options):

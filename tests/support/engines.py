@@ -10,7 +10,7 @@ import numpy as np
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.sampled import Sampled, counts_of
+from gsplit.engine.sampled.engine import Sampled, counts_of
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Grid
 from gsplit.sampling import sampler_of

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch.distributed as dist
 
-from gsplit.engine.loading import Shared
+from gsplit.engine.rows.shared import Shared
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start

@@ -13,13 +13,13 @@ import gsplit
 
 PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
-    "data": set(),
+    "data": {"config"},
     "processes": set(),
     "runs": set(),
     "config": {"runs"},
     "sampling": {"data"},
     "supply": {"sampling", "data", "processes"},
-    "partition": {"sampling", "data"},
+    "partition": {"config", "sampling", "data"},
     "parallel": set(),
     "features": {"sampling", "data"},
     "nn": {"parallel", "sampling", "data"},

@@ -14,8 +14,8 @@ from torch import nn
 
 from gsplit import nn as models
 from gsplit.config.train import TrainConfig
-from gsplit.engine.loading import Loading
-from gsplit.engine.reserve import Share, reserve_of, share_of, widths_of, working_bytes
+from gsplit.engine.rows.loading import Loading
+from gsplit.engine.rows.reserve import Share, reserve_of, share_of, widths_of, working_bytes
 from gsplit.features import EdgeLoader, Memory
 from gsplit.models.registry import needs
 from gsplit.nn import Chain, ExchangeCounters, blocks_of

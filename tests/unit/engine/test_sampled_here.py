@@ -8,7 +8,7 @@ import torch
 from support.rules import FirstNeighbours
 from support.steps import CPU
 
-from gsplit.engine.sources import SampledHere
+from gsplit.engine.sampled.sources import SampledHere
 from gsplit.nn import blocks_of
 from gsplit.parallel import DATA, SPLIT, Grid, Member
 from gsplit.sampling import MicroBatches, Neighbours

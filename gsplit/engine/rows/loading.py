@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +10,8 @@ from torch import nn
 
 from gsplit.data import Layout
 from gsplit.engine.evaluation import own_range
-from gsplit.engine.reserve import reserve_of
+from gsplit.engine.rows.reserve import reserve_of
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
@@ -34,33 +34,6 @@ from gsplit.parallel.collectives import all_gather_object
 from gsplit.sampling import EpochPlan
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shared:
-    """Memory that all processes of a run share, empty until a trainer needs it; pickles only while one is spawned."""
-
-    levels: tuple[SharedBuffer, SharedBuffer]
-    """Of exact evaluation."""
-    features: SharedBuffer
-    """A copy of the feature rows, where one is made."""
-    caches: tuple[SharedBuffer, ...]
-    """Of each trainer, where they read each other's on the CPU."""
-    board: SharedBuffer
-    """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
-
-    @classmethod
-    def create(cls, trainers: int) -> Shared:
-        return cls(
-            levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
-            features=SharedBuffer("gsplit-features"),
-            caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
-            board=SharedBuffer("gsplit-board"),
-        )
-
-    def close(self) -> None:
-        for buffer in (*self.levels, self.features, *self.caches, self.board):
-            buffer.close()
 
 
 def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
@@ -124,7 +97,7 @@ class Loading:
             raise InputError(f"no memory for feature rows: {error}") from None
         self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
         self.cache_rows: list[int] = self._gathered(len(self._cache.rows))
-        """Of every trainer."""
+        """Number of cached rows of every trainer."""
 
     def loader(self, dtype: torch.dtype) -> FeatureLoader:
         """One for each user: a loader counts what it loads."""
@@ -139,7 +112,7 @@ class Loading:
         )
 
     def close(self) -> None:
-        """Before a trainer ends; all make the call."""
+        """Let go of the peers' caches, before a trainer ends; all make the call."""
         if isinstance(self._cache, PeerCaches):
             self._cache.close(self._member.barrier)
 

@@ -20,7 +20,7 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
-from gsplit.engine.sources import FromSlots, SampledHere, Source
+from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
 from gsplit.nn import Chain, ExchangeCounters
@@ -38,7 +38,7 @@ from gsplit.units import parse_bytes
 MAX_SAMPLERS = 64
 """Number of samplers that a host of any size is let start."""
 SPARE_SLOTS = 2
-"""Beside one for each sampler and one for each mini-batch that trainers load ahead: one at work, one finished."""
+"""Slots beside one for each sampler and for each mini-batch that is loaded ahead: one at work, one finished."""
 
 
 class Sampled:
