@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.ownership import relabelled
-from experiments.presets import measure
+from experiments.paper.presets import measure
+from experiments.shared.ownership import relabelled
 from gsplit.data.graph import check
 from gsplit.data.importers import load_source
 from gsplit.data.synthetic import PRESETS, Calibrated, choose, generate_preset

@@ -23,7 +23,7 @@ FLOAT32_BYTES = 4
 
 
 class Cache(Protocol):
-    """Where trainers find feature rows."""
+    """A cache of feature rows: it says where trainers find each."""
 
     def holders(self, rank: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """[n] the trainer that ``rank`` takes each row from: itself, a peer, or ``HOST``."""
@@ -95,7 +95,7 @@ class Loads:
 
 
 def loads_of(cache: Cache, segments: Sequence[Segment]) -> Loads:
-    """Of the level-0 vertices of each trainer's segment; the p-th is that of trainer p."""
+    """The rows of the level-0 vertices of all segments; the p-th segment is that of trainer p."""
     loads = Loads()
     for rank, segment in enumerate(segments):
         holders = cache.holders(rank, segment.vertices)

@@ -1,4 +1,4 @@
-"""A graph in both its orders, for experiments that compare them: a layout, and its store's order rebuilt from it."""
+"""Graphs that experiments sample from: a layout, made if need be, and the vertex order of its store."""
 
 from __future__ import annotations
 

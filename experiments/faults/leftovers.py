@@ -1,4 +1,4 @@
-"""What a training run may have left behind, and whether two runs are the same bit for bit."""
+"""What a training run may have left behind: processes, shared memory, files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -20,7 +19,6 @@ OF_A_RUN = re.compile(
 )
 OF_PYTORCH = "torchinductor_"
 """Begins the name of an empty folder that PyTorch makes, one a user, in every program that has an optimizer."""
-SAME_KEYS = ("test_accuracy", "valid_accuracy", "best_epoch", "loss", "traffic")
 
 
 def processes_of(temporary: Path) -> list[psutil.Process]:
@@ -74,41 +72,3 @@ def files_left(folder: Path, *, finished: bool) -> list[str]:
         named = json.loads((run / f"{state}.json").read_text())["file"]
         left += [path.name for path in run.glob(f"{state}-*.pt") if path.name != named]
     return sorted(left)
-
-
-def difference(run: Path, wanted: Path) -> str:
-    """Where two finished runs differ in weights, optimizer, best model or counts; empty where nowhere."""
-    from gsplit.runs import checkpoint
-
-    states = [checkpoint.load_state(folder, checkpoint.CHECKPOINT) for folder in (run, wanted)]
-    for part in ("model", "optimizer", "best"):
-        if not same(states[0][part], states[1][part]):
-            return f"{part} of the checkpoint"
-    models = [checkpoint.load_state(folder, checkpoint.MODEL) for folder in (run, wanted)]
-    if not same(*models):
-        return "the saved model"
-    summaries = [json.loads((folder / "summary.json").read_text()) for folder in (run, wanted)]
-    for key in SAME_KEYS:
-        if summaries[0][key] != summaries[1][key]:
-            return f"{key} of the summary"
-    return "" if counted(run) == counted(wanted) else "the counts of mini-batches"
-
-
-def counted(run: Path) -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl`` of mini-batches, without times, whatever the order."""
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    found = [{**line, "stages": None} for line in lines if line["kind"] == "mini-batch"]
-    return sorted(found, key=lambda line: (line["epoch"], line["batch"], line["trainer"]))
-
-
-def same(first: Any, second: Any) -> bool:
-    """Bit for bit."""
-    import torch
-
-    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
-        return torch.equal(first, second)
-    if isinstance(first, dict) and isinstance(second, dict):
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
-    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
-        return len(first) == len(second) and all(map(same, first, second))
-    return bool(first == second)

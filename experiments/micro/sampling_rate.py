@@ -1,6 +1,6 @@
-"""Edges per second of one sampler: the same mini-batches unsplit and split, in turn; figures are in docs/log.md.
+"""Edges a second of one sampler: the same mini-batches unsplit and split, in turn.
 
-python -m experiments.sampling_rate LAYOUT
+python -m experiments.micro.sampling_rate LAYOUT
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ from typing import Annotated
 
 import tyro
 
+from experiments.shared.flags import Count, FanOut, Positive
 from gsplit import cli
+from gsplit.config.fields import Checked, Range
 from gsplit.data import open_layout
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-PROG = "python -m experiments.sampling_rate"
+PROG = "python -m experiments.micro.sampling_rate"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RateConfig:
+class RateConfig(Checked):
     """Million edges per second, median over the mini-batches; the first one warms up."""
 
     layout: Annotated[Path, tyro.conf.Positional]
     """The layout to sample from; its parts are the splits."""
-    fan_out: cli.IntList = (20, 20, 20)
+    fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop."""
-    batch_size: int = 4096
+    batch_size: Positive = 4096
     """Targets of a mini-batch."""
-    batches: int = 9
+    batches: Annotated[int, Range(2)] = 9
     """How many, at most one epoch."""
-    threads: int = 1
-    """That work on one mini-batch."""
-    memory: int | None = None
+    threads: Positive = 1
+    """Threads that work on one mini-batch."""
+    memory: Count | None = None
     """Bytes that dense maps may take; beyond, hash maps are used. None: no bound."""
 
 

@@ -1,11 +1,11 @@
 """Redundant loading and computing under data parallelism, beside split parallelism: the paper's tables 1 and 2.
 
-    python -m experiments.redundancy
-    python -m experiments.redundancy --quick
-    python -m experiments.redundancy --dataset LAYOUT --json redundancy.json
+    python -m experiments.paper.redundancy
+    python -m experiments.paper.redundancy --quick
+    python -m experiments.paper.redundancy --dataset LAYOUT --json redundancy.json
 
 Everything is counted from the samples of one epoch; nothing is moved and nothing timed, so the figures are the same
-on any machine. The systems are strategies of one engine (experiments/systems.py): DGL loads every row from the host,
+on any machine. The systems are strategies of one engine (shared/systems.py): DGL loads every row from the host,
 PaGraph gives each trainer its own share of the training vertices and a cache of what its neighbourhood needs most,
 Quiver spreads one cache over all trainers, which read each other's. GSplit splits one mini-batch, so it loads a row
 on its owner alone; what trainers need of each other's rows they exchange, features before the first layer and hidden
@@ -32,9 +32,9 @@ a larger one, or on plain presets, a mini-batch reaches nearly all vertices and 
   model.
 - ``bar``: GSplit's host bytes are no more than any other's with the same cache, and fewer where theirs are positive:
   whether that is ``met``, and where it is ``missed``: ``system``, ``cache_percent``.
-- ``work``, table 2: ``laying`` (``splits`` of a mini-batch, ``micro-batches``, ``fixed shares``), ``edges``,
-  ``inputs`` (level-0 vertices), and by how much they exceed those of the mini-batch: ``edge_redundancy_percent``,
-  ``input_redundancy_percent``.
+- ``work``, table 2: ``laying``, the placement (``splits`` of a mini-batch, ``micro-batches``, ``fixed shares``),
+  ``edges``, ``inputs`` (level-0 vertices), and by how much they exceed those of the mini-batch:
+  ``edge_redundancy_percent``, ``input_redundancy_percent``.
 - ``paper``: tables 1 and 2: ``traffic`` (``system``, ``cache_percent``, ``paper_host_mb``, ``paper_peer_mb``) and
   ``work`` (``graph``, ``micro_edges``, ``mini_edges``, ``edge_redundancy_percent``).
 """
@@ -45,61 +45,60 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from experiments.flags import check_positive, check_seed
-from experiments.layings import Layings
-from experiments.orders import open_or_make
-from experiments.redundancy_table import PAPER, bar_of, show, traffic_rows, work_rows
-from experiments.results import about, write_json
-from experiments.systems import count, systems_of
-from experiments.traffic import FLOAT32_BYTES
+from experiments.paper.redundancy_table import PAPER, bar_of, show, traffic_rows, work_rows
+from experiments.shared.datasets import open_or_make
+from experiments.shared.flags import FanOut, Positive, Seed
+from experiments.shared.placements import Placements
+from experiments.shared.results import about, write_json
+from experiments.shared.systems import count, systems_of
+from experiments.shared.traffic import FLOAT32_BYTES
 from gsplit import cli
+from gsplit.config.fields import Accepted, Checked
 from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.files import check_writable
 
-PROG = "python -m experiments.redundancy"
+PROG = "python -m experiments.paper.redundancy"
 FEATURE_WIDTH = 100
-"""Of ogbn-products."""
+"""Number of features of ogbn-products."""
 
 logger = logging.getLogger(__name__)
 
 
+def _check_percents(caches: Sequence[int]) -> None:
+    if not caches or not all(0 <= percent <= 100 for percent in caches):
+        raise InputError(f"--caches takes percents from 0 to 100, not {list(caches)}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class RedundancyConfig:
+class RedundancyConfig(Checked):
     """Redundant loading and computing under data parallelism: the paper's tables 1 and 2."""
 
     dataset: str = "synthetic:products"
     """A layout folder, or synthetic:PRESET or synthetic:PRESET?scale=0.05, generated and partitioned in 4 once; quick
     is one more preset."""
     quick: bool = False
-    """Within a minute: a graph of 300k vertices."""
+    """Take a minute: a graph of 300k vertices."""
     json: Path | None = None
-    """Where to write the results."""
-    batch_size: int = 4096
+    """File to write the results to."""
+    batch_size: Positive = 4096
     """Targets of a mini-batch over all trainers."""
-    fan_out: cli.IntList = (20, 20, 20)
+    fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop, the first for the targets; -1 takes all."""
-    hidden: int = 16
+    hidden: Positive = 16
     """Width of the hidden vectors that are exchanged."""
-    caches: cli.IntList = (0, 10, 25)
+    caches: Annotated[cli.IntList, Accepted(_check_percents)] = (0, 10, 25)
     """Sizes to compare: what each trainer holds, in percent of all feature rows."""
-    feature_width: int | None = None
+    feature_width: Positive | None = None
     """Columns (float32) of a graph without features, as those made here are; 100 by default."""
-    iterations: int | None = None
+    iterations: Positive | None = None
     """Mini-batches to count, at most an epoch, whose figures are then scaled. None: an epoch."""
-    seed: int = 0
-    """Of the generator and of the draws."""
+    seed: Seed = 0
+    """Seed of the generator and of the draws."""
     work: Path = Path("work/sampling")
     """Keeps the layouts of synthetic graphs."""
-
-    def __post_init__(self) -> None:
-        cli.check_fan_out(self.fan_out)
-        if not self.caches or not all(0 <= percent <= 100 for percent in self.caches):
-            raise InputError(f"--caches takes percents from 0 to 100, not {list(self.caches)}")
-        check_positive(self, "batch_size", "hidden", "feature_width", "iterations")
-        check_seed(self.seed)
 
 
 QUICK = RedundancyConfig(dataset="synthetic:quick", quick=True)
@@ -119,12 +118,12 @@ def command(arguments: list[str]) -> None:
 def measure(layout: Layout, config: RedundancyConfig) -> dict[str, Any]:
     """All of ``--json`` but the dataset and the paper."""
     width, row_bytes = feature_row(layout, config.feature_width)
-    layings = Layings(layout, config.batch_size, config.fan_out, config.seed)
-    if not layings.plan.num_batches:
+    placements = Placements(layout, config.batch_size, config.fan_out, config.seed)
+    if not placements.plan.num_batches:
         raise InputError(f"{layout.path} has no training vertices")
-    batches = range(layings.plan.num_batches)[: config.iterations]
-    systems = systems_of(layout, layings, config.caches, len(config.fan_out))
-    work = count(layings, systems, batches)
+    batches = range(placements.plan.num_batches)[: config.iterations]
+    systems = systems_of(layout, placements, config.caches, len(config.fan_out))
+    work = count(placements, systems, batches)
     level_widths = [width, *[config.hidden] * (len(config.fan_out) - 1), layout.graph.num_classes]
     traffic, exchanges = traffic_rows(systems, work, level_widths=level_widths, row_bytes=row_bytes)
     settings = ("fan_out", "batch_size", "hidden", "caches")

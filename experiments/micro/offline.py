@@ -1,7 +1,7 @@
-"""What the offline stage takes: time and memory of each stage, from a store to a layout.
+"""Time and memory of each offline stage, from a store to a layout.
 
-    python -m experiments.offline STORE
-    python -m experiments.offline STORE --methods metis kaminpar --weights uniform presample --json offline.json
+    python -m experiments.micro.offline STORE
+    python -m experiments.micro.offline STORE --methods metis kaminpar --weights uniform presample --json offline.json
 
 Each way runs in a process of its own, and the layouts are removed. Seconds are those of the machine at that moment;
 memory is resident memory at the peak of the stage, touched pages of mapped files included. ``--json`` writes
@@ -21,9 +21,10 @@ from typing import Annotated, Any
 
 import tyro
 
-from experiments.flags import check_positive
-from experiments.results import write_json
+from experiments.shared.flags import Count, FanOut, Imbalance, Positive
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.data import open_store
 from gsplit.files import check_writable
 from gsplit.partition import PartitionConfig, partition
@@ -31,11 +32,11 @@ from gsplit.partition.methods import Method
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Weights
 
-PROG = "python -m experiments.offline"
+PROG = "python -m experiments.micro.offline"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfflineConfig:
+class OfflineConfig(Checked):
     """What the offline stage takes: time and memory of each stage, from a store to a layout."""
 
     store: Annotated[Path, tyro.conf.Positional]
@@ -44,25 +45,22 @@ class OfflineConfig:
     """Partitioners to compare."""
     weights: tuple[Weights, ...] = ("uniform",)
     """Weights to compare."""
-    parts: int = 4
-    """Of the layouts."""
-    fan_out: cli.IntList = (20, 20, 20)
-    """presample: of the training."""
-    batch_size: int = 4096
-    """presample: of the training."""
-    presample_epochs: int = 3
+    parts: Positive = 4
+    """Parts of the layouts."""
+    fan_out: FanOut = (20, 20, 20)
+    """presample: fan-out of the training."""
+    batch_size: Positive = 4096
+    """presample: batch size of the training."""
+    presample_epochs: Positive = 3
     """presample: how many epochs to sample."""
-    imbalance: float = 0.03
+    imbalance: Imbalance = 0.03
     """How much more than the mean a part may hold of what is balanced."""
-    cuts: int = 0
-    """Of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
+    cuts: Count = 0
+    """Cuts of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
     work: Path = Path("work")
-    """Where the layouts are for as long as it takes."""
+    """Folder of the layouts, for as long as it takes."""
     json: Path | None = None
-    """Where to write the results."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "parts", "batch_size", "presample_epochs")
+    """File to write the results to."""
 
 
 def command(arguments: list[str]) -> None:

@@ -38,7 +38,7 @@ class Way:
 
     name: str
     threads: int | None
-    """Of the CPU that copy rows; None where it copies none."""
+    """Threads of the CPU that copy rows; None where it copies none."""
     run: Callable[[], Tensor]
     """Gives the rows [n, D] on the device."""
     seconds: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Way:
 
 
 def seconds_of(device: torch.device, run: Callable[[], Tensor]) -> float:
-    """On CUDA between two events of the current stream: the device is idle before, so the host's part counts, too."""
+    """Seconds of one run; on CUDA between two events of an idle stream, so that the host's part counts, too."""
     if device.type == "cpu":
         start_s = time.perf_counter()
         rows = run()
@@ -139,7 +139,7 @@ def _on_gpu(host: HostRows, ids: NDArray[np.int64], expected: Tensor, threads: i
 def _load(
     host: HostRows, ids: NDArray[np.int64], device: torch.device, threads: int, *, zero_copy: bool = False
 ) -> Callable[[], Tensor]:
-    """As the feed does, without a cache."""
+    """Load as the feed does, without a cache."""
     loader = FeatureLoader(
         host, device=device, dtype=host.dtype, normalize=False, threads=threads, zero_copy=zero_copy
     )

@@ -1,4 +1,4 @@
-"""The paper's systems as strategies of one engine: how each lays mini-batches over the trainers, what it caches."""
+"""The paper's systems as strategies of one engine: how each places mini-batches over the trainers, what it caches."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from experiments.layings import Layings
-from experiments.traffic import (
+from experiments.shared.placements import Placements
+from experiments.shared.traffic import (
     Cache,
     Exchange,
     Loads,
@@ -32,16 +32,16 @@ class System:
 
     name: str
     cache_percent: int
-    """Of all feature rows, on each trainer."""
-    laying: str
-    """The name of a way in :meth:`experiments.layings.Layings.ways`."""
+    """Size of the cache on each trainer, in percent of all feature rows."""
+    placement: str
+    """The name of a placement, as in :meth:`experiments.shared.placements.Placements.ways`."""
     cache: Cache
     loads: Loads = field(default_factory=Loads)
 
 
 @dataclass(kw_only=True)
 class Work:
-    """What one way to lay mini-batches has come to so far, whatever is cached."""
+    """What one placement of mini-batches has come to so far, whatever is cached."""
 
     edges: int = 0
     inputs: int = 0
@@ -56,12 +56,12 @@ class Work:
             self.exchanges[layer] = self.exchanges.get(layer, Exchange()) + exchange_of(layer, segments)
 
 
-def systems_of(layout: Layout, layings: Layings, caches: Sequence[int], hops: int) -> list[System]:
+def systems_of(layout: Layout, placements: Placements, caches: Sequence[int], hops: int) -> list[System]:
     """DGL without a cache, and the others with each size.
 
     Args:
         layout: its parts are the trainers.
-        layings: of its mini-batches.
+        placements: of its mini-batches.
         caches: sizes, in percent of all feature rows, on each trainer.
         hops: of a sample.
     """
@@ -69,31 +69,31 @@ def systems_of(layout: Layout, layings: Layings, caches: Sequence[int], hops: in
     most = -(-n * max(caches) // 100)
     places = [
         places_of(hottest(graph.indptr, graph.indices, share, hops, most) if most else share[:0], n)
-        for share in layings.shares
+        for share in placements.shares
     ]
-    systems = [System(name="DGL", cache_percent=0, laying="micro-batches", cache=NoCache())]
+    systems = [System(name="DGL", cache_percent=0, placement="micro-batches", cache=NoCache())]
     for percent in caches:
         replicated = ReplicatedCache(places, -(-n * percent // 100))
         cache_rows = prefixes(layout.offsets, layout.parts, share=Fraction(percent, 100))
         partitioned = PartitionedCache(layout.offsets, cache_rows)
         systems += [
-            System(name="PaGraph", cache_percent=percent, laying="fixed shares", cache=replicated),
-            System(name="Quiver", cache_percent=percent, laying="micro-batches", cache=partitioned),
-            System(name=OURS, cache_percent=percent, laying="splits", cache=partitioned),
+            System(name="PaGraph", cache_percent=percent, placement="fixed shares", cache=replicated),
+            System(name="Quiver", cache_percent=percent, placement="micro-batches", cache=partitioned),
+            System(name=OURS, cache_percent=percent, placement="splits", cache=partitioned),
         ]
     names = ("DGL", "PaGraph", "Quiver", OURS)
     return sorted(systems, key=lambda system: names.index(system.name))
 
 
-def count(layings: Layings, systems: Sequence[System], batches: Sequence[int]) -> dict[str, Work]:
-    """Lay each mini-batch in each way, let every system count what it loads; the work of each way."""
+def count(placements: Placements, systems: Sequence[System], batches: Sequence[int]) -> dict[str, Work]:
+    """Place each mini-batch in each way, let every system count what it loads; the work of each way."""
     work = {}
-    for name, lay in layings.ways().items():
+    for name, place in placements.ways().items():
         work[name] = Work()
         for batch in batches:
-            segments = lay(batch)
+            segments = place(batch)
             work[name].add(segments)
             for system in systems:
-                if system.laying == name:
+                if system.placement == name:
                     system.loads += loads_of(system.cache, segments)
     return work

@@ -1,7 +1,7 @@
 """How much of a run's loading lies behind its computing, from the trace that --profile writes.
 
     python -m gsplit.train LAYOUT --profile --out RUN
-    python -m experiments.overlap RUN/trace.json
+    python -m experiments.micro.overlap RUN/trace.json
 
 Two views of each trainer. *Threads*: the ``load`` spans of the feed's thread against the ``forward``, ``backward``,
 ``reduce`` and ``step`` spans of the main thread; on CUDA these say when the host was busy with a stage. *Streams*,
@@ -24,12 +24,13 @@ from typing import Annotated, Any
 
 import tyro
 
-from experiments.results import write_json
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.errors import InputError
 from gsplit.files import check_writable, read_json
 
-PROG = "python -m experiments.overlap"
+PROG = "python -m experiments.micro.overlap"
 LOAD = "load"
 COMPUTE = ("forward", "backward", "reduce", "step")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -41,13 +42,13 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverlapConfig:
+class OverlapConfig(Checked):
     """How much of a run's loading lies behind its computing."""
 
     trace: Annotated[Path, tyro.conf.Positional]
     """RUN/trace.json, written with --profile."""
     json: Path | None = None
-    """Where to write the results."""
+    """File to write the results to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Overlap:
 
     @property
     def hidden_share(self) -> float | None:
-        """Of loading; None where nothing was loaded."""
+        """Share of loading that is hidden; None where nothing was loaded."""
         return self.hidden_us / self.loading_us if self.loading_us else None
 
     @staticmethod
@@ -72,7 +73,7 @@ class Overlap:
         )
 
     def record(self) -> dict[str, float | None]:
-        """As ``--json`` has it."""
+        """The keys of ``--json``."""
         return {
             "loading_us": round(self.loading_us, 3),
             "computing_us": round(self.computing_us, 3),
@@ -129,7 +130,7 @@ def read_trace(path: Path) -> list[Event]:
 
 
 def _is_event(event: object) -> bool:
-    """Whether it has what is read here, of the right kinds."""
+    """Whether an event has what is read here, of the right kinds."""
     if not isinstance(event, dict) or not isinstance(args := event.get("args", {}), dict):
         return False
     texts = [event.get("ph"), event.get("name"), event.get("pid")]
@@ -151,13 +152,13 @@ def trainers_of(events: Iterable[Event]) -> list[int]:
 
 
 def of_threads(events: Iterable[Event], rank: int) -> Overlap:
-    """Of the stages, on the host."""
+    """The overlap of the stages on the host."""
     own = [event for event in events if event["pid"] == f"trainer {rank}"]
     return Overlap.of(_spans(own, [LOAD]), _spans(own, COMPUTE))
 
 
 def of_streams(events: Iterable[Event], rank: int, only: str = "") -> Overlap | None:
-    """Of copies and kernels on the GPU; None where it recorded none.
+    """The overlap of copies and kernels on the GPU; None where the trace has none.
 
     Args:
         events: of all processes.

@@ -1,6 +1,6 @@
 """GCN and GAT over full neighbourhoods with 4 trainers, beside the same model in plain full-batch PyG.
 
-    python -m experiments.full_neighbourhoods --json full_neighbourhoods.json
+    python -m experiments.paper.full_neighbourhoods --json full_neighbourhoods.json
 
 Both sides: the recipes of the papers (Kipf and Welling 2017, Velickovic et al. 2018) but for early stopping, in place
 of which the epoch that is best in validation is tested; Adam with the same weight decay for all parameters; features
@@ -10,7 +10,6 @@ training vertices. Wants torch_geometric (pip install gsplit[pyg]).
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,14 +21,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from experiments.shared.flags import Positive
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, open_store, write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
 
-PROG = "python -m experiments.full_neighbourhoods"
+PROG = "python -m experiments.paper.full_neighbourhoods"
 
 COMMON = TrainConfig(
     fan_out=(-1, -1),
@@ -50,17 +52,17 @@ PAPERS = {("gcn", "cora"): 0.815, ("gcn", "citeseer"): 0.703, ("gat", "cora"): 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class NeighbourhoodsConfig(Checked):
     """GCN and GAT over full neighbourhoods with 4 trainers, beside the same model in full-batch PyG."""
 
     data: Path = Path("../shared/data")
     """The folder of cora.npz and citeseer.npz."""
-    trainers: int = 4
+    trainers: Positive = 4
     """Parts of the graph."""
-    seeds: int = 10
+    seeds: Positive = 10
     """Runs of each kind."""
     json: Path | None = None
-    """Where to write the results."""
+    """File to write the results to."""
 
 
 class PyGNet(nn.Module):
@@ -114,7 +116,7 @@ def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:
     return best[1]
 
 
-def measure(dataset: str, config: Config, folder: Path) -> list[dict[str, Any]]:
+def measure(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each model."""
     store, layout = folder / "store", folder / "layout"
     graph = load_npz(config.data / f"{dataset}.npz")
@@ -128,15 +130,17 @@ def measure(dataset: str, config: Config, folder: Path) -> list[dict[str, Any]]:
             run = replace(recipe, out=folder / f"{name}-{seed}", seed=seed)
             ours.append(train(layout, run)["test_accuracy"])
             theirs.append(full_batch(graph, recipe, seed))
-        rows.append(
-            {"model": name, "dataset": dataset, "gsplit": ours, "pyg": theirs, "paper": PAPERS[name, dataset]}
-        )
+        row: dict[str, Any] = {"model": name, "dataset": dataset, "paper": PAPERS[name, dataset]}
+        for side, scores in (("gsplit", ours), ("pyg", theirs)):
+            row |= {f"{side}_mean": mean(scores), f"{side}_stdev": stdev(scores) if len(scores) > 1 else 0.0}
+            row[f"{side}_scores"] = scores
+        rows.append(row)
         print(rows[-1], flush=True)
     return rows
 
 
 def command(arguments: list[str]) -> None:
-    config = cli.parse(Config, arguments, prog=PROG)
+    config = cli.parse(NeighbourhoodsConfig, arguments, prog=PROG)
     rows = []
     for dataset in ("cora", "citeseer"):
         with tempfile.TemporaryDirectory() as folder:
@@ -145,10 +149,10 @@ def command(arguments: list[str]) -> None:
         f"\n| model | graph | GSplit, {config.trainers} trainers | PyG, full batch | paper |\n|---|---|---|---|---|"
     )
     for row in rows:
-        ours, theirs = (f"{mean(row[side]):.4f} ± {stdev(row[side]):.4f}" for side in ("gsplit", "pyg"))
+        ours, theirs = (f"{row[f'{side}_mean']:.4f} ± {row[f'{side}_stdev']:.4f}" for side in ("gsplit", "pyg"))
         print(f"| {row['model']} | {row['dataset']} | {ours} | {theirs} | {row['paper']} |")
     if config.json:
-        config.json.write_text(json.dumps(rows, indent=2) + "\n")
+        write_json(config.json, rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Our convolutions beside PyG's on one block: time of forward and backward, and the largest single allocation.
 
-    python -m experiments.convolutions
+    python -m experiments.micro.convolutions
 
 Times are medians of pairs run in turn, one thread, and only their ratio is printed. Wants torch_geometric
 (pip install '.[pyg]').
@@ -17,32 +17,37 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from experiments.shared.flags import Positive
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.nn import Block, GATConv, GCNConv, SAGEConv, blocks_of
 from gsplit.sampling import MiniBatchSampler
 
-PROG = "python -m experiments.convolutions"
+PROG = "python -m experiments.micro.convolutions"
+
+Called = tuple[nn.Module, Callable[[Tensor], Tensor]]
+"""A module, and how it is called on x."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class ConvolutionsConfig(Checked):
     """Our convolutions beside PyG's on one block."""
 
-    destinations: int = 20_000
+    destinations: Positive = 20_000
     """Rows of the result."""
-    sources: int = 100_000
+    sources: Positive = 100_000
     """Vertices of a random graph."""
-    fan_out: int = 20
+    fan_out: Positive = 20
     """Neighbours of each destination."""
-    width: int = 64
+    width: Positive = 64
     """Features in and out."""
-    heads: int = 4
-    """Of GAT; each as wide as width / heads."""
-    repeats: int = 5
+    heads: Positive = 4
+    """Heads of GAT, each as wide as width / heads."""
+    repeats: Positive = 5
     """Pairs of runs."""
 
 
-def random_block(config: Config) -> Block:
+def random_block(config: ConvolutionsConfig) -> Block:
     """An unsplit layer with degrees."""
     degree = config.fan_out
     random = np.random.default_rng(0)
@@ -56,17 +61,17 @@ def random_block(config: Config) -> Block:
     ]
 
 
-def pairs(config: Config, block: Block) -> dict[str, tuple[tuple[nn.Module, Callable], tuple[nn.Module, Callable]]]:
-    """Name -> ours and PyG's: a module, and how it is called on x."""
+def pairs(config: ConvolutionsConfig, block: Block) -> dict[str, tuple[Called, Called]]:
+    """Ours and PyG's by name."""
     import torch_geometric.nn as pyg
 
     width, heads, n = config.width, config.heads, block.num_destinations
     edge_index = block.edge_index()
 
-    def ours(conv: nn.Module) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    def ours(conv: nn.Module) -> Called:
         return conv, lambda x: conv(block, x)
 
-    def theirs(conv: nn.Module) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+    def theirs(conv: nn.Module) -> Called:
         return conv, lambda x: conv((x, x[:n]), edge_index)
 
     return {
@@ -97,7 +102,7 @@ def largest_allocation(call: Callable[[Tensor], Tensor], x: Tensor) -> int:
 
 
 def command(arguments: list[str]) -> None:
-    config = cli.parse(Config, arguments, prog=PROG)
+    config = cli.parse(ConvolutionsConfig, arguments, prog=PROG)
     torch.set_num_threads(1)
     block = random_block(config)
     x = torch.randn(block.num_sources, config.width, requires_grad=True)

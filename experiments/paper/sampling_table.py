@@ -1,4 +1,4 @@
-"""What the rounds of experiments.sampling come to: rows, ratios, the paper's table 4, and how they are printed."""
+"""The paper's table 4 from the rounds of experiments.paper.sampling: rows, ratios, and how they are printed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from statistics import mean, median
 from typing import Any
 
 from experiments.baselines.dgl_sampling import DEFAULT
-from experiments.contenders import ORDERS, Contender, Order, Produces
+from experiments.baselines.sampling_ways import VERTEX_ORDERS, Produces, VertexOrder, Way
 
 BAR_BATCH_SIZE = 4096
 BAR_VERTICES = 2_000_000
@@ -26,13 +26,13 @@ PAPER = {
 """The paper, table 4, ogbn-products: one thread of its PCIe host, seconds an epoch. Other hardware, another graph."""
 
 
-def rows_of(contenders: Sequence[Contender], targets_per_epoch: float) -> list[dict[str, Any]]:
-    """A row of figures for each contender; ``targets_per_epoch`` is the training set over the batch size."""
+def rows_of(ways: Sequence[Way], targets_per_epoch: float) -> list[dict[str, Any]]:
+    """A row of figures for each way; ``targets_per_epoch`` is the training set over the batch size."""
     return [
         {
             "system": c.system,
             "form": c.form,
-            "order": c.order,
+            "order": c.vertex_order,
             "produces": c.produces,
             "edges": round(mean(c.edges)),
             "inputs": round(mean(c.inputs)),
@@ -43,28 +43,28 @@ def rows_of(contenders: Sequence[Contender], targets_per_epoch: float) -> list[d
             "edges_per_second": median(e / s for e, s in zip(c.edges, c.wall_s, strict=True)),
             "seconds_per_epoch": median(c.wall_s) * targets_per_epoch,
         }
-        for c in contenders
+        for c in ways
     ]
 
 
-def ratios_of(contenders: Sequence[Contender], batch_size: int, num_vertices: int) -> list[dict[str, Any]]:
+def ratios_of(ways: Sequence[Way], batch_size: int, num_vertices: int) -> list[dict[str, Any]]:
     """Ratios of seconds, round by round; those against DGL only where DGL took part."""
     bars = BARS if batch_size == BAR_BATCH_SIZE and num_vertices >= BAR_VERTICES else {}
-    splits = _find(contenders, "GSplit", "layout", "splits")
-    whole = _find(contenders, "GSplit", "layout", "mini-batch")
-    asked: list[tuple[str, Contender | None, Contender | None]] = []
-    for order in ORDERS:
-        default = _find(contenders, "DGL", order, "micro-batches", DEFAULT.name)
-        fastest = _fastest(contenders, order, "micro-batches")
-        one = _fastest(contenders, order, "mini-batch")
+    splits = _find(ways, "GSplit", "layout", "splits")
+    whole = _find(ways, "GSplit", "layout", "mini-batch")
+    asked: list[tuple[str, Way | None, Way | None]] = []
+    for order in VERTEX_ORDERS:
+        default = _find(ways, "DGL", order, "micro-batches", DEFAULT.name)
+        fastest = _fastest(ways, order, "micro-batches")
+        one = _fastest(ways, order, "mini-batch")
         asked += [
             (f"DGL's default, micro-batches, {order} order / our splits", default, splits),
             (f"DGL's fastest, micro-batches, {order} order / our splits", fastest, splits),
             (f"DGL's fastest, mini-batch, {order} order / our splits", one, splits),
         ]
-    segments = _find(contenders, "GSplit", "layout", "segments")
-    micro = _find(contenders, "GSplit", "layout", "micro-batches")
-    store = _find(contenders, "GSplit", "store", "mini-batch")
+    segments = _find(ways, "GSplit", "layout", "segments")
+    micro = _find(ways, "GSplit", "layout", "micro-batches")
+    store = _find(ways, "GSplit", "store", "mini-batch")
     asked += [
         ("our splits / our mini-batch", splits, whole),
         ("our segments / our splits", segments, splits),
@@ -74,7 +74,7 @@ def ratios_of(contenders: Sequence[Contender], batch_size: int, num_vertices: in
     return [_ratio(name, over, under, bars.get(name)) for name, over, under in asked if over and under]
 
 
-def _ratio(name: str, over: Contender, under: Contender, bar: tuple[str, float] | None) -> dict[str, Any]:
+def _ratio(name: str, over: Way, under: Way, bar: tuple[str, float] | None) -> dict[str, Any]:
     values = [a / b for a, b in zip(over.wall_s, under.wall_s, strict=True)]
     ratio = {
         "name": name,
@@ -93,16 +93,14 @@ def _ratio(name: str, over: Contender, under: Contender, bar: tuple[str, float] 
     return ratio
 
 
-def _find(
-    contenders: Sequence[Contender], system: str, order: Order, produces: Produces, form: str = ""
-) -> Contender | None:
+def _find(ways: Sequence[Way], system: str, order: VertexOrder, produces: Produces, form: str = "") -> Way | None:
     wanted = (system, order, produces, form)
-    return next((c for c in contenders if (c.system, c.order, c.produces, c.form) == wanted), None)
+    return next((c for c in ways if (c.system, c.vertex_order, c.produces, c.form) == wanted), None)
 
 
-def _fastest(contenders: Sequence[Contender], order: Order, produces: Produces) -> Contender | None:
-    """Of DGL's forms: those that take part are correct."""
-    forms = [c for c in contenders if (c.system, c.order, c.produces) == ("DGL", order, produces)]
+def _fastest(ways: Sequence[Way], order: VertexOrder, produces: Produces) -> Way | None:
+    """The fastest of DGL's forms; those that take part are correct."""
+    forms = [c for c in ways if (c.system, c.vertex_order, c.produces) == ("DGL", order, produces)]
     return min(forms, key=lambda c: median(c.wall_s), default=None)
 
 

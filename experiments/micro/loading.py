@@ -1,11 +1,11 @@
-"""How fast feature rows come from the host, beside a plain copy of as many bytes.
+"""Loading feature rows from the host: seconds over those of a plain copy of as many bytes.
 
-    python -m experiments.loading
-    python -m experiments.loading --quick --json loading.json
+    python -m experiments.micro.loading
+    python -m experiments.micro.loading --quick --json loading.json
 
 Two lists of different vertices, equally long, out of rows in host memory, as trainers share them: *sampled*, the
 inputs of a mini-batch in the order in which they first appear (the graph is random; its edges go to hot vertices,
-which stand first, as in a layout), and *random*, any vertices in any order. Each way of experiments/loading_ways.py
+which stand first, as in a layout), and *random*, any vertices in any order. Each way of loading_ways.py
 gives the right rows once, bit for bit, before it is timed; then all take their turn within each round. Ratios are of
 seconds to those of the plain copy in the same round, on the CPU with the same threads: 1 is the floor for whatever
 comes from the host, and below it is only what the GPU has already. Ratios depend less on the machine than seconds do.
@@ -39,9 +39,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from experiments.loading_ways import COPY, Way, ways_of
-from experiments.results import write_json
+from experiments.micro.loading_ways import COPY, Way, ways_of
+from experiments.shared.flags import Count, FanOut, Positive, Seed
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.config.train import Device
 from gsplit.errors import InputError
 from gsplit.features import HostRows
@@ -49,42 +51,35 @@ from gsplit.files import check_writable
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
 
-PROG = "python -m experiments.loading"
+PROG = "python -m experiments.micro.loading"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 DEGREE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadingConfig:
+class LoadingConfig(Checked):
     """How fast feature rows come from the host, beside a plain copy of as many bytes."""
 
-    rows: int = 2_449_029
-    """On the host; those of ogbn-products by default."""
-    width: int = 100
+    rows: Positive = 2_449_029
+    """Rows on the host; those of ogbn-products by default."""
+    width: Positive = 100
     """Features of a row."""
-    batch_size: int = 2048
+    batch_size: Positive = 2048
     """Targets of the mini-batch whose inputs are loaded; by default they are some quarter of all rows."""
-    fan_out: cli.IntList = (20, 20)
-    """Its neighbours drawn per hop."""
-    rounds: int = 9
-    """In which every way loads each list once."""
-    threads: int = 0
-    """Of the CPU that copy rows; 0 takes all cores. On the CPU one thread is tried as well."""
+    fan_out: FanOut = (20, 20)
+    """Neighbours of the mini-batch drawn per hop."""
+    rounds: Positive = 9
+    """Rounds, in each of which every way loads each list once."""
+    threads: Count = 0
+    """Threads of the CPU that copy rows; 0 takes all cores. On the CPU one thread is tried as well."""
     device: Device = "auto"
-    """Where rows go; auto is the GPU where there is one."""
-    seed: int = 0
-    """Of rows and lists."""
+    """Device that rows go to; auto is the GPU where there is one."""
+    seed: Seed = 0
+    """Seed of rows and lists."""
     quick: bool = False
     """200,000 rows, for half a minute."""
     json: Path | None = None
-    """Where to write the results."""
-
-    def __post_init__(self) -> None:
-        cli.check_fan_out(self.fan_out)
-        at_least = {"rows": 1, "width": 1, "batch_size": 1, "rounds": 1, "threads": 0, "seed": 0}
-        for name, least in at_least.items():
-            if getattr(self, name) < least:
-                raise InputError(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(self, name)}")
+    """File to write the results to."""
 
 
 QUICK = LoadingConfig(rows=200_000, batch_size=256, rounds=15, quick=True)

@@ -1,13 +1,13 @@
-"""What the counts of experiments.redundancy come to: the paper's tables 1 and 2, and how they are printed."""
+"""The paper's tables 1 and 2 from the counts of experiments.paper.redundancy, and how they are printed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.results import dataset_text, paper_graph
-from experiments.systems import OURS, System, Work
-from experiments.traffic import exchange_bytes
+from experiments.shared.results import dataset_text, paper_graph
+from experiments.shared.systems import OURS, System, Work
+from experiments.shared.traffic import exchange_bytes
 
 TABLE_1 = {
     "PaGraph": {0: (13682, 0), 10: (10829, 0), 25: (7404, 0)},
@@ -42,7 +42,7 @@ def traffic_rows(
 
     Args:
         systems: with all their rows counted.
-        work: by laying.
+        work: by placement.
         level_widths: [L + 1] columns of the vectors of each level, which are exchanged as float32.
         row_bytes: of a feature row as stored, in which it is loaded and cached.
     """
@@ -51,7 +51,7 @@ def traffic_rows(
     for system in systems:
         loads = system.loads
         forward_bytes, backward_bytes = (
-            sum(layer[way] for layer in exchanged[system.laying]) for way in ("forward_bytes", "backward_bytes")
+            sum(layer[way] for layer in exchanged[system.placement]) for way in ("forward_bytes", "backward_bytes")
         )
         host_bytes, peer_bytes = loads.host_rows * row_bytes, loads.peer_rows * row_bytes
         paper_host_mb, paper_peer_mb = TABLE_1.get(system.name, {}).get(system.cache_percent, (None, None))

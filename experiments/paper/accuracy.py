@@ -1,7 +1,7 @@
 """Test accuracy of GraphSAGE on the real graphs, with 4 trainers and with 1, over several seeds.
 
-    python -m experiments.accuracy --datasets cora coauthor_cs amazon_computers --json accuracy.json
-    python -m experiments.accuracy --datasets amazon_computers --trainers 4 \
+    python -m experiments.paper.accuracy --datasets cora coauthor_cs amazon_computers --json accuracy.json
+    python -m experiments.paper.accuracy --datasets amazon_computers --trainers 4 \
         --strategies split groups dgl pagraph quiver
 
 Each dataset goes the whole way, from its .npz through store and layout to a run for every seed.
@@ -9,22 +9,23 @@ Each dataset goes the whole way, from its .npz through store and layout to a run
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Annotated, Any
 
+from experiments.shared.flags import from_one_on, names_of
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.config.train import TrainConfig
 from gsplit.data import write_store
 from gsplit.data.importers.npz import load_npz
-from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
 
-PROG = "python -m experiments.accuracy"
+PROG = "python -m experiments.paper.accuracy"
 
 CONFIGS = {
     "cora": TrainConfig(
@@ -62,25 +63,25 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "pagraph": {"strategy": "data", "cache": "replicated", "cache_size": "10%"},
     "quiver": {"strategy": "data", "cache": "partitioned", "cache_size": "10%"},
 }
-"""By the systems they stand for; groups are of 2 trainers."""
+"""Settings by the system that they stand for; groups are of 2 trainers."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyConfig:
+class AccuracyConfig(Checked):
     """Test accuracy of GraphSAGE on real graphs, mean over seeds."""
 
     data: Path = Path("../shared/data")
     """The folder of the .npz files."""
-    datasets: tuple[str, ...] = tuple(CONFIGS)
+    datasets: Annotated[tuple[str, ...], names_of(CONFIGS, "dataset")] = tuple(CONFIGS)
     """Which of them: cora, coauthor_cs, amazon_computers."""
-    trainers: cli.IntList = (4, 1)
+    trainers: Annotated[cli.IntList, from_one_on("--trainers")] = (4, 1)
     """Numbers of trainers to compare."""
-    strategies: tuple[str, ...] = ("split",)
+    strategies: Annotated[tuple[str, ...], names_of(STRATEGIES, "strategy")] = ("split",)
     """Ways to lay mini-batches over them: split, groups, dgl, pagraph, quiver."""
     seeds: cli.IntList = (0, 1, 2)
     """One run for each."""
     json: Path | None = None
-    """Where to write the results."""
+    """File to write the results to."""
 
 
 def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
@@ -114,12 +115,7 @@ def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str
 def command(arguments: list[str]) -> None:
     config = cli.parse(AccuracyConfig, arguments, prog=PROG)
     rows = []
-    for strategy in config.strategies:
-        if strategy not in STRATEGIES:
-            raise InputError(f"unknown strategy {strategy!r}; choose from {', '.join(STRATEGIES)}")
     for dataset in config.datasets:
-        if dataset not in CONFIGS:
-            raise InputError(f"unknown dataset {dataset!r}; choose from {', '.join(CONFIGS)}")
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(dataset, config, Path(folder))
     print("\n| dataset | trainers | strategy | test accuracy, mean | standard deviation | seeds |")
@@ -128,7 +124,7 @@ def command(arguments: list[str]) -> None:
         scores = f"{row['mean']:.4f} | {row['stdev']:.4f} | {len(row['scores'])}"
         print(f"| {row['dataset']} | {row['trainers']} | {row['strategy']} | {scores} |")
     if config.json:
-        config.json.write_text(json.dumps(rows, indent=2) + "\n")
+        write_json(config.json, rows)
 
 
 if __name__ == "__main__":

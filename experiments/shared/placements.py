@@ -1,4 +1,4 @@
-"""Ways to lay mini-batches over P trainers, each a strategy of the engine.
+"""Placements: ways to place mini-batches over P trainers, each a strategy of the engine.
 
 - *splits*: one mini-batch is sampled and split (GSplit).
 - *micro-batches*: the targets are cut in P, and each trainer samples on its own (DGL, Quiver).
@@ -19,12 +19,12 @@ from gsplit.sampling import MicroBatches, Segment, SplitGroups
 from gsplit.supply.tickets import Ticket
 
 EPOCH = 0
-Lay = Callable[[int], list[Segment]]
-"""From the number of a mini-batch to the segments of the trainers."""
+Place = Callable[[int], list[Segment]]
+"""A function from the number of a mini-batch to the segments of the trainers."""
 
 
-class Layings:
-    """The mini-batches of one epoch, laid over the trainers of a layout in each way.
+class Placements:
+    """The mini-batches of one epoch, placed over the trainers of a layout in each way.
 
     Args:
         layout: its parts are the trainers.
@@ -52,7 +52,8 @@ class Layings:
         self.shares: list[NDArray[np.int64]] = shares
         """[P] the training vertices of each trainer, where they stay the same."""
 
-    def ways(self) -> dict[str, Lay]:
+    def ways(self) -> dict[str, Place]:
+        """Each placement by its name."""
         return {name: partial(self._segments, name) for name in self._ways}
 
     def _segments(self, name: str, batch: int) -> list[Segment]:

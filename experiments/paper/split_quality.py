@@ -1,8 +1,8 @@
 """How even splits are and how much they need of each other: the paper's table 5, beside a random partition.
 
-    python -m experiments.split_quality
-    python -m experiments.split_quality --quick
-    python -m experiments.split_quality --dataset LAYOUT --json split_quality.json
+    python -m experiments.paper.split_quality
+    python -m experiments.paper.split_quality --quick
+    python -m experiments.paper.split_quality --dataset LAYOUT --json split_quality.json
 
 Each mini-batch is sampled twice, split by the layout's own parts and by parts drawn at random; the samples are the
 same, only the owners differ. *Edge skew* is (most - least) / mean of the edges of the splits, the mean of all
@@ -29,21 +29,22 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from experiments.flags import check_positive, check_seed
-from experiments.orders import open_or_make
-from experiments.ownership import Ownership, at_random, of_layout
-from experiments.results import about, dataset_text, paper_graph, write_json
+from experiments.shared.datasets import open_or_make
+from experiments.shared.flags import FanOut, Positive, Seed, from_one_on
+from experiments.shared.ownership import Ownership, at_random, of_layout
+from experiments.shared.results import about, dataset_text, paper_graph, write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.errors import InputError
 from gsplit.files import check_writable
 from gsplit.partition.report import edge_skew, edges_of, local_edges_of
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-PROG = "python -m experiments.split_quality"
+PROG = "python -m experiments.paper.split_quality"
 EPOCH = 0
 
 TABLE_5 = {
@@ -64,31 +65,26 @@ PAPER_RANDOM = (None, 0.25)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QualityConfig:
+class QualityConfig(Checked):
     """How even splits are and how much they need of each other: the paper's table 5."""
 
     dataset: str = "synthetic:products"
     """A layout folder, or synthetic:PRESET or synthetic:PRESET?scale=0.05, generated and partitioned in 4 once; quick
     is one more preset."""
     quick: bool = False
-    """Within a minute: a graph of 300k vertices."""
+    """Take a minute: a graph of 300k vertices."""
     json: Path | None = None
-    """Where to write the results."""
-    batch_sizes: cli.IntList = (1024, 4096, 16384)
+    """File to write the results to."""
+    batch_sizes: Annotated[cli.IntList, from_one_on("--batch-sizes")] = (1024, 4096, 16384)
     """Targets of a mini-batch."""
-    fan_out: cli.IntList = (20, 20, 20)
+    fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop, the first for the targets; -1 takes all."""
-    iterations: int = 12
+    iterations: Positive = 12
     """Mini-batches of each size to count, at most an epoch."""
-    seed: int = 0
-    """Of the generator, of the random partition and of the draws."""
+    seed: Seed = 0
+    """Seed of the generator, of the random partition and of the draws."""
     work: Path = Path("work/sampling")
     """Keeps the layouts of synthetic graphs."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "batch_sizes", "iterations")
-        cli.check_fan_out(self.fan_out)
-        check_seed(self.seed)
 
 
 QUICK = QualityConfig(dataset="synthetic:quick", quick=True, iterations=4)

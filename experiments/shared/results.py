@@ -10,12 +10,13 @@ from gsplit.data import Layout
 from gsplit.files import replace_file
 
 
-def write_json(path: Path, result: dict[str, Any]) -> None:
+def write_json(path: Path, result: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """Write what an experiment found, indented; a file that is there is replaced at once."""
     replace_file(path, json.dumps(result, indent=2).encode() + b"\n")
 
 
 def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:
-    """The graph as ``--json`` names it; ``generator`` as in :class:`experiments.orders.Dataset`."""
+    """The graph as ``--json`` names it; ``generator`` as in :class:`experiments.shared.datasets.Dataset`."""
     return {
         "name": layout.name,
         "vertices": layout.graph.num_vertices,

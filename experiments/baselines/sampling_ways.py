@@ -1,6 +1,6 @@
-"""Samplers side by side: what each produces of the same targets, timed the same way, in turn.
+"""GSplit's and DGL's samplers side by side: what each produces of the same targets, timed the same way, in turn.
 
-A contender draws what one training iteration needs. ``produces`` says in which shape: a *mini-batch* (not split),
+A way draws what one training iteration needs. ``produces`` says in which shape: a *mini-batch* (not split),
 *splits* (a mini-batch, split, still in the sampler's memory), *segments* (the splits written, one piece of memory a
 trainer), or *micro-batches* (one a trainer, which data parallelism needs).
 """
@@ -16,25 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.baselines.dgl_sampling import FORMS, DGLSampler, Form, dgl_graph, drawn, fault_of
-from experiments.orders import Dataset
+from experiments.shared.datasets import Dataset
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-Order = Literal["layout", "store"]
+VertexOrder = Literal["layout", "store"]
 Produces = Literal["mini-batch", "splits", "segments", "micro-batches"]
-ORDERS: tuple[Order, ...] = ("store", "layout")
+VERTEX_ORDERS: tuple[VertexOrder, ...] = ("store", "layout")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Iteration:
-    """The targets of one training iteration, the same vertices for every contender."""
+    """The targets of one training iteration, the same vertices for every way."""
 
     epoch: int
     batch: int
-    targets: dict[Order, NDArray[np.int64]]
+    targets: dict[VertexOrder, NDArray[np.int64]]
     """[B] ids of each order."""
     parts: int
 
-    def micro_batches(self, order: Order) -> list[NDArray[np.int64]]:
+    def micro_batches(self, order: VertexOrder) -> list[NDArray[np.int64]]:
         """[P] arrays of B / P targets."""
         return np.array_split(self.targets[order], self.parts)
 
@@ -54,13 +54,13 @@ class Clock:
 
 
 @dataclass(kw_only=True)
-class Contender:
+class Way:
     """One way to produce an iteration, and what it took in each round."""
 
     system: Literal["GSplit", "DGL"]
     form: str
-    """Of DGL's sampler; empty for ours."""
-    order: Order
+    """Form of DGL's sampler; empty for ours."""
+    vertex_order: VertexOrder
     produces: Produces
     run: Callable[[Iteration, Clock], tuple[int, int]]
     """Does the work with the clock running, then counts: edges and inputs (level-0 vertices)."""
@@ -104,15 +104,15 @@ class Ours:
         whole = [0, layout.graph.num_vertices]
         named = {"fan_outs": fan_outs, "seed": seed}
         mapped = (layout.graph.indptr, layout.graph.indices)
-        self._unsplit: dict[Order, MiniBatchSampler] = {
+        self._unsplit: dict[VertexOrder, MiniBatchSampler] = {
             "layout": MiniBatchSampler(*mapped, whole, global_ids=layout.permutation, **named),
             "store": MiniBatchSampler(dataset.indptr, dataset.indices, whole, **named),
         }
         self._split = MiniBatchSampler(*mapped, layout.offsets, global_ids=layout.permutation, **named)
 
-    def contenders(self) -> list[Contender]:
+    def ways(self) -> list[Way]:
         """New ones, without a round; what a bar compares stands side by side, so that it meets the same noise."""
-        made: list[tuple[Order, Produces, Callable[[Iteration, Clock], tuple[int, int]]]] = [
+        made: list[tuple[VertexOrder, Produces, Callable[[Iteration, Clock], tuple[int, int]]]] = [
             ("store", "mini-batch", lambda *given: self._mini_batch("store", *given)),
             ("layout", "micro-batches", self._micro_batches),
             ("layout", "segments", self._segments),
@@ -120,11 +120,11 @@ class Ours:
             ("layout", "splits", self._splits),
         ]
         return [
-            Contender(system="GSplit", form="", order=order, produces=produces, run=run)
+            Way(system="GSplit", form="", vertex_order=order, produces=produces, run=run)
             for order, produces, run in made
         ]
 
-    def _mini_batch(self, order: Order, iteration: Iteration, clock: Clock) -> tuple[int, int]:
+    def _mini_batch(self, order: VertexOrder, iteration: Iteration, clock: Clock) -> tuple[int, int]:
         return _sample(self._unsplit[order], iteration, iteration.targets[order], 0, clock)
 
     def _splits(self, iteration: Iteration, clock: Clock) -> tuple[int, int]:
@@ -165,8 +165,8 @@ class Theirs:
         self._fan_outs = tuple(fan_outs)
         self._graphs = {"layout": (graph.indptr, graph.indices), "store": (dataset.indptr, dataset.indices)}
         forms = [form for form in forms if form.fits(graph.num_vertices, graph.num_edges)]
-        self._samplers: dict[tuple[Form, Order], DGLSampler] = {}
-        for order in ORDERS:
+        self._samplers: dict[tuple[Form, VertexOrder], DGLSampler] = {}
+        for order in VERTEX_ORDERS:
             graphs = {bits: dgl_graph(*self._graphs[order], bits) for bits in {form.bits for form in forms}}
             for form in forms:
                 self._samplers[form, order] = DGLSampler(graphs[form.bits], form, fan_outs)
@@ -184,18 +184,20 @@ class Theirs:
                     break
         return excluded
 
-    def contenders(self) -> list[Contender]:
+    def ways(self) -> list[Way]:
         """New ones, without a round."""
         return [
-            Contender(system="DGL", form=form.name, order=order, produces=produces, run=_dgl_run(sampler, order, cut))
-            for wanted in ORDERS
+            Way(
+                system="DGL", form=form.name, vertex_order=order, produces=produces, run=_dgl_run(sampler, order, cut)
+            )
+            for wanted in VERTEX_ORDERS
             for produces, cut in (("micro-batches", True), ("mini-batch", False))
             for (form, order), sampler in self._samplers.items()
             if order == wanted
         ]
 
 
-def _dgl_run(sampler: DGLSampler, order: Order, cut: bool) -> Callable[[Iteration, Clock], tuple[int, int]]:
+def _dgl_run(sampler: DGLSampler, order: VertexOrder, cut: bool) -> Callable[[Iteration, Clock], tuple[int, int]]:
     def run(iteration: Iteration, clock: Clock) -> tuple[int, int]:
         edges = inputs = 0
         for targets in iteration.micro_batches(order) if cut else [iteration.targets[order]]:

@@ -1,8 +1,8 @@
 """What the calibrated synthetic presets come to, beside the paper's tables 2 and 5.
 
-    python -m experiments.presets
-    python -m experiments.presets --presets products --partitioner metis
-    python -m experiments.presets --presets "papers?scale=0.1" "amazon" --json presets.json
+    python -m experiments.paper.presets
+    python -m experiments.paper.presets --presets products --partitioner metis
+    python -m experiments.paper.presets --presets "papers?scale=0.1" "amazon" --json presets.json
 
 Each is generated without features, partitioned in 4 with uniform weights and sampled at its own fan-out and batch
 size, all in memory. Counts, so the same on any machine, but for the peak memory.
@@ -10,7 +10,7 @@ size, all in memory. Counts, so the same on any machine, but for the peak memory
 ``--json`` writes ``presets``, a list: ``preset``, ``scale``, ``version``, ``seed``, ``vertices``, directed ``edges``,
 ``training_targets``, ``partitioner``, ``fan_out``, ``batch_size``, ``iterations``; ``edges_per_target``;
 ``reached_share``, inputs of a mini-batch over all vertices; ``redundancy_percent``, by how much the edges of 4
-micro-batches exceed those of a mini-batch; ``local_share`` and ``edge_skew`` as in experiments.split_quality;
+micro-batches exceed those of a mini-batch; ``local_share`` and ``edge_skew`` as in experiments.paper.split_quality;
 ``hit_rates``, the share of inputs in the hottest tenth of the vertices, by ``degree``, by ``presampled`` counts of
 another epoch (as many iterations) and by their own, ``optimal`` ones; ``peak_memory_bytes`` of the process so far;
 ``paper``: its ``redundancy_percent``, ``local_share`` and ``edge_skew``.
@@ -29,12 +29,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.flags import check_positive, check_seed
-from experiments.ownership import Ownership, relabelled
-from experiments.redundancy_table import TABLE_2
-from experiments.results import paper_graph, write_json
-from experiments.split_quality import TABLE_5
+from experiments.paper.redundancy_table import TABLE_2
+from experiments.paper.split_quality import TABLE_5
+from experiments.shared.flags import FanOut, Positive, Seed
+from experiments.shared.ownership import Ownership, relabelled
+from experiments.shared.results import paper_graph, write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.data.synthetic import Calibrated, Choice, choose
 from gsplit.errors import InputError
 from gsplit.files import check_writable
@@ -43,39 +44,33 @@ from gsplit.partition.problem import Problem
 from gsplit.partition.report import edge_skew, edges_of, local_edges_of
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-PROG = "python -m experiments.presets"
+PROG = "python -m experiments.paper.presets"
 PARTS = 4
 PAPER_BATCH = 4096
 HOTTEST = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PresetsConfig:
+class PresetsConfig(Checked):
     """What the calibrated synthetic presets come to, beside the paper's tables 2 and 5."""
 
     presets: tuple[str, ...] = ("products?scale=0.05", "papers?scale=0.03", "amazon?scale=0.2")
     """Calibrated presets, without synthetic: before them."""
     partitioner: Literal["metis", "kaminpar"] = "kaminpar"
     """metis takes five times the memory."""
-    fan_out: cli.IntList = ()
+    fan_out: FanOut | None = None
     """Neighbours drawn per hop, the first for the targets; by default the preset's."""
-    iterations: int = 12
+    iterations: Positive = 12
     """Mini-batches to count, at most an epoch."""
-    seed: int = 0
-    """Of the generator, the partitioner and the draws."""
+    seed: Seed = 0
+    """Seed of the generator, the partitioner and the draws."""
     json: Path | None = None
-    """Where to write the results."""
-
-    def __post_init__(self) -> None:
-        if self.fan_out:
-            cli.check_fan_out(self.fan_out)
-        check_positive(self, "iterations")
-        check_seed(self.seed)
+    """File to write the results to."""
 
 
 @dataclass(kw_only=True)
 class Counts:
-    """Of some mini-batches."""
+    """What was counted of some mini-batches."""
 
     targets: int = 0
     edges: int = 0

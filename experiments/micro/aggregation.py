@@ -1,6 +1,6 @@
-"""Which library product averages neighbours fastest on the CPU; the table is in docs/log.md.
+"""Milliseconds of four library products that average neighbours on the CPU, forward and backward.
 
-python -m experiments.aggregation
+python -m experiments.micro.aggregation
 """
 
 from __future__ import annotations
@@ -9,29 +9,32 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.shared.flags import Positive, from_one_on
 from gsplit import cli
+from gsplit.config.fields import Checked
 
-PROG = "python -m experiments.aggregation"
+PROG = "python -m experiments.micro.aggregation"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregationConfig:
+class AggregationConfig(Checked):
     """Milliseconds of forward and backward, one thread, best of several."""
 
-    destinations: int = 40_000
+    destinations: Positive = 40_000
     """Rows of the result."""
-    sources: int = 100_000
+    sources: Positive = 100_000
     """Rows that are averaged over."""
-    degree: int = 20
+    degree: Positive = 20
     """Neighbours of each destination."""
-    widths: cli.IntList = (16, 64, 256)
+    widths: Annotated[cli.IntList, from_one_on("--widths")] = (16, 64, 256)
     """Features of a row."""
-    repeats: int = 3
+    repeats: Positive = 3
     """The best of so many is printed."""
 
 

@@ -1,6 +1,6 @@
-"""What sampler processes take: the graph that all map, and what each has for itself.
+"""Memory of sampler processes: the graph that all map, and what each has for itself.
 
-python -m experiments.sampler_memory LAYOUT [--samplers 1,2,4]
+python -m experiments.micro.sampler_memory LAYOUT [--samplers 1,2,4]
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Annotated
 import psutil
 import tyro
 
-from experiments.slab_path import attend
+from experiments.shared.flags import FanOut, Positive, from_one_on
+from experiments.shared.slab_path import attend
 from gsplit import cli
+from gsplit.config.fields import Accepted, Checked
 from gsplit.data import open_layout
 from gsplit.errors import InputError
 from gsplit.supply.pool import SamplerPool
@@ -22,34 +24,24 @@ from gsplit.supply.sampler_process import SamplerJob
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import binary, parse_bytes
 
-PROG = "python -m experiments.sampler_memory"
+PROG = "python -m experiments.micro.sampler_memory"
 GRAPH = ("indptr.npy", "indices.npy", "permutation.npy")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryConfig:
+class MemoryConfig(Checked):
     """Memory of sampler processes, after each has sampled some mini-batches."""
 
     layout: Annotated[Path, tyro.conf.Positional]
     """The layout to sample from."""
-    samplers: cli.IntList = (1, 2, 4)
+    samplers: Annotated[cli.IntList, from_one_on("--samplers")] = (1, 2, 4)
     """Numbers of processes."""
-    fan_out: cli.IntList = (20, 20, 20)
+    fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop."""
-    batch_size: int = 4096
+    batch_size: Positive = 4096
     """Targets of a mini-batch."""
-    sampler_memory: str = "4GiB"
-    """As in training."""
-
-    def __post_init__(self) -> None:
-        if not self.samplers or min(self.samplers) < 1:
-            raise InputError(f"--samplers takes numbers from 1 on, not {list(self.samplers)}")
-        if self.batch_size < 1:
-            raise InputError(f"--batch-size must be at least 1, not {self.batch_size}")
-        try:
-            parse_bytes(self.sampler_memory)
-        except ValueError as error:
-            raise InputError(f"--sampler-memory: {error}") from None
+    sampler_memory: Annotated[str, Accepted(parse_bytes)] = "4GiB"
+    """Memory of the maps of all samplers, as in training."""
 
 
 def command(arguments: list[str]) -> None:

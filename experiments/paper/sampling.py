@@ -1,8 +1,8 @@
 """Sampling and splitting beside DGL's sampler, one thread: the paper's table 4, on the same targets in turn.
 
-    python -m experiments.sampling
-    python -m experiments.sampling --quick
-    python -m experiments.sampling --dataset LAYOUT --json sampling.json
+    python -m experiments.paper.sampling
+    python -m experiments.paper.sampling --quick
+    python -m experiments.paper.sampling --dataset LAYOUT --json sampling.json
 
 What a training iteration of B targets needs is P splits of one mini-batch (ours), or P micro-batches of B / P
 targets (data parallelism). Times are those of the call alone: DGL's blocks from ``NeighborSampler.sample_blocks``
@@ -21,7 +21,7 @@ than on large ones and everything fits better into caches, so the bars hold for 
 - ``settings``: ``fan_out`` (by hop, the first for the targets), ``batch_sizes``, ``rounds``, ``seed``, ``quick``.
 - ``versions``: ``python``, ``numpy``, ``torch`` and ``dgl`` (null where not loaded).
 - ``threads``: ``omp_num_threads`` as set in the environment, ``torch`` (null where not loaded), and
-  ``cpu_seconds_per_second``, the largest of all contenders: above 1 a second thread was at work.
+  ``cpu_seconds_per_second``, the largest of all ways: above 1 a second thread was at work.
 - ``excluded``: DGL's forms that failed the check: ``form``, ``order``, ``fault``.
 - ``batch_sizes``: for each, ``batch_size``, ``rows`` and ``ratios``.
 
@@ -49,55 +49,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
-from experiments.contenders import Contender, Iteration, Ours, Theirs, iterations
-from experiments.flags import check_positive, check_seed
-from experiments.orders import Dataset, open_dataset
-from experiments.results import about, dataset_text, write_json
-from experiments.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
+from experiments.baselines.sampling_ways import Iteration, Ours, Theirs, Way, iterations
+from experiments.paper.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
+from experiments.shared.datasets import Dataset, open_dataset
+from experiments.shared.flags import FanOut, Positive, Seed, from_one_on
+from experiments.shared.results import about, dataset_text, write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.errors import InputError
 from gsplit.files import check_writable
 
-PROG = "python -m experiments.sampling"
+PROG = "python -m experiments.paper.sampling"
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingConfig:
+class SamplingConfig(Checked):
     """Sampling and splitting beside DGL's sampler, one thread: the paper's table 4."""
 
     dataset: str = "synthetic:products"
     """A layout folder, or synthetic:PRESET or synthetic:PRESET?scale=0.05, generated and partitioned in 4 once; quick
     is one more preset."""
     quick: bool = False
-    """Within a minute: a graph of 300k vertices, two batch sizes, three rounds, without DGL's slowest form."""
+    """Take a minute: a graph of 300k vertices, two batch sizes, three rounds, without DGL's slowest form."""
     json: Path | None = None
-    """Where to write the results."""
-    batch_sizes: cli.IntList = (1024, 4096, 16384)
+    """File to write the results to."""
+    batch_sizes: Annotated[cli.IntList, from_one_on("--batch-sizes")] = (1024, 4096, 16384)
     """Targets of a mini-batch."""
-    fan_out: cli.IntList = (20, 20, 20)
+    fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop, the first for the targets; -1 takes all."""
-    rounds: int = 5
-    """Mini-batches of each size that every contender produces, after one that warms up."""
-    seed: int = 0
-    """Of the generator and of the draws."""
-    samplers: cli.IntList = (1, 2)
+    rounds: Positive = 5
+    """Mini-batches of each size that every way produces, after one that warms up."""
+    seed: Seed = 0
+    """Seed of the generator and of the draws."""
+    samplers: Annotated[cli.IntList, from_one_on("--samplers", empty=True)] = (1, 2)
     """Numbers of sampler processes to compare by throughput, through the whole slab path."""
     work: Path = Path("work/sampling")
     """Keeps the layouts of synthetic graphs."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "batch_sizes", "rounds")
-        cli.check_fan_out(self.fan_out)
-        if any(number < 1 for number in self.samplers):
-            raise InputError(f"--samplers takes numbers from 1 on, not {list(self.samplers)}")
-        check_seed(self.seed)
 
 
 QUICK = SamplingConfig(dataset="synthetic:quick", quick=True, batch_sizes=(1024, 4096), rounds=3)
@@ -126,13 +120,13 @@ def command(arguments: list[str]) -> None:
             print(
                 f"excluded: DGL, {fault['form']}, in {fault['order']} order: its blocks are corrupt: {fault['fault']}"
             )
-        contenders = run_in_turn(ours, theirs, warm_up, rounds)
-        busiest = max(busiest, *(sum(c.cpu_s) / sum(c.wall_s) for c in contenders))
+        ways = run_in_turn(ours, theirs, warm_up, rounds)
+        busiest = max(busiest, *(sum(c.cpu_s) / sum(c.wall_s) for c in ways))
         epoch = len(dataset.layout.graph.train_idx) / batch_size
         measured = {
             "batch_size": batch_size,
-            "rows": rows_of(contenders, epoch),
-            "ratios": ratios_of(contenders, batch_size, dataset.layout.graph.num_vertices),
+            "rows": rows_of(ways, epoch),
+            "ratios": ratios_of(ways, batch_size, dataset.layout.graph.num_vertices),
         }
         show_batch_size(measured)
         batch_sizes.append(measured)
@@ -162,7 +156,7 @@ def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any
     """Throughput by samplers, for the batch size nearest to the bar's; printed as well."""
     if not config.samplers:
         return []
-    from experiments.slab_path import (  # loads torch, which has no part in what is timed above
+    from experiments.shared.slab_path import (  # loads torch, which has no part in what is timed above
         show_slab_path,
         slab_path,
     )
@@ -180,18 +174,16 @@ def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any
     return rows
 
 
-def run_in_turn(
-    ours: Ours, theirs: Theirs | None, warm_up: Iteration, rounds: Sequence[Iteration]
-) -> list[Contender]:
-    """Every contender produces every iteration; each round begins with another one."""
-    for contender in ours.contenders():  # DGL's have warmed up in their check
-        contender.round(warm_up)
-    contenders = [*ours.contenders(), *(theirs.contenders() if theirs else [])]
+def run_in_turn(ours: Ours, theirs: Theirs | None, warm_up: Iteration, rounds: Sequence[Iteration]) -> list[Way]:
+    """Every way produces every iteration; each round begins with another one."""
+    for way in ours.ways():  # DGL's have warmed up in their check
+        way.round(warm_up)
+    ways = [*ours.ways(), *(theirs.ways() if theirs else [])]
     for number, iteration in enumerate(rounds):
-        first = number * len(contenders) // len(rounds)
-        for contender in contenders[first:] + contenders[:first]:
-            contender.round(iteration)
-    return contenders
+        first = number * len(ways) // len(rounds)
+        for way in ways[first:] + ways[:first]:
+            way.round(iteration)
+    return ways
 
 
 def open_dgl(dataset: Dataset, config: SamplingConfig) -> Theirs | None:

@@ -1,7 +1,7 @@
 """What weights give: edge skew, local edges and cache hit rates of layouts by uniform, degree and pre-sampled weights.
 
-    python -m experiments.weights "synthetic:products?scale=0.1" "synthetic:papers?scale=0.02" "synthetic:amazon?scale=0.2"
-    python -m experiments.weights STORE --fan-out 20,20,20 --batch-size 1024 --methods metis kaminpar --json weights.json
+    python -m experiments.paper.weights "synthetic:products?scale=0.1" "synthetic:papers?scale=0.02" "synthetic:amazon?scale=0.2"
+    python -m experiments.paper.weights STORE --fan-out 20,20,20 --batch-size 1024 --methods metis kaminpar --json weights.json
 
 Each graph is partitioned by each method with each kind of weights, for one training; then an epoch of that training is
 sampled, with other draws than those that were counted (``python -m gsplit.partition report`` says how). Calibrated
@@ -19,10 +19,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from experiments.flags import check_positive, check_seed
-from experiments.orders import PREFIX, write_store_of
-from experiments.results import write_json
+from experiments.shared.datasets import PREFIX, write_store_of
+from experiments.shared.flags import Count, FanOut, Imbalance, Positive, Seed
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.data import open_layout
 from gsplit.data.synthetic import Calibrated, choose
 from gsplit.files import check_writable
@@ -38,12 +39,12 @@ and by the very counts (optimal). Reached: inputs of a mini-batch, of all vertic
 
 | graph | fan-out, batch | method | weights | local edges | edge skew | balance of edges, targets, vertices | reached | hits (%) | of optimal |
 |---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
-PROG = "python -m experiments.weights"
+PROG = "python -m experiments.paper.weights"
 PERCENT = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightsConfig:
+class WeightsConfig(Checked):
     """Edge skew, local edges and cache hit rates by uniform, degree and pre-sampled weights."""
 
     datasets: Annotated[tuple[str, ...], tyro.conf.Positional]
@@ -52,30 +53,26 @@ class WeightsConfig:
     """Partitioners to compare."""
     weights: tuple[Weights, ...] = ("uniform", "degree", "presample")
     """Weights to compare."""
-    parts: int = 4
-    """Of the layouts."""
-    fan_out: cli.IntList | None = None
-    """Of the training; by default that of a calibrated preset, else 20,20,20."""
-    batch_size: int | None = None
-    """Of the training; by default that of a calibrated preset, else 4096."""
-    imbalance: float = 0.03
+    parts: Positive = 4
+    """Parts of the layouts."""
+    fan_out: FanOut | None = None
+    """Fan-out of the training; by default that of a calibrated preset, else 20,20,20."""
+    batch_size: Positive | None = None
+    """Batch size of the training; by default that of a calibrated preset, else 4096."""
+    imbalance: Imbalance = 0.03
     """How much more than the mean a part may hold of what is balanced."""
-    cuts: int = 0
-    """Of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
-    presample_epochs: int = 3
-    """That pre-sampled weights are counted over."""
-    epochs: int = 3
-    """That are sampled to measure."""
-    seed: int = 0
-    """Of the generator, the partitioner and the draws."""
+    cuts: Count = 0
+    """Cuts of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
+    presample_epochs: Positive = 3
+    """Epochs that pre-sampled weights are counted over."""
+    epochs: Positive = 3
+    """Epochs that are sampled to measure."""
+    seed: Seed = 0
+    """Seed of the generator, the partitioner and the draws."""
     work: Path = Path("work")
-    """Where stores and layouts are for as long as it takes."""
+    """Folder of stores and layouts, for as long as it takes."""
     json: Path | None = None
-    """Where to write the results."""
-
-    def __post_init__(self) -> None:
-        check_positive(self, "parts", "batch_size", "presample_epochs", "epochs")
-        check_seed(self.seed)
+    """File to write the results to."""
 
 
 def command(arguments: list[str]) -> None:
