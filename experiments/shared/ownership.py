@@ -45,7 +45,7 @@ def of_layout(layout: Layout) -> Ownership:
 
 
 def at_random(layout: Layout, seed: int) -> Ownership:
-    """The same graph in as many parts of equal size, drawn at random; neighbours keep their order, and so all draws."""
+    """The same graph in as many parts of equal size, drawn at random; neighbours keep their order, so draws stay."""
     drawn = relabelled(layout.graph, random(Problem(graph=layout.graph, parts=layout.parts, seed=seed)), layout.parts)
     return replace(drawn, permutation=layout.permutation[drawn.permutation])
 
