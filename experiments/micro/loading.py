@@ -44,7 +44,7 @@ from experiments.shared.flags import Count, FanOut, Positive, Seed
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
-from gsplit.config.train import Device
+from gsplit.config.parallel import Device
 from gsplit.errors import InputError
 from gsplit.features import HostRows
 from gsplit.files import check_writable
