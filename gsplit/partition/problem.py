@@ -110,7 +110,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """What a partitioner takes at its peak, beside the mapped store, in bytes as measured (docs/results.md)."""
+    """What a partitioner takes at its peak, beside the mapped store, in bytes as measured (docs/results/)."""
 
     per_adjacency: int
     per_weighted_adjacency: int
