@@ -15,7 +15,8 @@ each a list of rows. A page has blocks, each from a comment to ``<!-- end -->``;
     <!-- front -->                    the figures of front.toml, each out of its record
 
 In a format string null is ``-`` and a list is its items with commas; ``ways[way=gather;threads=1][ratio]`` looks up
-the one row of a list that has these values.
+the one row of a list that has these values. Rows have the keys that the experiments' ``--json`` has for the same
+figures, so a new run replaces rows, ``date`` and ``source`` of a record, and then the pages are written anew.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     python -m experiments.paper.accuracy --datasets amazon_computers --trainers 4 \
         --strategies split groups dgl pagraph quiver
 
-Each dataset goes the whole way, from its .npz through store and layout to a run for every seed.
+Each dataset goes the whole way, from its .npz through store and layout to a run for every seed. ``--json`` writes a
+list: ``dataset``, ``trainers``, ``strategy``, ``mean`` and ``stdev`` of test accuracy, and its ``scores`` by seed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 Both sides: the recipes of the papers (Kipf and Welling 2017, Velickovic et al. 2018) but for early stopping, in place
 of which the epoch that is best in validation is tested; Adam with the same weight decay for all parameters; features
 divided by their row sums. PyG trains on the whole graph in this process, GSplit in mini-batches of all 140 or 120
-training vertices. Wants torch_geometric (pip install gsplit[pyg]).
+training vertices. Wants torch_geometric (pip install gsplit[pyg]). ``--json`` writes a list: ``model``, ``dataset``,
+``paper`` (its accuracy), and ``mean``, ``stdev`` and ``scores`` of each side, as ``gsplit_mean`` or ``pyg_mean``.
 """
 
 from __future__ import annotations

@@ -44,6 +44,16 @@ def test_every_page_is_linked_to():
     assert linked == {path.stem for path in PAGES[1:]}
 
 
+def test_files_that_the_pages_name_are_there():
+    named = {
+        name
+        for path in PAGES
+        for name in re.findall(r"`((?:gsplit|tests|tools|experiments)/[\w/.]+)`", path.read_text())
+    }
+    assert len(named) > 15
+    assert [name for name in named if not (results.DOCS.parent / name).exists()] == []
+
+
 def test_a_change_of_the_data_or_of_a_page_is_noticed(docs):
     assert results.stale(docs) == {}
     data = docs / "results" / "data" / "presets.json"
