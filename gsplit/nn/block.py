@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import override
 
 from gsplit.nn.aggregate import attention_over_neighbours, mean_of_neighbours, sum_of_neighbours
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
@@ -62,6 +63,7 @@ class Block(Neighbourhood):
         """Number of drawn in-edges of each destination, int32 [num_destinations]."""
         return self.indptr.diff()
 
+    @override
     def drawn_weight(self) -> Tensor:
         """Sum of the weights of the drawn in-edges, [num_destinations]; without weights, their number."""
         if self.edge_weight is None:
@@ -69,6 +71,7 @@ class Block(Neighbourhood):
         total = self.edge_weight.new_zeros(self.num_destinations)
         return total.index_add(0, self.destinations(), self.edge_weight)
 
+    @override
     def graph_degrees(self) -> Tensor:
         """Sum of the weights of all in-edges in the whole graph, [num_own_sources]; without weights, their number.
 
@@ -119,15 +122,16 @@ class Block(Neighbourhood):
             return x
         return exchange(x, self.route, self.chain)
 
-    # What convolutions ask for, see Neighbourhood.
-
+    @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
         weight = self.edge_weight.to(x.dtype) if weighted and self.edge_weight is not None else None
         return self.projected(x, project, lambda rows: sum_of_neighbours(self, self.exchange(rows), weight))
 
+    @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
         return self.projected(x, project, lambda rows: mean_of_neighbours(self, self.exchange(rows)))
 
+    @override
     def attend(
         self,
         z: Tensor,

@@ -19,7 +19,7 @@ from gsplit.nn.neighbourhood import Neighbourhood
 
 
 class GATConv(nn.Module):
-    """One layer of GAT; level l-1 [num_own_sources, in] -> level l [num_destinations, out], own rows.
+    """One layer of GAT.
 
     Args:
         in_features: width of the sources.
@@ -55,6 +55,7 @@ class GATConv(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         out_NHD = block.attend(
             self.lin(x).unflatten(1, (self.heads, -1)),
             self.att_source,

@@ -25,7 +25,7 @@ NORMALIZATIONS = ("both", "mean")
 
 
 class GCNConv(nn.Module):
-    """One layer of GCN; level l-1 [num_own_sources, in] -> level l [num_destinations, out], own rows.
+    """One layer of GCN.
 
     Args:
         in_features: width of the sources.
@@ -49,6 +49,7 @@ class GCNConv(nn.Module):
         nn.init.xavier_uniform_(self.lin.weight)
 
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows)) + self.bias
 
     def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:

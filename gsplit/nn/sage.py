@@ -15,7 +15,12 @@ from gsplit.nn.neighbourhood import Neighbourhood
 
 
 class SAGEConv(nn.Module):
-    """One layer of GraphSAGE; level l-1 [num_own_sources, in] -> level l [num_destinations, out], own rows."""
+    """One layer of GraphSAGE.
+
+    Args:
+        in_features: width of the sources.
+        out_features: width of the destinations.
+    """
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -23,6 +28,7 @@ class SAGEConv(nn.Module):
         self.lin_neigh = nn.Linear(in_features, out_features, bias=False)
 
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         own = x[: block.num_destinations]
         neighbours = block.mean(x, project=self.lin_neigh)
         return self.lin_self(own) + neighbours
