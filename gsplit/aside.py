@@ -30,7 +30,7 @@ GONE = "gone"
 LOCK = ".aside"
 """Locked by the process at work; no folder but ours has one."""
 SUFFIX_LETTERS = 8
-"""Of the name of a folder, as tempfile makes it."""
+"""Letters of the suffix in the name of a folder, as tempfile makes it."""
 
 Judge = Callable[[Path], bool]
 

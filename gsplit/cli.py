@@ -60,7 +60,7 @@ def _list_spec(kind: type, metavar: str, from_words: Callable[[list[str]], tuple
 IntList = Annotated[tuple[int, ...], _list_spec(int, "N,N,...", _ints_from_words)]
 """A flag that takes ``20,20,20`` as well as ``20 20 20``."""
 FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_from_words)]
-"""The same for fractions."""
+"""A flag that takes ``0.6,0.2,0.2`` as well as ``0.6 0.2 0.2``."""
 
 
 def check_fan_out(fan_out: Sequence[int]) -> None:
@@ -160,7 +160,7 @@ def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], obj
 
 
 def _say_error(message: str) -> int:
-    """In one line that a terminal can show, whatever it quotes of a damaged file."""
+    """Print an error as one line that a terminal can show, whatever it quotes of a damaged file."""
     line = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split()))
     if len(line) > LONGEST_LINE:
         line = f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"

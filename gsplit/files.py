@@ -89,7 +89,7 @@ def read_json(path: Path) -> Any:
 
 
 def check_writable(path: Path, flag: str = "--json") -> None:
-    """Before minutes of work, whether a file can be written afterwards; ``flag`` is what named it.
+    """Check, before minutes of work, that a file can be written afterwards; ``flag`` is what named it.
 
     Raises:
         InputError: where it cannot.

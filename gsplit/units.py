@@ -16,7 +16,7 @@ FACTORS = {
 
 
 def binary(num_bytes: float) -> str:
-    """1536 -> 1.5 KiB"""
+    """Bytes in words: 1536 -> 1.5 KiB."""
     for unit in UNITS:
         if num_bytes < 1024 or unit == UNITS[-1]:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -45,7 +45,7 @@ class CacheSize:
 
     num_bytes: int | None = None
     share: Fraction | None = None
-    """Of all feature rows, on an average trainer: 25 % on each of 4 trainers hold everything between them."""
+    """Share of all feature rows on an average trainer: 25 % on each of 4 trainers hold everything between them."""
 
     @classmethod
     def parse(cls, text: str) -> CacheSize:

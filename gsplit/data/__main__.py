@@ -122,6 +122,7 @@ def _print_graph(graph: GraphArrays) -> None:
 
 
 def command(arguments: list[str]) -> None:
+    """Run ``python -m gsplit.data``."""
     cli.subcommand({"import": import_, "export": export_, "info": info}, arguments, prog=PROG, about=__doc__ or "")
 
 

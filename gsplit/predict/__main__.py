@@ -12,7 +12,7 @@ PROG = "python -m gsplit.predict"
 def command(arguments: list[str]) -> None:
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.predict.api import predict
-    from gsplit.runs.metrics import say
+    from gsplit.terminal import say
 
     config = cli.parse(PredictConfig, arguments, prog=PROG)
     if config.out is None:

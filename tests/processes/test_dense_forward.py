@@ -12,11 +12,11 @@ import pytest
 from support.dense import Dense
 from support.graphs import lay_out, random_graph
 from support.predictions import InPool
-from support.runs import config_for, job_for
+from support.runs import config_for, trainer_of
 
 import gsplit
 from gsplit.train import loop
-from gsplit.train.trainer import Trainer
+from gsplit.train.ends import finish
 
 DROPOUTS = {"dropout": 0.5, "input_dropout": 0.4}
 RUNS = {
@@ -64,10 +64,10 @@ def graphs(tmp_path_factory):
 
 def train_and_evaluate(member, config):
     """Summary and logits of all vertices (trainer 0) with the best weights."""
-    trainer = Trainer(member, job_for(config, member.world))
+    trainer = trainer_of(member, config)
     loop.train(trainer)
     trainer.model.train()  # whoever evaluates sees to it that nothing is dropped
-    summary = trainer.finish()
+    summary = finish(trainer)
     trainer.model.train()
     return summary, trainer.evaluator.all_logits(trainer.model)
 
@@ -100,7 +100,7 @@ def test_every_evaluation_equals_a_dense_forward(pool, graphs, tmp_path, monkeyp
     np.testing.assert_allclose(np.load(config.out / "predictions.npy"), levels[3], **close)
     for split in ("valid", "test"):
         measured = summary[f"{split}_{'f1' if multi_label else 'accuracy'}"]
-        assert measured == pytest.approx(score(graph, levels[3], graph.split(split)), abs=1e-12)
+        assert measured == pytest.approx(score(graph, levels[3], graph.vertex_set(split)), abs=1e-12)
 
     monkeypatch.setattr("gsplit.predict.api.start", InPool(pool))
     for fan_out in ((), (-1, -1, -1)):

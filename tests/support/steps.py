@@ -6,15 +6,14 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
-from gsplit.engine.feed import labels_of
-from gsplit.engine.objective import task_of
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.nn import Chain, ExchangeCounters, blocks_of
-from gsplit.parallel import Member, reduce_gradients, split_group, with_board
-from gsplit.sampling import MiniBatchSampler, SplitGroups
-from gsplit.train.loop import mini_batch_loss
+from gsplit.nn import Chain, ExchangeCounters
+from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_board
+from gsplit.sampling import MiniBatchSampler, split_offsets
 from support import pool as pool_module
 from support.models import make_model
 
@@ -24,16 +23,17 @@ CPU = torch.device("cpu")
 class Step:
     """One mini-batch on one trainer: its segment, its blocks and a model of ``support.models``.
 
-    ``groups``: the micro-batches that the targets are cut into; by default one, split over all trainers.
+    ``grid``: of the trainers whose micro-batches the targets are cut into; by default one, split over all. A member
+    that is alone may take any place on it where micro-batches are not split.
     """
 
-    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", groups=None):
-        groups = groups or SplitGroups(trainers=member.world, size=member.world)
-        group = groups.group_of(member.rank)
+    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None):
+        grid = grid or trainer_grid(member.world)
+        micro = grid.coordinate(member.rank, DATA)
         targets = np.argsort(layout.permutation)[global_targets]
         graph = layout.graph
         if member.world > 1:
-            member = with_board(member, groups, pool_module.SHARED.board)
+            member = with_board(member.on(grid), pool_module.SHARED.board)
         self.member, self.layout = member, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model = custom.prepare(self.user_model)
@@ -41,27 +41,28 @@ class Step:
         sampler = MiniBatchSampler(
             graph.indptr,
             graph.indices,
-            groups.offsets(layout),
+            split_offsets(layout, grid.size(SPLIT)),
             fan_outs=fan_outs,
             seed=1,
             global_ids=layout.permutation,
             edge_ids=edges.weights,
         )
-        micro = np.array_split(targets, groups.number)[group]
-        sampler.sample(micro, epoch=0, batch=0, micro=group, num_targets=len(targets))
-        self.segment = sampler.segment(groups.split_of(member.rank))
+        own = np.array_split(targets, grid.size(DATA))[micro]
+        sampler.sample(own, epoch=0, batch=0, micro=micro, num_targets=len(targets))
+        self.segment = sampler.segment(grid.coordinate(member.rank, SPLIT))
         self.counters = ExchangeCounters()
-        self.chain = Chain(split_group(member, groups), self.counters, CPU, everyone=member.group, board=member.board)
-        self.blocks = blocks_of(self.segment, CPU, self.chain, **edges.load(self.segment))
+        group = member.along(SPLIT) if member.world > 1 else None
+        self.chain = Chain(group, self.counters, CPU, everyone=member.group, board=member.board)
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
-        self.x = self.loader.load(self.segment.vertices)
+        inputs = SplitLoader(layout, CPU, self.loader, edges)
+        self.blocks, self.x = inputs.inputs(self.segment, self.chain)
+        self.labels = inputs.labels(self.segment)
 
     def gradients(self):
         """Loss and gradients by name, summed over the trainers."""
         logits = self.model(self.blocks, self.x)
-        labels = labels_of(self.layout, self.segment, CPU)
-        task = task_of(self.layout.graph.multi_label)
-        loss = self.chain.tie(mini_batch_loss(task, logits, labels, self.segment.num_targets))
+        objective = objective_of(self.layout.graph.multi_label)
+        loss = self.chain.tie(mini_batch_loss(objective, logits, self.labels, self.segment.num_targets))
         loss.backward()
         if self.member.world > 1:
             loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)

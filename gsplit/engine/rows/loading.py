@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
-from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.evaluation import own_range
-from gsplit.engine.reserve import reserve_of
-from gsplit.engine.strategy import Strategy, copied_dtype
+from gsplit.engine.rows.reserve import reserve_of
+from gsplit.engine.rows.shared import Shared
+from gsplit.engine.run import Run
+from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.features import (
     Cache,
@@ -30,37 +29,11 @@ from gsplit.features import (
     replicated_ids,
 )
 from gsplit.host import SharedBuffer
-from gsplit.parallel import Member
+from gsplit.parallel import DATA, SPLIT, Member
+from gsplit.parallel.collectives import all_gather_object
 from gsplit.sampling import EpochPlan
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shared:
-    """Memory that all processes of a run share, empty until a trainer needs it; pickles only while one is spawned."""
-
-    levels: tuple[SharedBuffer, SharedBuffer]
-    """Of exact evaluation."""
-    features: SharedBuffer
-    """A copy of the feature rows, where one is made."""
-    caches: tuple[SharedBuffer, ...]
-    """Of each trainer, where they read each other's on the CPU."""
-    board: SharedBuffer
-    """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
-
-    @classmethod
-    def create(cls, trainers: int) -> Shared:
-        return cls(
-            levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
-            features=SharedBuffer("gsplit-features"),
-            caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
-            board=SharedBuffer("gsplit-board"),
-        )
-
-    def close(self) -> None:
-        for buffer in (*self.levels, self.features, *self.caches, self.board):
-            buffer.close()
 
 
 def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
@@ -96,37 +69,28 @@ class Loading:
     """The rows of the host and the cache of one trainer; makes loaders. All trainers make one, together.
 
     Args:
-        config: of the run.
-        strategy: decided from it.
+        run: that rows are loaded for.
         layout: with features.
         member: of this trainer.
         shared: memory.
-        threads: that copy rows.
         model: that is trained; what it will take of a GPU is left out of the cache.
 
     Raises:
         InputError: where memory does not suffice.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        strategy: Strategy,
-        layout: Layout,
-        member: Member,
-        shared: Shared,
-        threads: int,
-        model: nn.Module,
-    ) -> None:
-        self._config, self._strategy, self._layout, self._worker = config, strategy, layout, member
-        self._shared, self._threads = shared, threads
+    def __init__(self, run: Run, layout: Layout, member: Member, shared: Shared, model: nn.Module) -> None:
+        self._config, self._strategy, self._layout, self._member = run.config, run.strategy, layout, member
+        self._shared, self._threads = shared, run.config.threads
         assert layout.graph.features is not None
         self._everything_cached = False
         try:
-            copied = copied_dtype(config, layout)
+            copied = copied_dtype(self._config, layout)
             self._host = host_rows(layout, member, copied, shared.features)
             self._cache = self._make_cache(model)
-            zero_copy = member.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
+            zero_copy = (
+                member.device.type == "cuda" and self._config.loader != "gather" and not self._everything_cached
+            )
             if zero_copy and copied is None and self._room_for_a_copy():
                 self._host = host_rows(layout, member, self._host.dtype, shared.features)
         except MemoryError as error:
@@ -139,7 +103,7 @@ class Loading:
         """One for each user: a loader counts what it loads."""
         return FeatureLoader(
             self._host,
-            device=self._worker.device,
+            device=self._member.device,
             dtype=dtype,
             normalize=self._config.normalize_features,
             threads=self._threads,
@@ -150,25 +114,25 @@ class Loading:
     def close(self) -> None:
         """Before a trainer ends; all make the call."""
         if isinstance(self._cache, PeerCaches):
-            self._cache.close(self._worker.barrier)
+            self._cache.close(self._member.barrier)
 
     def _make_cache(self, model: nn.Module) -> Cache:
-        strategy, layout, member, host = self._strategy, self._layout, self._worker, self._host
+        strategy, layout, member, host = self._strategy, self._layout, self._member, self._host
         if strategy.cache_size is None:
             return NoCache()
         memory = Memory.least(self._gathered(self._memory(model)))
-        graph, groups, device, threads = layout.graph, strategy.groups, member.device, self._threads
+        graph, device, threads = layout.graph, member.device, self._threads
         if strategy.cache == "replicated":
             plan = EpochPlan(
                 graph.train_idx,
                 layout.permutation,
                 self._config.batch_size,
                 self._config.seed,
-                micro_batches=groups.number,
+                micro_batches=strategy.micro_batches,
                 fixed_shares=True,
             )
             assert plan.shares is not None
-            own = plan.shares[groups.group_of(member.rank)]
+            own = plan.shares[member.coordinate(DATA)]
             ids = replicated_ids(
                 strategy.cache_size, graph.indptr, graph.indices, own, self._config.layers, host.row_bytes, memory
             )
@@ -177,7 +141,7 @@ class Loading:
         self._everything_cached = int(cache_rows.sum()) == graph.num_vertices
         prefixes = Prefixes(layout.offsets, cache_rows, strategy.cache_holders)
         if not strategy.peers:
-            return PartitionedCache(host, prefixes, groups.split_of(member.rank), device=device, threads=threads)
+            return PartitionedCache(host, prefixes, member.coordinate(SPLIT), device=device, threads=threads)
         if device.type == "cuda":
             return PeerCaches.on_gpus(
                 host, prefixes, member.rank, device=device, all_gather_object=self._gathered, threads=threads
@@ -193,10 +157,12 @@ class Loading:
 
     def _memory(self, model: nn.Module) -> Memory:
         """What this trainer has for its cache."""
-        groups, sharers = self._strategy.groups, self._sharers()
-        working = reserve_of(self._config, self._layout, model, groups=groups.number, trainers=groups.size)
-        visitors = self._worker.world - sharers if self._strategy.peers else 0
-        return Memory.of(self._worker.device, sharers, working_bytes=working, visitors=visitors)
+        strategy, sharers = self._strategy, self._sharers()
+        working = reserve_of(
+            self._config, self._layout, model, groups=strategy.micro_batches, trainers=strategy.splits
+        )
+        visitors = self._member.world - sharers if strategy.peers else 0
+        return Memory.of(self._member.device, sharers, working_bytes=working, visitors=visitors)
 
     def _room_for_a_copy(self) -> bool:
         """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""
@@ -204,18 +170,16 @@ class Loading:
             return True
         num_bytes = self._host.bytes_view.nbytes
         free = min(self._gathered(Memory.of(torch.device("cpu"), sharers=1).auto_bytes))
-        if num_bytes > free and self._worker.rank == 0:
+        if num_bytes > free and self._member.rank == 0:
             logger.warning("too little memory for a copy of the feature rows that GPUs can read: the CPU copies rows")
         return num_bytes <= free
 
     def _sharers(self) -> int:
         """Trainers that take their caches from the same memory."""
-        if self._worker.device.type == "cpu":
-            return self._worker.world
-        return -(-self._worker.world // torch.cuda.device_count())
+        if self._member.device.type == "cpu":
+            return self._member.world
+        return -(-self._member.world // torch.cuda.device_count())
 
     def _gathered(self, value: Any) -> list[Any]:
         """Everyone's, by rank."""
-        values: list[Any] = [None] * self._worker.world
-        dist.all_gather_object(values, value, group=self._worker.group)
-        return values
+        return all_gather_object(value, self._member.group)
