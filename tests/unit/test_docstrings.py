@@ -19,7 +19,7 @@ import gsplit
 ROOT = Path(gsplit.__file__).parent
 TOOLS = Path(__file__).parents[2] / "tools"
 IN_WORK = {
-    *("config", "engine", "features", "models", "nn", "parallel", "predict"),
+    *("config", "engine", "features", "models", "parallel", "predict"),
     *("processes", "runs", "sampling", "supply", "train"),
 }
 """Packages that are not looked at yet."""
