@@ -39,7 +39,7 @@ def test_bring_your_own_model(tmp_path):
     files = [text for kind, text in BLOCKS if kind == "python"]
     commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
     assert len(files) == 5
-    assert len(commands) == 9
+    assert len(commands) == 10
     for text in files:
         name = re.match(r"# (\w+\.py)\n", text)
         assert name, "a file says its name first"
