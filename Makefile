@@ -57,7 +57,7 @@ mutants: $(VENV)/.installed-dev
 DATA ?= ../shared/data
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m experiments.accuracy --data $(DATA)
+	$(BIN)/python -m experiments.paper.accuracy --data $(DATA)
 
 clean:
 	rm -rf $(VENV) build work
