@@ -2,7 +2,7 @@
 
 from gsplit.features.cache import Cache, NoCache, PartitionedCache, PeerCaches, ReplicatedCache
 from gsplit.features.edges import EdgeData, EdgeLoader
-from gsplit.features.host import HostRows
+from gsplit.features.host_rows import HostRows
 from gsplit.features.loader import FeatureLoader, LoadCounters, gather
 from gsplit.features.places import Prefixes
 from gsplit.features.room import Memory, prefix_rows, replicated_ids, replicated_rows

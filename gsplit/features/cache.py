@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
 import gsplit._core as _core
-from gsplit.features.host import HostRows, pieces
+from gsplit.features.host_rows import HostRows, pieces
 from gsplit.features.places import NOTHING, Found, Places, Prefixes
 from gsplit.host import SharedBuffer
 
@@ -54,6 +54,7 @@ class NoCache:
         self.peers: Mapping[int, Tensor] = {}
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         return Places(own=NOTHING, host=Found(rows=vertices, positions=None))
 
 
@@ -75,6 +76,7 @@ class PartitionedCache:
         _fill(self.rows, host, prefixes.ids(rank, host.row_bytes), threads)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         found, left = self._prefixes.find(vertices, [self._rank])
         return Places(own=found.get(self._rank, NOTHING), host=left)
 
@@ -175,6 +177,7 @@ class PeerCaches:
             torch.cuda.ipc_collect()
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         found, left = self._prefixes.find(vertices, range(self._prefixes.holders))
         own = found.pop(self._rank, NOTHING)
         return Places(own=own, peers={peer: some for peer, some in found.items() if len(some)}, host=left)
@@ -198,6 +201,7 @@ class ReplicatedCache:
         _fill(self.rows, host, (ids[b:e] for b, e in pieces(0, len(ids), host.row_bytes)), threads)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         rows = self._row_of_N[vertices]
         hits, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
         return Places(

@@ -58,7 +58,7 @@ class EdgeLoader:
         return {"edge_weights": weights, "degrees": degrees}
 
     def out_degrees(self, vertices: NDArray[np.int64]) -> Tensor:
-        """Out-degrees of vertices in the whole graph, int64 [n], on the device.
+        """Degrees of the out-edges of vertices in the whole graph, int64 [n], on the device.
 
         Args:
             vertices: int64 [n] layout ids.
@@ -67,7 +67,7 @@ class EdgeLoader:
 
     @cached_property
     def _out_degrees(self) -> NDArray[np.int64]:
-        """Out-degrees of all vertices, int64 [N]; counted once, when a model asks, piece by piece."""
+        """Degrees of the out-edges of all vertices, int64 [N]; counted once, when a model asks, piece by piece."""
         n, indices = self._graph.num_vertices, self._graph.indices
         counts = np.zeros(n, np.int64)
         for begin in range(0, len(indices), PIECE_EDGES):

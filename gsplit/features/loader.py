@@ -24,7 +24,7 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.features.cache import Cache, NoCache, bytes_of
-from gsplit.features.host import HostRows
+from gsplit.features.host_rows import HostRows
 from gsplit.features.places import Found, Places
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.features.host import pieces
+from gsplit.features.host_rows import pieces
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,11 +53,11 @@ class Child:
     """One process and the pipe it reports through."""
 
     rank: int
-    """Its number, from 0; the first argument of its function."""
+    """Number of the child, from 0; the first argument of its function."""
     process: SpawnProcess
     pipe: Connection
     report: Report | None = None
-    """Its report; None as long as it has sent none."""
+    """Last word of the child; None as long as it has sent none."""
 
     @property
     def failed(self) -> bool:

@@ -108,10 +108,10 @@ class Neighbours:
     """
 
     fan_out: tuple[int, ...]
-    """In-neighbours drawn per hop, the first for the targets; -1 keeps all."""
+    """Number of in-neighbours drawn per hop, the first for the targets; -1 keeps all."""
 
     def num_batches(self, layout: Layout, *, batch_size: int) -> int:
-        """As many as the training vertices fill; the last one may be smaller."""
+        """Number of mini-batches that the training vertices fill; the last one may be smaller."""
         return num_batches(len(layout.graph.train_idx), batch_size)
 
     def plan(
