@@ -15,7 +15,7 @@ from support.runs import InPool, all_equal, records
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.runs import checkpoint
-from gsplit.sampling import groups
+from gsplit.sampling import rule
 from gsplit.supply import sampler_process as process
 
 BASE = {
@@ -138,8 +138,8 @@ class Recorder:
         monkeypatch.setattr("gsplit.engine.sampled.engine.SamplerPool", self._pool)
         self._monkeypatch = monkeypatch
 
-    def _pool(self, job, tickets, **options):
-        self.told = {**options, **self._sampler(job)}
+    def _pool(self, spec, tickets, **options):
+        self.told = {**options, **self._sampler(spec)}
         return self
 
     slots: tuple = ()
@@ -147,10 +147,10 @@ class Recorder:
     def end(self) -> None:
         pass
 
-    def _sampler(self, job) -> dict:
-        """How a sampler process that was sent this job makes its sampler."""
+    def _sampler(self, spec) -> dict:
+        """How a sampler process with this spec makes its sampler."""
         made = {}
-        sampler = groups.sampler_of
+        sampler = rule.sampler_of
 
         def make(*arguments, **options):
             made.update(options)
@@ -158,7 +158,7 @@ class Recorder:
 
         class Commands:
             def __init__(self):
-                self.left = [job]
+                self.left = [spec]
 
             def recv(self):
                 if not self.left:
@@ -166,7 +166,7 @@ class Recorder:
                 return self.left.pop()
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(groups, "sampler_of", make)
+            patch.setattr(rule, "sampler_of", make)
             with pytest.raises(EOFError):
                 process._serve(Commands(), None, None)
         return made
