@@ -40,6 +40,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     config = replace(
         config,
         layout=layout.path,
+        out=config.resume or config.out,
         num_layers=config.layers,
         gpus=trainers,
         device=choose_device(config.device, trainers),
@@ -53,7 +54,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         logger.info("the model is %s(%s)", type(candidate).__name__, custom.shown(signature["arguments"]))
     return Run(
         config=config,
-        folder=config.resume or config.out or Path(),
+        folder=config.out or Path(),
         signature=signature,
         needs=registry.needs(custom.prepare(custom.copied(candidate))),
         pickled_model=None if model is None else custom.pickled(model),
