@@ -11,7 +11,7 @@ import io
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -134,19 +134,41 @@ def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, defaul
 def subcommand(
     commands: dict[str, Callable[..., object]], arguments: Sequence[str], *, prog: str, about: str
 ) -> None:
-    """Parse ``NAME ARGUMENTS`` and call the function of that name."""
+    """Parse ``NAME ARGUMENTS`` and call the function of that name.
+
+    Raises:
+        InputError: for another name, for none, and for flags or values that do not parse.
+    """
+    does = {name: (function.__doc__ or "").strip().splitlines()[0] for name, function in commands.items()}
+    name = choose(does, arguments, prog=prog, about=about)
+    if name is not None:
+        call = parse(_deferred(commands[name]), arguments[1:], prog=f"{prog} {name}")
+        call()
+
+
+def choose(commands: Mapping[str, str], arguments: Sequence[str], *, prog: str, about: str) -> str | None:
+    """The command that ``NAME ARGUMENTS`` begin with, or None where they ask for help, which is printed.
+
+    Args:
+        commands: the names, each with what the command does.
+        arguments: what follows ``prog`` on the command line.
+        prog: what was called.
+        about: the help's text above the table of commands.
+
+    Raises:
+        InputError: for another name, and for none.
+    """
     names = ", ".join(commands)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} {{{names}}} ...\n\n{about}\n")
-        for name, function in commands.items():
-            print(f"  {name:<8} {(function.__doc__ or '').strip().splitlines()[0]}")
+        for name, does in commands.items():
+            print(f"  {name:<{max(8, *map(len, commands))}} {does}")
         if not arguments:
             raise InputError(f"no command given; choose one of {names}")
-        return
+        return None
     if arguments[0] not in commands:
         raise InputError(f"unknown command {arguments[0]!r}; choose one of {names}")
-    call = parse(_deferred(commands[arguments[0]]), arguments[1:], prog=f"{prog} {arguments[0]}")
-    call()
+    return arguments[0]
 
 
 def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], object]]:
