@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from experiments.loading_ways import COPY, Way, ways_of
 from experiments.results import write_json
 from gsplit import cli
-from gsplit.config.train import Device
+from gsplit.config.parallel import Device
 from gsplit.errors import InputError
 from gsplit.features import HostRows
 from gsplit.files import check_writable

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import tyro
 
 from gsplit.cli import IntList, check_fan_out
-from gsplit.config.train import Device
+from gsplit.config.fields import Checked, Range
+from gsplit.config.parallel import Device
 from gsplit.errors import InputError
 
 What = Literal["classes", "logits", "embeddings"]
-CHOICES = {"what": get_args(What), "device": get_args(Device)}
-"""Checked for those who call from Python; the command line checks them itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictConfig:
+class PredictConfig(Checked):
     """Predict with the best model of a run, on all the GPUs of this host; results are in global ids."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
@@ -33,38 +32,26 @@ class PredictConfig:
     result belongs to the i-th vertex asked for."""
     what: What = "classes"
     """classes, logits, or embeddings, the vectors of a level of the model."""
-    layer: int | None = None
+    layer: Annotated[int | None, Range(1)] = None
     """Whose output the embeddings are, from 1 on. By default that of the last hidden layer."""
 
     fan_out: IntList = ()
     """Neighbours drawn per hop, one number for each layer of the model, as in training. By default all neighbours
     count, exactly."""
-    batch_size: int = 4096
+    batch_size: Annotated[int, Range(1)] = 4096
     """With --fan-out: vertices of one mini-batch over ALL trainers together."""
-    seed: int = 0
+    seed: Annotated[int, Range(0)] = 0
     """With --fan-out: of the sampling."""
 
     device: Device = "auto"
     """auto takes GPUs where there are any."""
-    threads: int = 0
+    threads: Annotated[int, Range(0)] = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
     overwrite: bool = False
     """Replace the file in --out."""
 
     def __post_init__(self) -> None:
-        for name in ("run", "layout", "out"):
-            if isinstance(value := getattr(self, name), str):
-                object.__setattr__(self, name, Path(value))
-        object.__setattr__(self, "fan_out", tuple(self.fan_out))
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise InputError(f"--{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}")
-        for name, least in {"layer": 1, "batch_size": 1, "seed": 0, "threads": 0}.items():
-            value, flag = getattr(self, name), "--" + name.replace("_", "-")
-            if value is not None and not isinstance(value, int):
-                raise InputError(f"{flag} must be a whole number, not {value!r}")
-            if value is not None and value < least:
-                raise InputError(f"{flag} must be at least {least}, not {value}")
+        super().__post_init__()
         if self.fan_out:
             check_fan_out(self.fan_out)
         if self.layer is not None and self.what != "embeddings":

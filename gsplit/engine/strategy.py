@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import torch
 
-from gsplit.config.train import CacheName, TrainConfig
+from gsplit.config.features import CacheName
+from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows

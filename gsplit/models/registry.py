@@ -8,7 +8,8 @@ from typing import Any, TypedDict
 
 from torch import nn
 
-from gsplit.config.train import MODELS, OF_MODEL, TrainConfig
+from gsplit.config.model import MODELS
+from gsplit.config.train import OF_MODEL, TrainConfig
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models import custom

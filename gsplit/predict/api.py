@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from gsplit.config.predict import PredictConfig
-from gsplit.config.train import CONFIG, TrainConfig
+from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.loading import Shared
 from gsplit.engine.strategy import copied_dtype
@@ -25,7 +25,7 @@ from gsplit.predict import trainer
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
 from gsplit.processes import check_script, start
-from gsplit.runs.folder import put_run_right
+from gsplit.runs.folder import CONFIG, put_run_right
 from gsplit.train.api import choose_device, load_described
 
 logger = logging.getLogger(__name__)

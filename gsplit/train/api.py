@@ -13,7 +13,8 @@ from unittest import mock
 import torch
 from torch import nn
 
-from gsplit.config.train import CONFIG, Device, TrainConfig
+from gsplit.config.parallel import Device
+from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.loading import Shared
 from gsplit.engine.samplers import samplers_of, supplied
@@ -26,7 +27,7 @@ from gsplit.models import registry as models
 from gsplit.parallel import rendezvous
 from gsplit.processes import check_script, start
 from gsplit.runs import checkpoint
-from gsplit.runs.folder import new_run, resumed_run
+from gsplit.runs.folder import CONFIG, new_run, resumed_run
 from gsplit.train.check import check_model
 from gsplit.train.loop import run
 from gsplit.train.profiling import QUIET, sweep

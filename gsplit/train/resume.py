@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gsplit.config.train import CONFIG, RESULTS_DEPEND_ON, TrainConfig
+from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.files import read_json
 from gsplit.models import custom
 from gsplit.runs import checkpoint
+from gsplit.runs.folder import CONFIG
 from gsplit.runs.metrics import SUMMARY, say
 from gsplit.sampling import SplitGroups
 

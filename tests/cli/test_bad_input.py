@@ -103,7 +103,7 @@ FLAGS = [
     ((*TRAIN, "--weight-decay", "nan"), "--weight-decay must be .*not nan"),
     ((*TRAIN, "--dropout", "1.5"), r"--dropout must be in \[0, 1\), not 1.5"),
     ((*TRAIN, "--gpus", "3"), "layout has 2 parts, which cannot be dealt out to 3 trainers.*--parts 3"),
-    ((*TRAIN, "--strategy", "model"), "'model' for argument '--strategy'.*'split', 'data'"),
+    ((*TRAIN, "--strategy", "model"), "--strategy must be one of split, data, or package.module:Class, not 'model'"),
     ((*TRAIN, "--strategy", "data", "--split-group", "2"), "data has groups of one trainer, so drop --split-group 2"),
     ((*TRAIN, "--gpus", "4", "--split-group", "3"), "--split-group 3 does not divide the 4 trainers; use .* 1, 2, 4"),
     ((*TRAIN, "--split-group", "0"), "--split-group must be at least 1, not 0"),

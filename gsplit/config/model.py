@@ -1,0 +1,63 @@
+"""The model of a training run, as a user may ask for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from gsplit.config.fields import Checked, Range
+from gsplit.errors import InputError
+
+MODELS = ("sage", "gat", "gcn")
+Norm = Literal["none", "layer", "batch"]
+Normalization = Literal["both", "mean"]
+Dtype = Literal["float32", "float64"]
+Share = Annotated[float, Range(least=0, below=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Checked):
+    """What says what a model is."""
+
+    model: str = "sage"
+    """sage (GraphSAGE with mean aggregation), gat, gcn, or package.module:Class, a module of yours written for PyG,
+    DGL or GSplit (docs/bring_your_own_model.md)."""
+    model_args: str = ""
+    """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
+    num_layers: Annotated[int | None, Range(1)] = None
+    """Layers of the model. By default one for each number in --fan-out."""
+    hidden: Annotated[int, Range(1)] = 16
+    """Width of the hidden layers."""
+    dropout: Share = 0.5
+    """Share of hidden values dropped in training."""
+    input_dropout: Share = 0.0
+    """Share of feature values dropped in training."""
+    norm: Norm = "none"
+    """Between the layers: layer (each vertex by itself) or batch (over the vertices of all trainers)."""
+    residual: bool = False
+    """Add to the output of each layer its own input (a skip connection)."""
+    input_projection: bool = False
+    """Project the features to the hidden width before the first layer."""
+    heads: Annotated[int, Range(1)] = 4
+    """gat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
+    out_heads: Annotated[int, Range(1)] = 1
+    """gat: attention heads of the last layer, averaged."""
+    attention_dropout: Share = 0.0
+    """gat: share of edges dropped in training, per head."""
+    negative_slope: float = 0.2
+    """gat: of the LeakyReLU."""
+    normalization: Normalization = "both"
+    """gcn: both (symmetric, by the degrees of the whole graph) or mean."""
+    self_loops: bool = True
+    """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
+    dtype: Dtype = "float32"
+    """In which the model computes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model not in MODELS and ":" not in self.model:
+            raise InputError(
+                f"{self.model!r} is no --model: it is one of {', '.join(MODELS)}, or package.module:Class"
+            )
+        if self.model == "gat" and self.hidden % self.heads:
+            raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")

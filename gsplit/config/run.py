@@ -1,0 +1,43 @@
+"""What is read, written and measured in a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from gsplit.config.fields import Checked, Range
+
+Predictions = Literal["no", "classes", "logits"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Checked):
+    """Where a run is kept, when it validates and saves, and what else it writes."""
+
+    layout: Annotated[Path | None, tyro.conf.Positional] = None
+    """The layout to train on, made by python -m gsplit.partition."""
+    out: Path | None = None
+    """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
+    overwrite: bool = False
+    """Replace the run in --out."""
+    resume: Path | None = None
+    """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
+    check_model: bool = False
+    """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
+    the model can be split."""
+    seed: Annotated[int, Range(0)] = 0
+    """Of the initial weights, the sampling and the dropout."""
+    validate_every: Annotated[int, Range(0)] = 1
+    """Validate after every so many epochs, exactly, over all neighbours; 0 never."""
+    checkpoint_every: Annotated[int, Range(0)] = 1
+    """Write a checkpoint after every so many epochs; 0 never."""
+    checkpoint_every_batches: Annotated[int, Range(0)] = 0
+    """Also write one after every so many mini-batches; 0 never."""
+    save_predictions: Predictions = "no"
+    """Write predictions.npy of all vertices, in global ids, at the end."""
+    profile: bool = False
+    """Write trace.json, in which chrome://tracing and Perfetto show what all processes did in the first 20
+    mini-batches after the first one. Slows those down; --resume does not take it over."""
