@@ -180,7 +180,7 @@ class Copy:
         folder = self.path / "build"
         search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         cmake, ninja = (shutil.which(tool, path=search) or tool for tool in ("cmake", "ninja"))
-        commands = [[cmake, "--build", folder]]
+        commands: list[list[str | Path]] = [[cmake, "--build", folder]]
         if not (folder / "build.ninja").exists():
             commands.insert(
                 0,

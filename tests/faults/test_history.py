@@ -6,6 +6,7 @@ import io
 import json
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -32,19 +33,20 @@ def train_scored(member, config, scores, resume):
     Returns the summary, the weights that were tested, and what was said.
     """
     trainer = Trainer(member, job_for(config, member.world, resume=resume))
+    kept: Any = trainer.kept
     tested = {}
 
     def score(model, ids):
         tested.update({name: tensor.clone() for name, tensor in model.state_dict().items()})
-        return scores[trainer.kept.validating]
+        return scores[kept.validating]
 
     judge = trainer._validate
 
     def validate(epoch):
-        trainer.kept.validating = epoch
+        kept.validating = epoch
         return judge(epoch)
 
-    trainer.kept.validating = 0
+    kept.validating = 0
     trainer._validate, trainer.evaluator.score = validate, score
     with redirect_stdout(io.StringIO()) as said:
         loop.train(trainer)

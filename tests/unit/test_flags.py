@@ -31,7 +31,7 @@ def test_every_command_has_a_table():
 def parsed(tree: ast.Module) -> str:
     """The name of the configuration that a module parses."""
     (name,) = {
-        node.args[0].id
+        ast.unparse(node.args[0])
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
     }
