@@ -40,6 +40,7 @@ else:
     import tomli as tomllib
 
 import gsplit._core
+from tools import real_graphs
 
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_suffix(".toml")
@@ -210,13 +211,12 @@ class Copy:
 
         No process of the copy is left.
         """
-        data = os.environ.get("GSPLIT_TEST_DATA", str(ROOT.parent / "shared" / "data"))
         temporary = self.path / ".tmp"
         temporary.mkdir()
         pytest = subprocess.Popen(
             [self.python, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider", *options, *tests],
             cwd=self.path,
-            env={**os.environ, "GSPLIT_TEST_DATA": data, "TMPDIR": str(temporary)},
+            env={**os.environ, "GSPLIT_DATA": str(real_graphs.folder()), "TMPDIR": str(temporary)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
