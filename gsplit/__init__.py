@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gsplit.config.train import TrainConfig
     from gsplit.errors import InputError
+    from gsplit.models.saved import load
     from gsplit.predict.api import predict
-    from gsplit.train.api import load, train
+    from gsplit.train.api import train
 
 __all__ = ["InputError", "TrainConfig", "load", "predict", "train"]
 __version__ = "0.1.0"
 
-_HOMES = {"InputError": "gsplit.errors", "TrainConfig": "gsplit.config.train", "load": "gsplit.train.api"}
+_HOMES = {"InputError": "gsplit.errors", "TrainConfig": "gsplit.config.train", "load": "gsplit.models.saved"}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
-from gsplit.engine.objective import Task
-from gsplit.features import EdgeLoader, FeatureLoader, gather
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.objective import Objective
+from gsplit.features import gather
 from gsplit.host import SharedBuffer
-from gsplit.nn import Block, blocks_of
+from gsplit.nn import Block
 from gsplit.parallel import Member, sum_over_trainers
-from gsplit.sampling import MiniBatchSampler, Segment
+from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
 
 MAX_EDGES = 1 << 22
 MAX_ROW_BYTES = 1 << 29
@@ -61,9 +62,8 @@ class Evaluator:
         self,
         layout: Layout,
         member: Member,
-        loader: FeatureLoader,
-        edges: EdgeLoader,
-        task: Task,
+        loader: SplitLoader,
+        objective: Objective,
         levels: tuple[SharedBuffer, SharedBuffer],
         *,
         num_layers: int,
@@ -73,10 +73,9 @@ class Evaluator:
     ) -> None:
         self._graph = layout.graph
         self._layout = layout
-        self._worker = member
+        self._member = member
         self._loader = loader
-        self._edges = edges
-        self._task = task
+        self._objective = objective
         self._levels = levels
         self._num_layers = num_layers
         self._dtype = dtype
@@ -88,11 +87,11 @@ class Evaluator:
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
         """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""
         own = ids[(ids >= self._begin) & (ids < self._end)]
-        counts = np.zeros(self._task.num_counts)
+        counts = np.zeros(self._objective.num_counts)
         for chunk, logits in self.vectors(model, own):
             labels = torch.from_numpy(self._graph.labels[chunk])
-            counts += self._task.counts(logits.cpu(), labels)
-        return self._task.score(sum_over_trainers(counts.tolist(), self._worker))
+            counts += self._objective.counts(logits.cpu(), labels)
+        return self._objective.score(sum_over_trainers(counts.tolist(), self._member))
 
     def all_logits(self, model: nn.Module) -> NDArray[Any] | None:
         """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""
@@ -101,12 +100,12 @@ class Evaluator:
         gathered = self._shared(self._levels[self._num_layers % 2], n, width)
         for chunk, logits in self.vectors(model, own):
             gathered[chunk] = logits.cpu().numpy()
-        self._worker.barrier()
+        self._member.barrier()
         result = None
-        if self._worker.rank == 0:
+        if self._member.rank == 0:
             result = np.empty_like(gathered)
             result[self._layout.permutation] = gathered
-        self._worker.barrier()
+        self._member.barrier()
         return result
 
     @torch.no_grad()
@@ -143,7 +142,7 @@ class Evaluator:
             level = self._shared(self._levels[layer % 2], n, width)
             for chunk in self._chunks(needed[layer], self._row_bytes(below)):
                 level[chunk] = forward_layer(layer, *self._one_hop(chunk, below)).cpu().numpy()
-            self._worker.barrier()
+            self._member.barrier()
             below = level
         for chunk in self._chunks(own, self._row_bytes(below)):
             yield chunk, forward_layer(last, *self._one_hop(chunk, below))
@@ -151,7 +150,7 @@ class Evaluator:
     def _needed(self, own: NDArray[np.int64], last: int) -> dict[int, NDArray[np.int64]]:
         """This trainer's vertices of the levels 1 .. ``last`` - 1 that vectors of anyone's ``own`` depend on."""
         n = self._graph.num_vertices
-        if sum_over_trainers([len(own)], self._worker) == [n]:
+        if sum_over_trainers([len(own)], self._member) == [n]:
             return dict.fromkeys(range(1, last), np.arange(self._begin, self._end))
         mask_N = np.zeros(n, np.uint8)
         mask_N[own] = 1
@@ -161,7 +160,7 @@ class Evaluator:
                 segment = self._neighbourhood(chunk, 1, None)
                 assert segment is not None
                 mask_N[segment.vertices] = 1
-            dist.all_reduce(torch.from_numpy(mask_N), dist.ReduceOp.MAX, group=self._worker.group)
+            dist.all_reduce(torch.from_numpy(mask_N), dist.ReduceOp.MAX, group=self._member.group)
             needed[layer] = self._begin + np.flatnonzero(mask_N[self._begin : self._end])
         return needed
 
@@ -176,35 +175,22 @@ class Evaluator:
             if segment is None:
                 chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
                 continue
-            x = self._loader.load(segment.vertices)
-            yield chunk, forward_to(level, self._num_layers, model, self._blocks(segment), x)
+            x = self._loader.features.load(segment.vertices)
+            yield chunk, forward_to(level, self._num_layers, model, self._loader.whole_blocks(segment), x)
 
     def _one_hop(self, chunk: NDArray[np.int64], below: NDArray[Any] | None) -> tuple[Any, Tensor]:
         """The block of all in-edges of a chunk, and the rows of its sources on the level below (None: features)."""
         segment = self._neighbourhood(chunk, 1, None)
         assert segment is not None
-        block = self._blocks(segment)[1]
+        block = self._loader.whole_blocks(segment)[1]
         if below is None:
-            return block, self._loader.load(segment.vertices)
-        return block, gather(below, segment.vertices, threads=self._threads).to(self._worker.device)
-
-    def _blocks(self, segment: Segment) -> dict[int, Block]:
-        def out_degrees() -> Tensor:
-            return self._edges.out_degrees(segment.vertices)
-
-        return blocks_of(
-            segment, self._worker.device, None, **self._edges.load(segment), whole_out_degrees=out_degrees
-        )
+            return block, self._loader.features.load(segment.vertices)
+        return block, gather(below, segment.vertices, threads=self._threads).to(self._member.device)
 
     def _neighbourhood(self, targets: NDArray[np.int64], hops: int, max_edges: int | None) -> Segment | None:
         if hops not in self._samplers:
-            self._samplers[hops] = MiniBatchSampler(
-                self._graph.indptr,
-                self._graph.indices,
-                [0, self._graph.num_vertices],
-                fan_outs=[-1] * hops,
-                seed=0,
-                edge_ids=self._edges.weights,
+            self._samplers[hops] = sampler_of(
+                self._layout, fan_outs=[-1] * hops, seed=0, edge_ids=self._loader.edges.weights
             )
         sampler = self._samplers[hops]
         limit = {} if max_edges is None else {"max_edges": max_edges}
@@ -229,7 +215,7 @@ class Evaluator:
 
     def _shared(self, buffer: SharedBuffer, rows: int, width: int) -> NDArray[Any]:
         dtype = torch.empty(0, dtype=self._dtype).numpy().dtype
-        if self._worker.rank == 0:
+        if self._member.rank == 0:
             buffer.grow(rows * width * dtype.itemsize)
-        self._worker.barrier()
+        self._member.barrier()
         return buffer.view((rows, width), dtype)

@@ -10,11 +10,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.evaluation import own_range
 from gsplit.engine.reserve import reserve_of
-from gsplit.engine.strategy import Strategy, copied_dtype
+from gsplit.engine.run import Run
+from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.features import (
     Cache,
@@ -96,37 +96,28 @@ class Loading:
     """The rows of the host and the cache of one trainer; makes loaders. All trainers make one, together.
 
     Args:
-        config: of the run.
-        strategy: decided from it.
+        run: that rows are loaded for.
         layout: with features.
         member: of this trainer.
         shared: memory.
-        threads: that copy rows.
         model: that is trained; what it will take of a GPU is left out of the cache.
 
     Raises:
         InputError: where memory does not suffice.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        strategy: Strategy,
-        layout: Layout,
-        member: Member,
-        shared: Shared,
-        threads: int,
-        model: nn.Module,
-    ) -> None:
-        self._config, self._strategy, self._layout, self._worker = config, strategy, layout, member
-        self._shared, self._threads = shared, threads
+    def __init__(self, run: Run, layout: Layout, member: Member, shared: Shared, model: nn.Module) -> None:
+        self._config, self._strategy, self._layout, self._member = run.config, run.strategy, layout, member
+        self._shared, self._threads = shared, run.config.threads
         assert layout.graph.features is not None
         self._everything_cached = False
         try:
-            copied = copied_dtype(config, layout)
+            copied = copied_dtype(self._config, layout)
             self._host = host_rows(layout, member, copied, shared.features)
             self._cache = self._make_cache(model)
-            zero_copy = member.device.type == "cuda" and config.loader != "gather" and not self._everything_cached
+            zero_copy = (
+                member.device.type == "cuda" and self._config.loader != "gather" and not self._everything_cached
+            )
             if zero_copy and copied is None and self._room_for_a_copy():
                 self._host = host_rows(layout, member, self._host.dtype, shared.features)
         except MemoryError as error:
@@ -139,7 +130,7 @@ class Loading:
         """One for each user: a loader counts what it loads."""
         return FeatureLoader(
             self._host,
-            device=self._worker.device,
+            device=self._member.device,
             dtype=dtype,
             normalize=self._config.normalize_features,
             threads=self._threads,
@@ -150,10 +141,10 @@ class Loading:
     def close(self) -> None:
         """Before a trainer ends; all make the call."""
         if isinstance(self._cache, PeerCaches):
-            self._cache.close(self._worker.barrier)
+            self._cache.close(self._member.barrier)
 
     def _make_cache(self, model: nn.Module) -> Cache:
-        strategy, layout, member, host = self._strategy, self._layout, self._worker, self._host
+        strategy, layout, member, host = self._strategy, self._layout, self._member, self._host
         if strategy.cache_size is None:
             return NoCache()
         memory = Memory.least(self._gathered(self._memory(model)))
@@ -195,8 +186,8 @@ class Loading:
         """What this trainer has for its cache."""
         groups, sharers = self._strategy.groups, self._sharers()
         working = reserve_of(self._config, self._layout, model, groups=groups.number, trainers=groups.size)
-        visitors = self._worker.world - sharers if self._strategy.peers else 0
-        return Memory.of(self._worker.device, sharers, working_bytes=working, visitors=visitors)
+        visitors = self._member.world - sharers if self._strategy.peers else 0
+        return Memory.of(self._member.device, sharers, working_bytes=working, visitors=visitors)
 
     def _room_for_a_copy(self) -> bool:
         """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""
@@ -204,18 +195,18 @@ class Loading:
             return True
         num_bytes = self._host.bytes_view.nbytes
         free = min(self._gathered(Memory.of(torch.device("cpu"), sharers=1).auto_bytes))
-        if num_bytes > free and self._worker.rank == 0:
+        if num_bytes > free and self._member.rank == 0:
             logger.warning("too little memory for a copy of the feature rows that GPUs can read: the CPU copies rows")
         return num_bytes <= free
 
     def _sharers(self) -> int:
         """Trainers that take their caches from the same memory."""
-        if self._worker.device.type == "cpu":
-            return self._worker.world
-        return -(-self._worker.world // torch.cuda.device_count())
+        if self._member.device.type == "cpu":
+            return self._member.world
+        return -(-self._member.world // torch.cuda.device_count())
 
     def _gathered(self, value: Any) -> list[Any]:
         """Everyone's, by rank."""
-        values: list[Any] = [None] * self._worker.world
-        dist.all_gather_object(values, value, group=self._worker.group)
+        values: list[Any] = [None] * self._member.world
+        dist.all_gather_object(values, value, group=self._member.group)
         return values

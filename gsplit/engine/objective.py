@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gsplit.errors import InputError
+
 
 class MultiClass:
     """Cross-entropy and accuracy; labels int64 [n]."""
@@ -61,8 +63,28 @@ class MultiLabel:
         return (logits > 0).to(torch.uint8)
 
 
-Task = MultiClass | MultiLabel
+Objective = MultiClass | MultiLabel
 
 
-def task_of(multi_label: bool) -> Task:
+def objective_of(multi_label: bool) -> Objective:
     return MultiLabel() if multi_label else MultiClass()
+
+
+def mini_batch_loss(objective: Objective, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
+    """This trainer's share: the sum over its own targets, divided by the targets of all trainers (law 2)."""
+    if len(labels) == 0:
+        return logits.sum() * 0  # no target, but a graph that reaches all exchanges
+    return objective.loss_sum(logits, labels) / num_targets
+
+
+def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:
+    """Whether a model of the user's gives what a loss can be made of.
+
+    Raises:
+        InputError: for any shape but [targets, classes].
+    """
+    if logits.shape != (num_targets, num_classes):
+        raise InputError(
+            f"the model gave logits of shape {tuple(logits.shape)} for {num_targets} targets and {num_classes} "
+            "classes; it must have as many layers as --fan-out has numbers, and as many outputs as there are classes"
+        )

@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -24,21 +23,32 @@ from gsplit.host import check_memory
 from gsplit.sampling import SplitGroups
 from gsplit.units import CacheSize
 
-logger = logging.getLogger(__name__)
-
-MANY = 64
-"""Trainers that a host of any size is let start."""
+MAX_TRAINERS = 64
+"""Number of trainers that a host of any size is let start."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """What was decided."""
+    """Who computes what together, and which feature rows are kept where."""
 
     groups: SplitGroups
     cache: CacheName
-    """Not auto any more."""
+    """Kind of the caches, never ``auto``."""
     cache_size: CacheSize | None
-    """Of each trainer; None without a cache."""
+    """Size of each trainer's cache; None without one."""
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Strategy:
+        """The strategy that a resolved configuration describes."""
+        assert config.gpus is not None
+        assert config.split_group is not None
+        return cls(
+            groups=SplitGroups(
+                trainers=config.gpus, size=config.split_group, fixed_shares=config.cache == "replicated"
+            ),
+            cache=config.cache,
+            cache_size=None if config.cache_size is None else CacheSize.parse(config.cache_size),
+        )
 
     @property
     def peers(self) -> bool:
@@ -51,14 +61,14 @@ class Strategy:
         return self.groups.trainers if self.peers else self.groups.size
 
 
-def world_of(config: TrainConfig, layout: Layout) -> int:
-    """How many trainers there will be.
+def trainers_of(config: TrainConfig, layout: Layout) -> int:
+    """Number of trainers of a run.
 
     Raises:
         InputError: for so many that starting them would bring the host down.
     """
     cores = len(os.sched_getaffinity(0))
-    most = max(MANY, 4 * cores)
+    most = max(MAX_TRAINERS, 4 * cores)
     if config.gpus is not None and config.gpus > most:
         raise InputError(f"--gpus is {config.gpus}, but there are {cores} cores; use at most {most}")
     return config.gpus or layout.parts
@@ -73,27 +83,35 @@ def copied_dtype(config: TrainConfig, layout: Layout) -> torch.dtype | None:
     return dtype
 
 
-def decide(config: TrainConfig, layout: Layout, device_type: str) -> Strategy:
-    """Check the flags against each other and the layout.
+def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
+    """Decide what mini-batches and caches look like, and check the flags against each other and the layout.
+
+    Args:
+        config: with the number of trainers and the device decided.
+        layout: to train on.
+
+    Returns:
+        ``config`` with ``split_group``, ``cache`` and ``cache_size`` as they will be.
 
     Raises:
         InputError: for what cannot be.
     """
-    groups = _groups(config, layout)
-    cache, size = _cache(config, groups, device_type)
-    if cache == "partitioned" and _data_parallel(config, groups) and layout.parts % groups.trainers:
+    config = _with_groups(config, layout)
+    config = _with_cache(config)
+    strategy = Strategy.of(config)
+    groups = strategy.groups
+    if strategy.cache == "partitioned" and _data_parallel(config) and layout.parts % groups.trainers:
         raise InputError(
             f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
             f"{layout.parts} parts for {groups.trainers} trainers; make a layout with --parts {groups.trainers}"
         )
-    if config.loader == "zero-copy" and device_type == "cpu":
+    if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
-    strategy = Strategy(groups=groups, cache=cache, cache_size=size)
-    _check_memory(config, strategy, layout, device_type)
-    return strategy
+    _check_memory(config, strategy, layout)
+    return config
 
 
-def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, device_type: str) -> None:
+def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> None:
     """Refuse what cannot fit before anything is begun. What GPUs have free only trainers know, who check it again."""
     features, copied = layout.graph.features, copied_dtype(config, layout)
     assert features is not None
@@ -105,7 +123,7 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, devic
         raise InputError(f"--feature-dtype {config.feature_dtype} takes a copy of all rows: {error}") from None
     if strategy.cache_size is None:
         return
-    if device_type == "cpu":
+    if config.device == "cpu":
         memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
     else:
         sharers = -(-strategy.groups.trainers // torch.cuda.device_count())
@@ -116,50 +134,47 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout, devic
         replicated_rows(strategy.cache_size, layout.graph.num_vertices, row_bytes, memory)
 
 
-def _groups(config: TrainConfig, layout: Layout) -> SplitGroups:
-    world = world_of(config, layout)
+def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
+    trainers = config.gpus
+    assert trainers is not None
     # A run that goes on may have been split before: what was saved of that gives way.
     if config.strategy == "data" and config.split_group not in (None, 1) and config.resume is None:
         raise InputError(f"--strategy data has groups of one trainer, so drop --split-group {config.split_group}")
-    if config.strategy == "data" and config.split_group not in (None, 1):
-        logger.warning("--split-group %d is ignored with --strategy data", config.split_group)
-    size = 1 if config.strategy == "data" else config.split_group or world
-    if world % size:
-        divisors = ", ".join(str(k) for k in range(1, world + 1) if world % k == 0)
-        raise InputError(f"--split-group {size} does not divide the {world} trainers; use one of {divisors}")
+    size = 1 if config.strategy == "data" else config.split_group or trainers
+    if trainers % size:
+        divisors = ", ".join(str(k) for k in range(1, trainers + 1) if trainers % k == 0)
+        raise InputError(f"--split-group {size} does not divide the {trainers} trainers; use one of {divisors}")
     if layout.parts % size:
         raise InputError(
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
             f"with python -m gsplit.partition ... --parts {size}"
         )
-    return SplitGroups(trainers=world, size=size, fixed_shares=config.cache == "replicated")
+    return replace(config, split_group=size)
 
 
-def _data_parallel(config: TrainConfig, groups: SplitGroups) -> bool:
+def _data_parallel(config: TrainConfig) -> bool:
     """Groups are of one trainer, and that is what was asked for, not all there is."""
-    return groups.size == 1 and (groups.number > 1 or config.strategy == "data")
+    return config.split_group == 1 and (config.gpus != 1 or config.strategy == "data")
 
 
-def _cache(config: TrainConfig, groups: SplitGroups, device_type: str) -> tuple[CacheName, CacheSize | None]:
+def _with_cache(config: TrainConfig) -> TrainConfig:
     cache: CacheName = config.cache
-    data_parallel = _data_parallel(config, groups)
+    data_parallel = _data_parallel(config)
     if cache == "auto":
         if data_parallel and config.cache_size is not None:
             raise InputError(
                 f"--cache-size {config.cache_size} of which cache? With --strategy data there are two: add "
                 "--cache partitioned (Quiver's) or --cache replicated (PaGraph's)"
             )
-        wanted = config.cache_size is not None or (not data_parallel and device_type == "cuda")
+        wanted = config.cache_size is not None or (not data_parallel and config.device == "cuda")
         cache = "partitioned" if wanted else "none"
     if cache == "none":
         if config.cache_size is not None and config.resume is None:
             raise InputError(f"--cache none and --cache-size {config.cache_size} contradict each other; drop one")
-        if config.cache == "none" and config.cache_size is not None:
-            logger.warning("--cache-size %s is ignored with --cache none", config.cache_size)
-        return "none", None
+        return replace(config, cache="none", cache_size=None)
     if cache == "replicated" and not data_parallel:
         raise InputError(
             "--cache replicated belongs to --strategy data: under split parallelism only its owner loads a row; "
             "use --cache partitioned"
         )
-    return cache, CacheSize.parse(config.cache_size or "auto")
+    return replace(config, cache=cache, cache_size=config.cache_size or "auto")

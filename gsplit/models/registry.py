@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from torch import nn
@@ -13,6 +11,7 @@ from gsplit.config.train import OF_MODEL, TrainConfig
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models import custom
+from gsplit.models.arguments import settings_taken
 from gsplit.nn import GAT, GCN, SAGE
 
 BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
@@ -26,8 +25,6 @@ OPTIONS = {
 """What else of the configuration decides what a model computes; a custom model takes none of it."""
 FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
-
-logger = logging.getLogger(__name__)
 
 
 def signature(config: TrainConfig, graph: GraphArrays, model: nn.Module | None) -> dict[str, Any]:
@@ -61,21 +58,12 @@ def unused_settings(config: TrainConfig, model: nn.Module | None) -> list[str]:
     if model is not None:
         return list(OF_MODEL)
     if ":" in config.model:
-        used = {"model", "model_args", *custom.settings_taken(config)}
+        used = {"model", "model_args", *settings_taken(config)}
     else:
         used = {"model", "hidden", "dropout", "input_dropout"}
         used |= {FLAGS.get(name, name) for name in OPTIONS[config.model]}
         used |= {"attention_dropout"} if config.model == "gat" else set()
     return [name for name in OF_MODEL if name not in used]
-
-
-def warn_of_unused(config: TrainConfig, unused: Sequence[str], model: nn.Module | None) -> None:
-    """Name the settings that were given and have no effect on the model."""
-    defaults = TrainConfig()
-    name = config.model if model is None else f"{type(model).__name__} that was handed over"
-    for setting in unused:
-        if getattr(config, setting) != getattr(defaults, setting):
-            logger.warning("--%s has no effect on the model %s", setting.replace("_", "-"), name)
 
 
 class Needs(TypedDict):

@@ -13,7 +13,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     """Predict as the arguments say; ``prog`` is what complaints call the command."""
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.predict.api import predict
-    from gsplit.runs.metrics import say
+    from gsplit.terminal import say
 
     config = cli.parse(PredictConfig, arguments, prog=prog)
     if config.out is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
 from gsplit.models import custom
+from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
+from gsplit.parallel.devices import choose_device, threads_of
 from gsplit.predict import trainer
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, put_run_right
-from gsplit.train.api import choose_device, load_described
 
 logger = logging.getLogger(__name__)
 
@@ -80,12 +80,12 @@ def predict(
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
-            job = trainer.Job(
+            spec = trainer.PredictSpec(
                 layout=opened.path,
                 folder=folder,
                 world=world,
                 device_type=choose_device(config.device, world),
-                threads=config.threads or max(1, len(os.sched_getaffinity(0)) // world),
+                threads=threads_of(config.threads, world),
                 port=port,
                 pickled_model=custom.pickled(loaded),
                 shared=shared,
@@ -100,7 +100,7 @@ def predict(
                 batch_size=config.batch_size,
                 seed=config.seed,
             )
-            start(trainer.run, world, job).join()
+            start(trainer.run, world, spec).join()
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
                 publish(config.out, folder, asked, values, config.what, overwrite=config.overwrite)

@@ -18,28 +18,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gsplit.data import Layout, open_layout
+from gsplit.data import open_layout
 from gsplit.engine.evaluation import Evaluator, forward_to
+from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.loading import Shared, host_rows
-from gsplit.engine.objective import task_of
+from gsplit.engine.objective import objective_of
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
-from gsplit.models import custom
-from gsplit.models import registry as models
-from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.models import custom, registry
+from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Member, max_over_trainers, with_board
 from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
-from gsplit.sampling import MiniBatchSampler, SplitGroups
+from gsplit.sampling import SplitGroups, sampler_of
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 """Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class PredictSpec:
     """What a trainer is told: everything is decided and checked before it starts."""
 
     layout: Path
@@ -66,97 +66,85 @@ class Job:
     seed: int
 
 
-def run(rank: int, job: Job) -> None:
+def run(rank: int, spec: PredictSpec) -> None:
     """The life of one trainer process."""
-    with joined(rank, job.world, job.port, job.device_type, job.threads) as member:
-        predict(member, job)
+    with joined(rank, spec.world, spec.port, spec.device_type, spec.threads) as member:
+        predict(member, spec)
 
 
-def predict(member: Member, job: Job) -> None:
+def predict(member: Member, spec: PredictSpec) -> None:
     """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
-    layout = open_layout(job.layout, trusted=True)
-    dtype = getattr(torch, job.dtype)
-    request = Request(np.load(job.folder / VERTICES), layout.permutation)
-    loader = FeatureLoader(
-        host_rows(layout, member, job.copied_dtype, job.shared.features),
+    layout = open_layout(spec.layout, trusted=True)
+    dtype = getattr(torch, spec.dtype)
+    request = Request(np.load(spec.folder / VERTICES), layout.permutation)
+    features = FeatureLoader(
+        host_rows(layout, member, spec.copied_dtype, spec.shared.features),
         device=member.device,
         dtype=dtype,
-        normalize=job.normalize_features,
-        threads=job.threads,
+        normalize=spec.normalize_features,
+        threads=spec.threads,
     )
-    model = custom.prepare(pickle.loads(job.pickled_model)).to(member.device, dtype).eval()
-    edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **models.needs(model))
-    task = task_of(job.multi_label)
-    if job.fan_out:
-        chunks = _sampled(model, layout, member, loader, edges, request, job)
+    model = custom.prepare(pickle.loads(spec.pickled_model)).to(member.device, dtype).eval()
+    edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **registry.needs(model))
+    loader = SplitLoader(layout, member.device, features, edges)
+    objective = objective_of(spec.multi_label)
+    if spec.fan_out:
+        chunks = _sampled(model, member, loader, request, spec)
     else:
         evaluator = Evaluator(
             layout,
             member,
             loader,
-            edges,
-            task,
-            job.shared.levels,
-            num_layers=job.num_layers,
+            objective,
+            spec.shared.levels,
+            num_layers=spec.num_layers,
             dtype=dtype,
-            threads=job.threads,
+            threads=spec.threads,
         )
         own = request.of_part(*layout.offsets[member.rank : member.rank + 2])
-        chunks = evaluator.vectors(model, own, job.level)
-    if job.classes:
-        chunks = ((ids, task.predict(logits)) for ids, logits in chunks)
-    _write(chunks, request, member, job)
+        chunks = evaluator.vectors(model, own, spec.level)
+    if spec.classes:
+        chunks = ((ids, objective.predict(logits)) for ids, logits in chunks)
+    _write(chunks, request, member, spec)
 
 
 @torch.no_grad()
-def _sampled(
-    model: nn.Module,
-    layout: Layout,
-    member: Member,
-    loader: FeatureLoader,
-    edges: EdgeLoader,
-    request: Request,
-    job: Job,
-) -> Chunks:
+def _sampled(model: nn.Module, member: Member, loader: SplitLoader, request: Request, spec: PredictSpec) -> Chunks:
     """One mini-batch after the other of all vertices asked for, each split over the trainers.
 
     They are cut in the order of the request and draws go by global id (law 1), so that neither the layout nor the
     number of trainers changes a vector. Layer l draws the same number of neighbours whichever level is wanted.
     """
-    graph = layout.graph
-    sampler = MiniBatchSampler(
-        graph.indptr,
-        graph.indices,
-        layout.offsets,
-        fan_outs=job.fan_out[job.num_layers - job.level :],
-        seed=job.seed,
-        global_ids=layout.permutation,
-        edge_ids=edges.weights,
+    sampler = sampler_of(
+        loader.layout,
+        loader.layout.offsets,
+        fan_outs=spec.fan_out[spec.num_layers - spec.level :],
+        seed=spec.seed,
+        edge_ids=loader.edges.weights,
     )
-    member = with_board(member, SplitGroups(trainers=member.world, size=member.world), job.shared.board)
+    member = with_board(member, SplitGroups(trainers=member.world, size=member.world), spec.shared.board)
     targets = request.in_order()
-    for batch, begin in enumerate(range(0, len(targets), job.batch_size)):
-        sampler.sample(targets[begin : begin + job.batch_size], epoch=0, batch=batch)
+    for batch, begin in enumerate(range(0, len(targets), spec.batch_size)):
+        sampler.sample(targets[begin : begin + spec.batch_size], epoch=0, batch=batch)
         segment = sampler.segment(member.rank)
         chain = Chain(member.group, ExchangeCounters(), member.device, board=member.board)
-        blocks = blocks_of(segment, member.device, chain, **edges.load(segment))
-        x = loader.load(segment.vertices)
-        vectors = forward_to(job.level, job.num_layers, model, blocks, x)
+        blocks, x = loader.inputs(segment, chain)
+        vectors = forward_to(spec.level, spec.num_layers, model, blocks, x)
         if member.board is not None:
             member.board.enter(Step.END)
         yield segment.targets, vectors
 
 
-def _write(chunks: Chunks, request: Request, member: Member, job: Job) -> None:
+def _write(chunks: Chunks, request: Request, member: Member, spec: PredictSpec) -> None:
     """Each trainer fills its own rows of a file that trainer 0 makes; nothing is gathered."""
     first = next(chunks, None)
     # Only who has a vertex knows how wide the vectors are; a class is one number, without a width.
     own_width = 0 if first is None or first[1].ndim == 1 else first[1].shape[1]
     width = max_over_trainers(own_width, member)
     shape = (request.num_rows, width) if width else (request.num_rows,)
-    path = job.folder / VALUES
+    path = spec.folder / VALUES
     if member.rank == 0:
-        create_values(path, shape, _numpy_dtype(job))
+        create_values(path, shape, _numpy_dtype(spec))
     member.barrier()
     values = np.load(path, mmap_mode="r+")
     for ids, vectors in itertools.chain([] if first is None else [first], chunks):
@@ -170,7 +158,7 @@ def _write(chunks: Chunks, request: Request, member: Member, job: Job) -> None:
     values.flush()
 
 
-def _numpy_dtype(job: Job) -> Any:
-    if job.classes:
-        return np.uint8 if job.multi_label else np.int64
-    return np.dtype(job.dtype)
+def _numpy_dtype(spec: PredictSpec) -> Any:
+    if spec.classes:
+        return np.uint8 if spec.multi_label else np.int64
+    return np.dtype(spec.dtype)

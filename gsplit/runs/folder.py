@@ -15,9 +15,13 @@ from gsplit.errors import InputError
 from gsplit.files import locked, read_json, sweep_files
 
 CONFIG = "config.json"
+RESOLVED = "resolved.json"
+PREDICTIONS = "predictions.npy"
 RESULTS = ("checkpoint.json", "model.json", "metrics.jsonl", "summary.json")
 """A run that has one of these, with something in it, has saved something."""
-SAVED = "|".join((*map(re.escape, (CONFIG, *RESULTS, "trace.json")), r"(checkpoint|model)-[0-9a-f]{16}\.pt"))
+SAVED = "|".join(
+    (*map(re.escape, (CONFIG, RESOLVED, *RESULTS, "trace.json")), r"(checkpoint|model)-[0-9a-f]{16}\.pt")
+)
 FILES = rf"{SAVED}|predictions\.npy"
 """A regular expression of what a run writes."""
 BEGUN = re.compile(rf"{SAVED}|\.({FILES})\.\d+|\.lock|\.trace-\d+\.json")

@@ -16,7 +16,8 @@ from torch import nn
 
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
-from gsplit.runs.metrics import SUMMARY, say
+from gsplit.runs.log import SUMMARY
+from gsplit.terminal import say
 
 Weights = dict[str, Any]
 """``epoch`` and ``score`` (None where not validated), and ``model``, its state_dict."""

@@ -2,7 +2,7 @@
 
 from gsplit.sampling.groups import MicroBatches, SplitGroups
 from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
 
-__all__ = ["EpochPlan", "MicroBatches", "MiniBatchSampler", "Segment", "SplitGroups"]
+__all__ = ["EpochPlan", "MicroBatches", "MiniBatchSampler", "Segment", "SplitGroups", "sampler_of"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data import Layout
 from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.supply.tickets import Ticket
 
 
@@ -95,13 +95,11 @@ class MicroBatches:
             micro_batches=groups.number,
             fixed_shares=groups.fixed_shares,
         )
-        self._sampler = MiniBatchSampler(
-            graph.indptr,
-            graph.indices,
+        self._sampler = sampler_of(
+            layout,
             groups.offsets(layout),
             fan_outs=fan_out,
             seed=seed,
-            global_ids=layout.permutation,
             edge_ids=edge_ids,
             memory=memory,
             threads=threads,

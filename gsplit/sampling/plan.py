@@ -16,6 +16,11 @@ SHUFFLE = 0x53485546  # keeps the shuffle's keys apart from those of the draws
 _MASK = 2**64 - 1
 
 
+def num_batches(num_targets: int, batch_size: int) -> int:
+    """Number of mini-batches of an epoch with so many targets; the last one may be smaller."""
+    return -(-num_targets // batch_size)
+
+
 class EpochPlan:
     """Shuffles the training vertices of each epoch and cuts them into mini-batches, and those into micro-batches.
 
@@ -55,7 +60,7 @@ class EpochPlan:
     @property
     def num_batches(self) -> int:
         """Mini-batches of an epoch."""
-        return -(-len(self._layout_ids) // self._batch_size)
+        return num_batches(len(self._layout_ids), self._batch_size)
 
     def targets(self, epoch: int) -> NDArray[np.int64]:
         """[T] layout ids in the order of an epoch."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
+from gsplit.data import Layout
 from gsplit.sampling.segment import Segment
 
 NO_LIMIT = 2**62
@@ -112,3 +113,18 @@ class MiniBatchSampler:
         data = np.empty(self.segment_bytes(rank), np.uint8)
         self.write_segment(rank, data)
         return Segment(data)
+
+
+def sampler_of(
+    layout: Layout, offsets: Sequence[int] | NDArray[np.int64] | None = None, **options: Any
+) -> MiniBatchSampler:
+    """A sampler of a layout's graph, whose draws go by global id (law 1).
+
+    Args:
+        layout: to sample from.
+        offsets: which layout ids each split owns; None does not split.
+        options: ``fan_outs``, ``seed`` and others of :class:`MiniBatchSampler`.
+    """
+    graph = layout.graph
+    whole = [0, graph.num_vertices] if offsets is None else offsets
+    return MiniBatchSampler(graph.indptr, graph.indices, whole, global_ids=layout.permutation, **options)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from multiprocessing.connection import Connection
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
+
+if TYPE_CHECKING:
+    from gsplit.supply.pipes import TrainerEnd
 
 By = Literal["sequence", "ready"]
 """``sequence``: in the order of the epoch, so that results do not depend on the samplers; ``ready``: first finished,
@@ -121,3 +124,19 @@ class Follower:
     def next(self) -> Handle | None:
         handle: Handle | None = self._heard.recv()
         return handle
+
+
+def order_of(left: Iterator[Ticket], end: TrainerEnd | None, rank: int, *, by: By) -> Order:
+    """The order that one trainer follows.
+
+    Args:
+        left: tickets of the run that are left.
+        end: the trainer's end of the supply; without one it is told nothing and takes all tickets in turn.
+        rank: of the trainer; 0 leads.
+        by: which finished mini-batch comes next.
+    """
+    if end is None:
+        return OwnOrder(left)
+    if rank == 0:
+        return Leader(left, end.heard, end.followers, by=by, sampled=bool(end.slots))
+    return Follower(end.heard)

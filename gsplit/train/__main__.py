@@ -23,7 +23,7 @@ def resumed_run(arguments: list[str]) -> Path | None:
 def command(arguments: list[str], prog: str = PROG) -> None:
     """Train as the arguments say; ``prog`` is what complaints call the command."""
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
-    from gsplit.runs.metrics import say
+    from gsplit.terminal import say
     from gsplit.train.api import train
     from gsplit.train.report import summary_text
 

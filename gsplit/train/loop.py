@@ -12,35 +12,39 @@ import time
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gsplit.bars import tqdm
-from gsplit.engine.objective import Task
-from gsplit.errors import InputError
+from gsplit.engine.loading import Shared
+from gsplit.engine.objective import check_logits, mini_batch_loss
+from gsplit.engine.run import Run
 from gsplit.parallel import reduce_gradients
 from gsplit.parallel.join import joined
-from gsplit.runs.metrics import say
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
-from gsplit.train.trainer import Job, Trainer
+from gsplit.terminal import say
+from gsplit.train.counting import write_counts
+from gsplit.train.ends import end_epoch, finish, stop
+from gsplit.train.saving import save_checkpoint
+from gsplit.train.trainer import Trainer
 
 MOST_FRESH = 1000
 """Mini-batches whose counts are kept before they are written down, in the middle of an epoch if need be."""
 DROPOUT = 0x44524F50  # keeps the dropout's keys apart from those of sampling and shuffling
 
 
-def run(rank: int, job: Job, end: TrainerEnd) -> dict[str, Any] | None:
+def live(rank: int, run: Run, port: int, shared: Shared, end: TrainerEnd) -> dict[str, Any] | None:
     """The life of one trainer process. Returns the summary on trainer 0; none where the run was asked to stop."""
-    with joined(rank, job.world, job.port, job.device_type, job.threads) as member:
-        trainer = Trainer(member, job, end)
-        summary = trainer.finish() if train(trainer) else None
+    config = run.config
+    with joined(rank, run.trainers, port, config.device, config.threads) as member:
+        trainer = Trainer(member, run, shared, end)
+        summary = finish(trainer) if train(trainer) else None
         trainer.close()
         return summary
 
 
 def train(trainer: Trainer) -> bool:
     """Run the epochs that are left. False where the run was asked to stop before; a checkpoint was written then."""
-    config, progress, clock = trainer.config, trainer.progress, trainer.clock
+    config, progress, clock = trainer.run.config, trainer.progress, trainer.clock
     member = trainer.member
     if progress.epoch >= config.epochs > 0 and member.rank == 0:
         say(f"nothing to train: {progress.epoch} epochs are done, --epochs is {config.epochs}")
@@ -53,15 +57,15 @@ def train(trainer: Trainer) -> bool:
             if mini_batch is None:
                 bar.close()
                 progress.seconds += time.perf_counter() - start_s
-                trainer.stop()
+                stop(trainer)
                 return False
-            segment, chain, labels = mini_batch.segment, mini_batch.chain, mini_batch.labels
-            seed_dropout(config.seed, segment.epoch, segment.batch, member.rank)
+            chain, labels = mini_batch.chain, mini_batch.labels
+            seed_dropout(config.seed, mini_batch.epoch, mini_batch.batch, member.rank)
 
             with clock("forward"):
                 logits = trainer.model(mini_batch.blocks, mini_batch.x)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
-                loss = chain.tie(mini_batch_loss(trainer.task, logits, labels, segment.num_targets))
+                loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, mini_batch.num_targets))
 
             with clock("backward"):
                 trainer.optimizer.zero_grad(set_to_none=True)
@@ -76,36 +80,16 @@ def train(trainer: Trainer) -> bool:
             progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
             trainer.profiler.step(mini_batch.handle)
             if len(progress.fresh) == MOST_FRESH:
-                trainer.account()
-            _show(bar, trainer, segment.num_targets)
+                write_counts(trainer)
+            _show(bar, trainer, mini_batch.num_targets)
             if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
                 progress.seconds += time.perf_counter() - start_s
-                trainer.save_checkpoint()
+                save_checkpoint(trainer)
                 start_s = time.perf_counter()
         bar.close()
         progress.seconds += time.perf_counter() - start_s
-        trainer.end_epoch()
+        end_epoch(trainer)
     return True
-
-
-def mini_batch_loss(task: Task, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
-    """This trainer's share: the sum over its own targets, divided by the targets of all trainers (law 2)."""
-    if len(labels) == 0:
-        return logits.sum() * 0  # no target, but a graph that reaches all exchanges
-    return task.loss_sum(logits, labels) / num_targets
-
-
-def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:
-    """Whether a model of the user's gives what a loss can be made of.
-
-    Raises:
-        InputError: for any shape but [targets, classes].
-    """
-    if logits.shape != (num_targets, num_classes):
-        raise InputError(
-            f"the model gave logits of shape {tuple(logits.shape)} for {num_targets} targets and {num_classes} "
-            "classes; it must have as many layers as --fan-out has numbers, and as many outputs as there are classes"
-        )
 
 
 def seed_dropout(seed: int, epoch: int, batch: int, rank: int) -> None:

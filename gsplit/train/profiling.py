@@ -17,8 +17,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from gsplit.files import replace_file
 from gsplit.parallel import Member
-from gsplit.runs.metrics import say
 from gsplit.supply.ring import Handle
+from gsplit.terminal import say
 
 TRACE = "trace.json"
 MINI_BATCHES = 20
@@ -29,9 +29,6 @@ CLOCK = "gsplit clock"
 MARKS = 9
 """Times that the host's clock is read: whoever is interrupted between reading and writing it down is late once."""
 KEPT_PHASES = "XfsMiC"
-
-QUIET = {"KINETO_LOG_LEVEL": "99"}
-"""For the environment of trainers: the profiler reads it when PyTorch is loaded, and has much to say otherwise."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +49,7 @@ class Profiler:
     """
 
     def __init__(self, run: Path, member: Member, *, on: bool) -> None:
-        self._run, self._worker = run, member
+        self._run, self._member = run, member
         self._left = SKIPPED + MINI_BATCHES if on else 0
         self._profile: profile | None = None
         self._clock_ns = 0
@@ -77,16 +74,16 @@ class Profiler:
         if recording is not None:
             recording.stop()
         if recording is not None and self._handles:
-            recording.export_chrome_trace(str(self._own(self._worker.rank)))
-            self._worker.barrier()
-            if self._worker.rank == 0:
+            recording.export_chrome_trace(str(self._own(self._member.rank)))
+            self._member.barrier()
+            if self._member.rank == 0:
                 self._merge()
-        elif asked and self._worker.rank == 0:
+        elif asked and self._member.rank == 0:
             logger.warning("--profile records from mini-batch %d on, and there was none", SKIPPED + 1)
 
     def _begin(self) -> None:
         activities = [ProfilerActivity.CPU]
-        if self._worker.device.type == "cuda":
+        if self._member.device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
         self._profile = profile(activities=activities, experimental_config=_all_threads())
         self._profile.start()
@@ -101,7 +98,7 @@ class Profiler:
     def _merge(self) -> None:
         sampled = (h for h in self._handles if h.slot is not None and h.begun_ns + h.seconds * 1e9 > self._clock_ns)
         events = [sampler_event(handle) for handle in sampled]
-        for rank in range(self._worker.world):
+        for rank in range(self._member.world):
             own = self._own(rank)
             events += trainer_events(json.loads(own.read_text())["traceEvents"], rank)
             own.unlink()

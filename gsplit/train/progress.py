@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gsplit.engine.feed import MiniBatch
-from gsplit.runs.metrics import STAGES, Lap, level_name
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.runs.log import STAGES
 from gsplit.supply.tickets import Position
+from gsplit.train.clock import Lap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class Computed:
     loss: Tensor
     """Of all targets; on the device, so that nobody waits for it."""
     counts: dict[str, int]
-    """By the names of :func:`gsplit.runs.metrics.traffic_names`."""
+    """By the names of :func:`gsplit.runs.log.traffic_names`."""
     ahead: dict[str, float]
     """Seconds that it took to sample and load."""
     lap: Lap
@@ -36,23 +37,19 @@ class Computed:
 
 def counts_of(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
     """What is counted of a mini-batch that was just computed."""
-    segment, loaded, exchanged = mini_batch.segment, mini_batch.loaded, mini_batch.chain.counters
+    loaded, exchanged = mini_batch.loaded, mini_batch.chain.counters
     return {
-        "sampled_edges": segment.num_edges,
-        "computed_edges": segment.num_edges,
-        "computed_vertices": sum(segment.level_sizes[1:]),
+        **mini_batch.counts,
         "cache_hits": loaded.cache_hits,
         "peer_rows": loaded.peer_rows,
         "host_rows": loaded.host_rows,
         "host_to_device_bytes": loaded.host_to_device_bytes,
         "device_to_device_bytes": loaded.device_to_device_bytes,
-        "segment_bytes": segment.num_bytes,
         "exchange_forward_bytes": exchanged.forward_bytes,
         "exchange_backward_bytes": exchanged.backward_bytes,
         "exchange_forward_messages": exchanged.forward_messages,
         "exchange_backward_messages": exchanged.backward_messages,
         "all_reduce_bytes": reduced_bytes,
-        **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
     }
 
 
@@ -91,17 +88,16 @@ class Progress:
 
     def add(self, mini_batch: MiniBatch, lap: Lap, loss: Tensor, reduced_bytes: int) -> None:
         """Count a mini-batch that was just computed."""
-        segment = mini_batch.segment
-        self.done.add(segment.batch)
+        self.done.add(mini_batch.batch)
         self.batches_since_checkpoint += 1
-        self.loss_sum = self.loss_sum + loss.double() * segment.num_targets
-        self.targets += segment.num_targets
-        self.own_edges += segment.num_edges
-        self.fresh.append(  # a copy of the loss, which is a view of all gradients
+        self.loss_sum = self.loss_sum + loss.double() * mini_batch.num_targets
+        self.targets += mini_batch.num_targets
+        self.own_edges += mini_batch.counts["computed_edges"]
+        self.fresh.append(
             Computed(
-                batch=segment.batch,
-                num_targets=segment.num_targets,
-                loss=loss.clone(),
+                batch=mini_batch.batch,
+                num_targets=mini_batch.num_targets,
+                loss=loss.clone(),  # of a view of all gradients
                 counts=counts_of(mini_batch, reduced_bytes),
                 ahead=mini_batch.seconds,
                 lap=lap,

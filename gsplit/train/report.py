@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gsplit.runs.metrics import AHEAD_STAGES, MAIN_STAGES
+from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES
 from gsplit.units import binary
 
 

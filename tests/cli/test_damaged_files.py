@@ -16,7 +16,7 @@ import torch
 
 from experiments import overlap
 from gsplit.errors import InputError
-from gsplit.runs.metrics import RunLog
+from gsplit.runs.log import RunLog
 
 IMPORT = ("data", "import")
 OUT = ("--out", "new/store")

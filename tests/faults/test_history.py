@@ -7,19 +7,19 @@ import json
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal, config_for, job_for, records
+from support.runs import all_equal, config_for, records, trainer_of
 
 import gsplit
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
-from gsplit.train import loop
+from gsplit.train import ends, loop
 from gsplit.train.api import train
-from gsplit.train.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def train_scored(member, config, scores, resume):
 
     Returns the summary, the weights that were tested, and what was said.
     """
-    trainer = Trainer(member, job_for(config, member.world, resume=resume))
+    trainer = trainer_of(member, config, resume=resume)
     kept: Any = trainer.kept
     tested = {}
 
@@ -40,17 +40,17 @@ def train_scored(member, config, scores, resume):
         tested.update({name: tensor.clone() for name, tensor in model.state_dict().items()})
         return scores[kept.validating]
 
-    judge = trainer._validate
+    validate = ends._validate
 
-    def validate(epoch):
+    def noted(trainer, epoch):
         kept.validating = epoch
-        return judge(epoch)
+        return validate(trainer, epoch)
 
     kept.validating = 0
-    trainer._validate, trainer.evaluator.score = validate, score
-    with redirect_stdout(io.StringIO()) as said:
+    trainer.evaluator.score = score
+    with mock.patch.object(ends, "_validate", noted), redirect_stdout(io.StringIO()) as said:
         loop.train(trainer)
-        return trainer.finish(), tested, said.getvalue()
+        return ends.finish(trainer), tested, said.getvalue()
 
 
 class Run:
@@ -102,7 +102,7 @@ def test_a_model_of_a_past_that_no_longer_is_goes_when_the_run_goes_on(run, pool
 
 
 def start_again(member, config):
-    Trainer(member, job_for(config, member.world, resume=True))
+    trainer_of(member, config, resume=True)
 
 
 def test_an_unvalidated_model_of_a_past_that_no_longer_is_goes_as_well(run, pool):

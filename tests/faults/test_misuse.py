@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal, config_for, job_for, records, train_in_worker
+from support.runs import all_equal, config_for, records, train_in_worker, trainer_of
 
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
@@ -22,7 +22,6 @@ from gsplit.train import loop
 from gsplit.train.api import train
 from gsplit.train.profiling import sweep
 from gsplit.train.report import summary_text
-from gsplit.train.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +186,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(layout, tmp_path):
 
 def dropout_draws(member, config):
     """For each mini-batch, the numbers that its first dropout layer would see."""
-    trainer = Trainer(member, job_for(config, member.world))
+    trainer = trainer_of(member, config)
     draws = []
     trainer.model.register_forward_pre_hook(lambda *_: draws.append(tuple(torch.rand(4).tolist())))
     loop.train(trainer)
@@ -228,7 +227,7 @@ def test_a_run_that_cannot_begin_leaves_the_one_it_was_to_replace(run, tmp_path,
     def no_memory(world):
         raise MemoryError("no descriptors")
 
-    monkeypatch.setattr("gsplit.train.api.Shared.create", no_memory)
+    monkeypatch.setattr("gsplit.launch.start.Shared.create", no_memory)
     before = sorted(os.listdir(tmp_path)), (run.out / "summary.json").read_bytes()
     with pytest.raises(MemoryError):
         train(config=replace(run, overwrite=True))
@@ -269,11 +268,11 @@ def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path
     }
     recorded = {}
 
-    def begin(function, world, job, own):
-        recorded.update(json.loads((job.run / "config.json").read_text()))
+    def begin(function, world, run, port, shared, own):
+        recorded.update(json.loads((run.folder / "config.json").read_text()))
         raise InputError("enough")
 
-    monkeypatch.setattr("gsplit.train.api.start", begin)
+    monkeypatch.setattr("gsplit.launch.start.start", begin)
     config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="cpu", fan_out=(2,), samplers=0, **given)
     model = None if named else WithWidths(layout.graph.num_features, 4, layout.graph.num_classes)
     with pytest.raises(InputError, match="enough"):

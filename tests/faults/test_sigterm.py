@@ -81,7 +81,7 @@ def test_a_script_that_is_terminated_leaves_nothing(layout, tmp_path, undisturbe
         assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
         signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr("gsplit.train.api.start", terminated)
+    monkeypatch.setattr("gsplit.launch.start.start", terminated)
     monkeypatch.setattr("gsplit.predict.api.start", terminated)
     with pytest.raises(SystemExit) as end:
         begin(tmp_path, layout, undisturbed)

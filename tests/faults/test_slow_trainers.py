@@ -15,8 +15,9 @@ from support.commands import LIMIT_S
 
 from gsplit.data import open_layout
 from gsplit.engine.evaluation import Evaluator
+from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.loading import Shared
-from gsplit.engine.objective import task_of
+from gsplit.engine.objective import objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
 from gsplit.parallel import join as group
@@ -60,8 +61,9 @@ def evaluate_twice(rank, port, shared, both_here, path, folder):
     group.TIMEOUT = timedelta(seconds=TIMEOUT_S)
     both_here.wait(LIMIT_S * 6)  # so that starting takes less than that
     with joined(rank, 2, port, "cpu", threads=1) as member:
+        inputs = SplitLoader(layout, CPU, loader, edges)
         evaluator = Evaluator(
-            layout, member, loader, edges, task_of(False), shared.levels, num_layers=2, dtype=torch.float32, threads=1
+            layout, member, inputs, objective_of(False), shared.levels, num_layers=2, dtype=torch.float32, threads=1
         )
         for happens in (is_slow, dies):
             model.happens = happens if rank == 1 else lambda: None

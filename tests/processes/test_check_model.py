@@ -21,7 +21,7 @@ from gsplit.errors import InputError
 from gsplit.models import custom
 from gsplit.nn import SAGE
 from gsplit.train.check.cases import chosen_cases, sampled
-from gsplit.train.check.gradients import CheckJob, compare
+from gsplit.train.check.gradients import CheckSpec, compare
 
 NOT_ALIKE = r"the model does not do the same on all trainers: trainer.* of layer [12]"
 
@@ -138,10 +138,10 @@ def test_refuses_a_model_in_one_line(graph, tmp_path):
 
 
 def compare_in_worker(member, layout, config, pickled_model, name):
-    job = CheckJob(
+    spec = CheckSpec(
         config=config, layout=layout, port=0, pickled_model=pickled_model, name=name, board=pool_module.SHARED.board
     )
-    return compare(member, job)
+    return compare(member, spec)
 
 
 def checked(pool, layout, model, config=None):

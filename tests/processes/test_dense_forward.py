@@ -12,11 +12,11 @@ import pytest
 from support.dense import Dense
 from support.graphs import lay_out, random_graph
 from support.predictions import InPool
-from support.runs import config_for, job_for
+from support.runs import config_for, trainer_of
 
 import gsplit
 from gsplit.train import loop
-from gsplit.train.trainer import Trainer
+from gsplit.train.ends import finish
 
 DROPOUTS = {"dropout": 0.5, "input_dropout": 0.4}
 RUNS = {
@@ -64,10 +64,10 @@ def graphs(tmp_path_factory):
 
 def train_and_evaluate(member, config):
     """Summary and logits of all vertices (trainer 0) with the best weights."""
-    trainer = Trainer(member, job_for(config, member.world))
+    trainer = trainer_of(member, config)
     loop.train(trainer)
     trainer.model.train()  # whoever evaluates sees to it that nothing is dropped
-    summary = trainer.finish()
+    summary = finish(trainer)
     trainer.model.train()
     return summary, trainer.evaluator.all_logits(trainer.model)
 

@@ -135,7 +135,7 @@ class Recorder:
 
     def __init__(self, monkeypatch) -> None:
         self.told: dict = {}
-        monkeypatch.setattr("gsplit.engine.samplers.SamplerPool", self._pool)
+        monkeypatch.setattr("gsplit.engine.sampled.SamplerPool", self._pool)
         self._monkeypatch = monkeypatch
 
     def _pool(self, job, tickets, **options):
@@ -150,7 +150,7 @@ class Recorder:
     def _sampler(self, job) -> dict:
         """How a sampler process that was sent this job makes its sampler."""
         made = {}
-        sampler = groups.MiniBatchSampler
+        sampler = groups.sampler_of
 
         def make(*arguments, **options):
             made.update(options)
@@ -166,7 +166,7 @@ class Recorder:
                 return self.left.pop()
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(groups, "MiniBatchSampler", make)
+            patch.setattr(groups, "sampler_of", make)
             with pytest.raises(EOFError):
                 process._serve(Commands(), None, None)
         return made
@@ -179,7 +179,7 @@ class Place:
         self.folder, self.layouts = folder, layouts
         self._monkeypatch = monkeypatch
         self._start = InPool(pool)
-        monkeypatch.setattr("gsplit.train.api.start", self._start)
+        monkeypatch.setattr("gsplit.launch.start.start", self._start)
         monkeypatch.setattr("gsplit.train.api.check_model", lambda *_: "compared")
 
     def trained(self) -> Path:

@@ -19,7 +19,8 @@ from torch import nn
 import gsplit
 from gsplit.data import open_store
 from gsplit.engine.evaluation import Evaluator
-from gsplit.engine.objective import task_of
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.objective import objective_of
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
@@ -141,9 +142,8 @@ def rows_loaded(member, layout, model, own_by_rank):
     evaluator = Evaluator(
         layout,
         member,
-        loader,
-        edges,
-        task_of(False),
+        SplitLoader(layout, member.device, loader, edges),
+        objective_of(False),
         pool_module.SHARED.levels,
         num_layers=3,
         dtype=torch.float64,

@@ -45,7 +45,7 @@ ROUNDED_TO = 6
 def train(pool, tmp_path, monkeypatch):
     """train(flags) -> the run's folder."""
     graph = random_graph(300, 10, seed=3, weighted=True)
-    monkeypatch.setattr("gsplit.train.api.start", InPool(pool))
+    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
 
     def run(flags: str) -> Path:
         words = f"{COMMON} {flags}".split()

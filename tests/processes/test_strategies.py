@@ -14,7 +14,7 @@ from support.steps import CPU, Step
 
 import gsplit
 from gsplit.data import open_layout
-from gsplit.engine.strategy import decide
+from gsplit.launch.resolve import resolve
 from gsplit.parallel import Member
 from gsplit.runs import checkpoint
 from gsplit.sampling import SplitGroups
@@ -131,7 +131,7 @@ def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, pa
     config = config_for(layout.path, tmp_path / "run", gpus=trainers, batch_size=47, fan_out=(4, 3), **changes)
     results = pool.run(trainers, train_in_worker, config)
     assert all(all_equal(result["after"], results[0]["after"]) for result in results)
-    groups = decide(config, layout, "cpu").groups
+    groups = resolve(config).strategy.groups
     assert groups.size == changes.get("split_group", 1 if "strategy" in changes else trainers)
     row_bytes = layout.graph.num_features * (2 if "feature_dtype" in changes else 4)
     wanted = traffic.count(layout, groups, config, row_bytes)

@@ -126,11 +126,9 @@ class WholeOnly(torch.nn.Module):
 
 
 def both_evaluations(member, config):
-    from support.runs import job_for
+    from support.runs import trainer_of
 
-    from gsplit.train.trainer import Trainer
-
-    trainer = Trainer(member, job_for(config, member.world))
+    trainer = trainer_of(member, config)
     evaluator = trainer.evaluator
     by_layer = evaluator.all_logits(trainer.model)
     evaluator._max_edges = 60  # chunks of a few vertices; some have more edges than that alone

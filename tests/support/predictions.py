@@ -11,12 +11,12 @@ import torch
 from gsplit.models import custom
 from gsplit.nn import Block
 from gsplit.predict.output import VALUES, VERTICES
-from gsplit.predict.trainer import Job, predict
+from gsplit.predict.trainer import PredictSpec, predict
 from support import pool as pool_module
 
 
 def predict_in_worker(member, fields):
-    predict(member, Job(**fields, world=member.world, shared=pool_module.SHARED))
+    predict(member, PredictSpec(**fields, world=member.world, shared=pool_module.SHARED))
 
 
 def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, **changes):
@@ -56,9 +56,9 @@ class InPool:
     def __init__(self, pool):
         self._pool = pool
 
-    def __call__(self, run, world, job):
+    def __call__(self, run, world, spec):
         self._world = world
-        self.fields = {name: value for name, value in vars(job).items() if name not in ("world", "shared")}
+        self.fields = {name: value for name, value in vars(spec).items() if name not in ("world", "shared")}
         return self
 
     def join(self):

@@ -12,74 +12,67 @@ import torch
 
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
-from gsplit.engine.strategy import decide
+from gsplit.engine.run import Run
 from gsplit.host import SharedBuffer
-from gsplit.models import custom
-from gsplit.models import registry as models
+from gsplit.launch.resolve import resolve
 from gsplit.sampling import MicroBatches
+from gsplit.sampling.plan import num_batches
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
 from gsplit.train import loop
-from gsplit.train.trainer import Job, Trainer
+from gsplit.train.ends import finish
+from gsplit.train.trainer import Trainer
 from support import pool as pool_module
 
 
-def job_for(config: TrainConfig, world: int, model=None, resume=False) -> Job:
+def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
+    """The run of trainers in the pool, which sample for themselves."""
     config.out.mkdir(parents=True, exist_ok=True)
-    layout = open_layout(config.layout)
-    return Job(
-        config=config,
-        layout=config.layout,
-        run=config.out,
-        strategy=decide(replace(config, gpus=world), layout, "cpu"),
-        device_type="cpu",
-        threads=1,
-        samplers=0,
-        port=0,
-        signature=models.signature(config, layout.graph, model),
-        pickled_model=None if model is None else custom.pickled(model),
-        shared=pool_module.SHARED,
-        resume=resume,
-    )
+    here = {"gpus": world, "samplers": 0, "threads": 1, "resume": config.out if resume else None}
+    return resolve(replace(config, **here), model)
+
+
+def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer:
+    """This member's trainer of :func:`run_for`."""
+    return Trainer(member, run_for(config, member.world, model, resume), pool_module.SHARED)
 
 
 def train_in_worker(member, config: TrainConfig, model=None, resume=False):
     """Summary (trainer 0), weights before and after, logits of all vertices (trainer 0)."""
-    trainer = Trainer(member, job_for(config, member.world, model, resume))
+    trainer = trainer_of(member, config, model, resume)
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     loop.train(trainer)
     logits = trainer.evaluator.all_logits(trainer.model)
     after = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
-    return {"summary": trainer.finish(), "before": before, "after": after, "logits": logits}
+    return {"summary": finish(trainer), "before": before, "after": after, "logits": logits}
 
 
-def observed_in_worker(member, fields, backwards=False):
+def observed_in_worker(member, run, backwards=False):
     """Summary, and the threads that training began."""
-    job = Job(**fields, shared=pool_module.SHARED)
     before = set(threading.enumerate())
-    end, *_others = sampled_backwards(job) if backwards else (None,)
-    trainer = Trainer(member, job, end)
+    end, *_others = sampled_backwards(run) if backwards else (None,)
+    trainer = Trainer(member, run, pool_module.SHARED, end)
     loop.train(trainer)
     begun = len(set(threading.enumerate()) - before)
-    return {"summary": trainer.finish(), "begun": begun}
+    return {"summary": finish(trainer), "begun": begun}
 
 
-def sampled_backwards(job: Job) -> tuple:
+def sampled_backwards(run: Run) -> tuple:
     """For a single trainer: the mini-batches of the first epoch, the last finished first.
 
     Its end of the supply comes before the other ends of its pipes, which have to stay open.
     """
-    config, layout = job.config, open_layout(job.layout)
+    config, layout = run.config, open_layout(run.layout)
     micro_batches = MicroBatches(
         layout,
-        job.strategy.groups,
+        run.strategy.groups,
         fan_out=config.fan_out,
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=False,
     )
-    todo = list(tickets(-(-len(layout.graph.train_idx) // config.batch_size), 1, Position()))
+    todo = list(tickets(num_batches(len(layout.graph.train_idx), config.batch_size), 1, Position()))
     slots = [SharedBuffer(f"test-slot-{slot}") for slot in range(len(todo))]
     heard, launcher = multiprocessing.Pipe(duplex=False)
     launcher_hears, released = multiprocessing.Pipe(duplex=False)
@@ -98,14 +91,13 @@ class InPool:
     def __init__(self, pool):
         self._pool = pool
 
-    def __call__(self, run, world, job, own):
-        self._fields = {name: value for name, value in vars(job).items() if name != "shared"}
-        self._world = world
+    def __call__(self, trainer, world, run, port, shared, own):
+        self._run = run
         return self
 
     def join(self, supply):
-        backwards = self._world == 1 and self._fields["samplers"] > 0
-        self.results = self._pool.run(self._world, observed_in_worker, self._fields, backwards)
+        backwards = self._run.trainers == 1 and self._run.samplers > 0
+        self.results = self._pool.run(self._run.trainers, observed_in_worker, self._run, backwards)
         return [result["summary"] for result in self.results]
 
     def end(self):

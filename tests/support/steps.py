@@ -6,15 +6,14 @@ import numpy as np
 import torch
 
 from gsplit.data import Layout
-from gsplit.engine.feed import labels_of
-from gsplit.engine.objective import task_of
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import custom
 from gsplit.models import registry as models
-from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Member, reduce_gradients, split_group, with_board
 from gsplit.sampling import MiniBatchSampler, SplitGroups
-from gsplit.train.loop import mini_batch_loss
 from support import pool as pool_module
 from support.models import make_model
 
@@ -52,16 +51,16 @@ class Step:
         self.segment = sampler.segment(groups.split_of(member.rank))
         self.counters = ExchangeCounters()
         self.chain = Chain(split_group(member, groups), self.counters, CPU, everyone=member.group, board=member.board)
-        self.blocks = blocks_of(self.segment, CPU, self.chain, **edges.load(self.segment))
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
-        self.x = self.loader.load(self.segment.vertices)
+        inputs = SplitLoader(layout, CPU, self.loader, edges)
+        self.blocks, self.x = inputs.inputs(self.segment, self.chain)
+        self.labels = inputs.labels(self.segment)
 
     def gradients(self):
         """Loss and gradients by name, summed over the trainers."""
         logits = self.model(self.blocks, self.x)
-        labels = labels_of(self.layout, self.segment, CPU)
-        task = task_of(self.layout.graph.multi_label)
-        loss = self.chain.tie(mini_batch_loss(task, logits, labels, self.segment.num_targets))
+        objective = objective_of(self.layout.graph.multi_label)
+        loss = self.chain.tie(mini_batch_loss(objective, logits, self.labels, self.segment.num_targets))
         loss.backward()
         if self.member.world > 1:
             loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)

@@ -13,7 +13,7 @@ from gsplit import files
 from gsplit.errors import InputError
 from gsplit.files import append_to_file, replace_file, replacing
 from gsplit.runs import checkpoint
-from gsplit.runs.metrics import RunLog
+from gsplit.runs.log import RunLog
 
 
 def test_a_file_that_cannot_be_written_is_what_it_was(tmp_path):

@@ -23,14 +23,15 @@ ALLOWED = {
     "parallel": {"sampling"},
     "features": {"sampling", "data"},
     "nn": {"parallel", "sampling", "data"},
-    "models": {"nn", "config", "data", "processes"},
+    "models": {"nn", "config", "data", "processes", "runs"},
     "engine": {*("supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")},
+    "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
-        *("engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
+        *("launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
     "predict": {
-        *("train", "engine", "sampling", "features", "nn", "parallel", "processes"),
+        *("engine", "sampling", "features", "nn", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
 }

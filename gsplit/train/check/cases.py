@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
-from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
+from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment, sampler_of
 
 FEW = 64
 """Targets at most of the mini-batches that are chosen for what they lack."""
@@ -72,15 +72,8 @@ def sampled(
     layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int, cut: list[int], *, edge_ids: bool
 ) -> MiniBatchSampler:
     """A mini-batch of epoch 0, split at the layout ids ``cut``."""
-    graph = layout.graph
-    sampler = MiniBatchSampler(
-        graph.indptr,
-        graph.indices,
-        [0, *cut, graph.num_vertices],
-        fan_outs=config.fan_out,
-        seed=config.seed,
-        global_ids=layout.permutation,
-        edge_ids=edge_ids,
+    sampler = sampler_of(
+        layout, [0, *cut, layout.graph.num_vertices], fan_outs=config.fan_out, seed=config.seed, edge_ids=edge_ids
     )
     sampler.sample(targets, epoch=0, batch=batch)
     return sampler

@@ -18,21 +18,20 @@ from torch import Tensor, nn
 
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
-from gsplit.engine.feed import labels_of
-from gsplit.engine.objective import task_of
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.objective import check_logits, mini_batch_loss, objective_of
+from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
-from gsplit.models import custom
-from gsplit.models import registry as models
-from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.models import custom, registry
+from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.sampling import SplitGroups
 from gsplit.train.check.cases import Case, chosen_cases, sampled
 from gsplit.train.check.dropout import DropoutOff
-from gsplit.train.loop import check_logits, mini_batch_loss
 
 TRAINERS = 2
 TOLERANCE = 1e-8
@@ -44,7 +43,7 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckJob:
+class CheckSpec:
     """What the two processes are told."""
 
     config: TrainConfig
@@ -55,7 +54,7 @@ class CheckJob:
     board: SharedBuffer
 
 
-def check_model(layout: Layout, config: TrainConfig, model: nn.Module) -> str:
+def check_model(run: Run) -> str:
     """Compare two trainers with one, on the CPU.
 
     Returns:
@@ -65,51 +64,52 @@ def check_model(layout: Layout, config: TrainConfig, model: nn.Module) -> str:
         InputError: where they do not, or do different things: the model cannot be split. Also where no row can cross
             from one trainer to the other, so that nothing would be shown.
     """
+    model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
     board = SharedBuffer("gsplit-board")
     try:
         with rendezvous(TRAINERS) as port:
-            job = CheckJob(
-                config=config,
-                layout=layout.path,
+            spec = CheckSpec(
+                config=run.config,
+                layout=run.layout,
                 port=port,
                 pickled_model=custom.pickled(model),
                 name=type(model).__name__,
                 board=board,
             )
-            return start(_run, TRAINERS, job).join()[0]
+            return start(_run, TRAINERS, spec).join()[0]
     finally:
         board.close()
 
 
-def _run(rank: int, job: CheckJob) -> str | None:
+def _run(rank: int, spec: CheckSpec) -> str | None:
     """The life of one of the two processes."""
-    with joined(rank, TRAINERS, job.port, "cpu", threads=1) as member:
-        return compare(member, job)
+    with joined(rank, TRAINERS, spec.port, "cpu", threads=1) as member:
+        return compare(member, spec)
 
 
-def compare(member: Member, job: CheckJob) -> str | None:
+def compare(member: Member, spec: CheckSpec) -> str | None:
     """Each mini-batch split, by both trainers together, and then whole, by trainer 0 alone; both make the call.
 
     Returns:
         On trainer 0 a line that says how well they agree.
     """
-    layout = open_layout(job.layout, trusted=True)
-    member = with_board(member, SplitGroups(trainers=TRAINERS, size=TRAINERS), job.board)
+    layout = open_layout(spec.layout, trusted=True)
+    member = with_board(member, SplitGroups(trainers=TRAINERS, size=TRAINERS), spec.board)
     alone = Member(rank=0, world=1, device=member.device)
-    cases = chosen_cases(layout, job.config, job.name)
+    cases = chosen_cases(layout, spec.config, spec.name)
     worst, exchanged_bytes = 0.0, 0.0
     with DropoutOff():
         for case in cases:
-            together, counters = _gradients(job, layout, case, member)
+            together, counters = _gradients(spec, layout, case, member)
             exchanged_bytes += sum_over_trainers([counters.forward_bytes], member)[0]
             if member.rank == 0:
-                worst = max(worst, _difference(job.name, case, together, _gradients(job, layout, case, alone)[0]))
+                worst = max(worst, _difference(spec.name, case, together, _gradients(spec, layout, case, alone)[0]))
     if member.rank != 0:
         return None
     rows = sum(case.rows for case in cases)
     crossed = f"{rows:,} rows that crossed" if exchanged_bytes else "no exchange: it looks at no other vertex"
     return (
-        f"{job.name} can be split: the gradients of two trainers and of one differ by {worst:.0e} at most, on "
+        f"{spec.name} can be split: the gradients of two trainers and of one differ by {worst:.0e} at most, on "
         f"{len(cases)} mini-batches with {crossed}, in float64 and without dropout"
     )
 
@@ -144,29 +144,30 @@ def _size(gradient: Tensor) -> float:
 
 
 def _gradients(
-    job: CheckJob, layout: Layout, case: Case, member: Member
+    spec: CheckSpec, layout: Layout, case: Case, member: Member
 ) -> tuple[dict[str, Tensor], ExchangeCounters]:
     """Of every parameter, on one mini-batch; and what was exchanged for it."""
-    config, graph = job.config, layout.graph
+    config, graph = spec.config, layout.graph
     assert graph.features is not None
-    user_model: nn.Module = pickle.loads(job.pickled_model)
+    user_model: nn.Module = pickle.loads(spec.pickled_model)
     model = custom.prepare(user_model.double()).train()
-    edges = EdgeLoader(graph, device=member.device, dtype=torch.float64, **models.needs(model))
-    cut = [case.cut] if member.world > 1 else []
-    segment = sampled(layout, config, case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
-    loader = FeatureLoader(
+    edges = EdgeLoader(graph, device=member.device, dtype=torch.float64, **registry.needs(model))
+    features = FeatureLoader(
         HostRows(graph.features),
         device=member.device,
         dtype=torch.float64,
         normalize=config.normalize_features,
         threads=1,
     )
-    labels = labels_of(layout, segment, member.device)
+    loader = SplitLoader(layout, member.device, features, edges)
+    cut = [case.cut] if member.world > 1 else []
+    segment = sampled(layout, config, case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
+    labels = loader.labels(segment)
     counters = ExchangeCounters()
     chain = Chain(member.group, counters, member.device, board=member.board) if member.world > 1 else None
-    blocks = blocks_of(segment, member.device, chain, **edges.load(segment))
+    blocks, x = loader.inputs(segment, chain)
     try:
-        logits = model(blocks, loader.load(segment.vertices))
+        logits = model(blocks, x)
     except InputError:
         raise
     except Exception as error:
@@ -175,11 +176,11 @@ def _gradients(
         # It could compute the ordinary one before, so this is its mistake.
         said = " ".join(str(error).split())
         raise InputError(
-            f"the model {job.name} fails on {case.name}: {type(error).__name__}: {said}; it must compute with no "
+            f"the model {spec.name} fails on {case.name}: {type(error).__name__}: {said}; it must compute with no "
             "edges and no targets, too"
         ) from error
     check_logits(logits, len(labels), graph.num_classes)
-    loss = mini_batch_loss(task_of(graph.multi_label), logits, labels, segment.num_targets)
+    loss = mini_batch_loss(objective_of(graph.multi_label), logits, labels, segment.num_targets)
     (loss if chain is None else chain.tie(loss)).backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
     if chain is not None:

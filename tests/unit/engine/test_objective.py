@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gsplit.engine.objective import MultiClass, MultiLabel, task_of
+from gsplit.engine.objective import MultiClass, MultiLabel, objective_of
 
 N = 30
 
@@ -23,15 +23,15 @@ def data(multi_label):
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_sums_add_up_over_unequal_parts(multi_label):
-    task = task_of(multi_label)
+    objective = objective_of(multi_label)
     logits, labels = data(multi_label)
     cuts = [0, 0, 3, 20, N]
     parts = [slice(a, b) for a, b in pairwise(cuts)]
-    losses = sum(task.loss_sum(logits[part], labels[part]) for part in parts)
+    losses = sum(objective.loss_sum(logits[part], labels[part]) for part in parts)
     wanted = F.binary_cross_entropy_with_logits if multi_label else F.cross_entropy
     torch.testing.assert_close(losses / N, wanted(logits, labels.double() if multi_label else labels))
-    counts = np.sum([task.counts(logits[part], labels[part]) for part in parts], axis=0)
-    assert task.score(counts) == pytest.approx(task.score(task.counts(logits, labels)))
+    counts = np.sum([objective.counts(logits[part], labels[part]) for part in parts], axis=0)
+    assert objective.score(counts) == pytest.approx(objective.score(objective.counts(logits, labels)))
 
 
 def test_accuracy_is_not_the_mean_of_means():

@@ -122,7 +122,7 @@ def test_a_run_s_reserve_follows_its_flags_and_is_what_auto_is_told(monkeypatch,
             _config=TrainConfig(fan_out=(5, 5), batch_size=20),
             _strategy=strategy,
             _layout=layout,
-            _worker=SimpleNamespace(device="cuda:0", world=2),
+            _member=SimpleNamespace(device="cuda:0", world=2),
             _sharers=lambda: 1,
         )
         Loading._memory(run, model)

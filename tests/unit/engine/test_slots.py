@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.graphs import random_graph
 
-from gsplit.engine import feed
+from gsplit.engine import sources
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
 from gsplit.supply.ring import Handle, Ring
@@ -19,11 +19,11 @@ from gsplit.supply.tickets import Ticket
 @pytest.mark.parametrize(("device", "registered"), [("cuda", 3), ("cpu", 0)])
 def test_a_gpu_s_slots_are_all_registered_with_the_first_mini_batch(monkeypatch, device, registered):
     pinned = []
-    monkeypatch.setattr(feed, "Pins", lambda: lambda new, old: pinned.append((len(new), old)))
+    monkeypatch.setattr(sources, "Pins", lambda: lambda new, old: pinned.append((len(new), old)))
     graph = random_graph(100, 10, seed=1)
     sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 100], fan_outs=[4], seed=0)
     slots = [SharedBuffer("test") for _ in range(3)]
-    source = feed.FromSlots(SimpleNamespace(slots=slots, released=None), 0, torch.device(device))
+    source = sources.FromSlots(SimpleNamespace(slots=slots, released=None), 0, torch.device(device))
     assert pinned == []  # the slots have no sizes yet
     for slot in slots:
         slot.grow(1 << 16)

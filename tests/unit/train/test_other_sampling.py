@@ -7,8 +7,8 @@ from support.graphs import random_graph
 
 from gsplit import TrainConfig
 from gsplit.data import open_layout, write_store
+from gsplit.launch import resolve
 from gsplit.partition import PartitionConfig, partition
-from gsplit.train import api
 
 
 @pytest.mark.parametrize("weights", ["uniform", "presample"])
@@ -19,7 +19,7 @@ def test_another_fan_out_is_told(tmp_path, caplog, weights):
     )
     layout = open_layout(tmp_path / "layout")
     caplog.clear()
-    api._warn_of_other_sampling(TrainConfig(fan_out=(5, 5)), layout)
+    resolve._warn_of_other_sampling(TrainConfig(fan_out=(5, 5)), layout)
     assert not caplog.text
-    api._warn_of_other_sampling(TrainConfig(fan_out=(5, 4)), layout)
+    resolve._warn_of_other_sampling(TrainConfig(fan_out=(5, 4)), layout)
     assert ("presampled for --fan-out 5,5, not 5,4" in caplog.text) == (weights == "presample")

@@ -1,4 +1,4 @@
-"""Where the time and the bytes went, and the files that say so."""
+"""What a run writes down as it goes: ``metrics.jsonl`` and ``summary.json``, and the names of what is counted."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import hashlib
 import json
 import logging
 import math
-import os
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from gsplit.errors import InputError
 from gsplit.files import append_to_file, replace_file
@@ -55,51 +48,6 @@ def traffic_names(layers: int) -> tuple[str, ...]:
 
 def level_name(level: int) -> str:
     return f"level_{level}_vertices"
-
-
-@dataclass
-class Lap:
-    """The stages of one mini-batch on one trainer."""
-
-    _seconds: dict[str, float] = field(default_factory=dict)
-    _events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = field(default_factory=list)
-
-    def seconds(self) -> dict[str, float]:
-        """Of each stage. On CUDA the device must have come that far: synchronise before."""
-        for stage, start, end in self._events:
-            self._seconds[stage] = start.elapsed_time(end) / 1000
-        self._events.clear()
-        return self._seconds
-
-
-class StageClock:
-    """Takes the time of each stage. On CUDA by events, read once an epoch, so that measuring never waits."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
-        self._lap = Lap()
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        with torch.profiler.record_function(stage):
-            yield from self._timed(stage)
-
-    def _timed(self, stage: str) -> Iterator[None]:
-        start_s = time.perf_counter()
-        if self._cuda and stage != "wait":  # the host waits, not the device
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            yield
-            end.record()
-            self._lap._events.append((stage, start, end))
-        else:
-            yield
-            self._lap._seconds[stage] = time.perf_counter() - start_s
-
-    def lap(self) -> Lap:
-        """The stages since the last call."""
-        lap, self._lap = self._lap, Lap()
-        return lap
 
 
 class RunLog:
@@ -153,14 +101,6 @@ class RunLog:
 def finite(value: float) -> float | None:
     """JSON has no NaN and no infinity."""
     return value if math.isfinite(value) else None
-
-
-def say(line: str) -> None:
-    """Print a line; a reader that went away, as ``head`` does, must not end a training run."""
-    try:
-        print(line, flush=True)
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open, for the lines to come
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:

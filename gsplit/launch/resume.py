@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
-from gsplit.data import Layout
+from gsplit.data import Layout, open_layout
+from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.files import read_json
 from gsplit.models import custom
 from gsplit.runs import checkpoint
 from gsplit.runs.folder import CONFIG
-from gsplit.runs.metrics import SUMMARY, say
-from gsplit.sampling import SplitGroups
+from gsplit.runs.log import SUMMARY
+from gsplit.supply.tickets import Position
+from gsplit.terminal import say
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +45,14 @@ def finished(folder: Path, epochs: int) -> dict[str, Any] | None:
     return summary
 
 
+def position_of(run: Run) -> Position:
+    """Where the trainers will begin: at the first mini-batch, or where the checkpoint says, which they read too."""
+    if not run.resumes:
+        return Position()
+    saved = checkpoint.describe_state(run.folder, checkpoint.CHECKPOINT)
+    return Position(epoch=saved["epoch"], batch=saved["batch"], ahead=saved["ahead"])
+
+
 def _check_same_epoch(
     folder: Path, saved: dict[str, Any], before: TrainConfig, config: TrainConfig, layout: Layout, world: int
 ) -> None:
@@ -61,20 +71,18 @@ def _check_same_epoch(
             raise InputError(f"the checkpoint in {folder} is in the middle of an epoch, so {flag} must stay {old}")
 
 
-def check_resumable(config: TrainConfig, layout: Layout, world: int, signature: dict[str, Any]) -> None:
-    """Whether a run, which this process holds, can go on like this.
+def check_resumable(config: TrainConfig, run: Run) -> None:
+    """Refuse to go on with a run, which this process holds, where it cannot go on like this.
 
     Args:
-        config: of what is to come; ``resume`` names the folder.
-        layout: to go on with.
-        world: trainers.
-        signature: of the model.
+        config: of what is to come, as asked for; ``resume`` names the folder.
+        run: of what is to come, as decided.
 
     Raises:
         InputError: where it cannot, or what it saved is damaged.
     """
-    folder = config.resume
-    assert folder is not None
+    folder, signature = run.folder, run.signature
+    layout = open_layout(run.layout, trusted=True)
     if config.out is not None and config.out.resolve() != folder.resolve():
         raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
     before = TrainConfig.from_json(folder / CONFIG)
@@ -89,17 +97,21 @@ def check_resumable(config: TrainConfig, layout: Layout, world: int, signature: 
         raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
     checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
     if saved["batch"]:
-        _check_same_epoch(folder, saved, before, config, layout, world)
+        _check_same_epoch(folder, saved, before, config, layout, run.trainers)
 
 
-def warn_of_changes(config: TrainConfig, groups: SplitGroups, threads: int) -> None:
-    """Say what will be different from now on in a run that goes on, and what of it changes results."""
-    folder, world = config.resume, groups.trainers
-    assert folder is not None
+def warn_of_changes(config: TrainConfig, run: Run) -> None:
+    """Say what will be different from now on in a run that goes on, and what of it changes results.
+
+    Args:
+        config: of what is to come, as asked for.
+        run: of what is to come, as decided.
+    """
+    folder, world, threads = run.folder, run.trainers, run.config.threads
     before = TrainConfig.from_json(folder / CONFIG)
     saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
     effect = "sums change their order, and results their last digits"
-    if groups.number > 1 and saved["trainers"] != world:
+    if run.strategy.groups.number > 1 and saved["trainers"] != world:
         effect = "mini-batches are cut into other micro-batches, with other samples"
     for what, before_it, now in (("trainers", saved["trainers"], world), ("threads", saved.get("threads"), threads)):
         if before_it != now:

@@ -10,7 +10,7 @@ import torch
 from gsplit.config.train import TrainConfig
 from gsplit.engine.feed import begin_thread
 from gsplit.errors import InputError
-from gsplit.train.api import choose_device
+from gsplit.parallel.devices import choose_device
 from gsplit.units import parse_bytes
 
 

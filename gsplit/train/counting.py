@@ -1,18 +1,28 @@
-"""The account of a run: what every mini-batch took on every trainer, told to trainer 0, which writes it down."""
+"""What every mini-batch took on every trainer, told to trainer 0, which writes it down."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 
 from gsplit.parallel import Member
-from gsplit.runs.metrics import STAGES, finite, traffic_names
+from gsplit.runs.log import STAGES, finite, traffic_names
 from gsplit.train.progress import Computed, Progress
 
+if TYPE_CHECKING:
+    from gsplit.train.trainer import Trainer
 
-def close_account(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:
+
+def write_counts(trainer: Trainer) -> None:
+    """Sum up and write down what was computed since the last time; all trainers make the call."""
+    records = gather_counts(trainer.progress, trainer.member, trainer.run.config.layers)
+    if trainer.member.rank == 0:
+        trainer.log.append(records)
+
+
+def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:
     """Add what is fresh to the sums of the epoch; all trainers make the call, after the same mini-batches.
 
     Returns:

@@ -1,0 +1,37 @@
+"""What a user names as package.module:Class, such as a model or an engine."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from gsplit.errors import InputError
+
+
+def object_named(path: str, flag: str) -> Any:
+    """The object that package.module:Name names, looked for in the working directory too; None where there is none.
+
+    Args:
+        path: package.module:Name.
+        flag: names it in messages.
+
+    Raises:
+        InputError: where there is no such module.
+    """
+    module_name, _, name = path.partition(":")
+    if module_name.endswith(".py"):
+        raise InputError(f"{flag} {path}: a module is named without .py: {flag} {module_name[:-3]}:{name}")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InputError(f"{flag} {path}: there is no module {error.name!r} to import") from None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{flag} {path} is no package.module:Class: {error}") from None
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found

@@ -1,0 +1,84 @@
+"""Engines: ways to lay training over the trainers, and the one that a run's strategy names.
+
+The loop, the launcher, checkpoints, metrics and evaluation know an engine by the three methods of :class:`Engine`
+alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.Sampled`; a user's own is named as
+package.module:Class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
+
+from gsplit.config.names import object_named
+from gsplit.config.parallel import STRATEGIES
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout
+from gsplit.engine.run import Run
+from gsplit.errors import InputError
+from gsplit.supply.pipes import Supply, TrainerEnd
+from gsplit.supply.tickets import Position
+
+if TYPE_CHECKING:
+    from gsplit.engine.minibatch import MiniBatch
+    from gsplit.engine.parts import Parts
+
+
+METHODS = ("resolve", "num_batches", "supply", "feed")
+
+
+class Engine(Protocol):
+    """What an engine decides before a run, and does in it."""
+
+    def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
+        """Decide what is the engine's to decide, before any process is started.
+
+        Args:
+            config: with the layout, the number of trainers (``gpus``), ``device`` and ``threads`` decided.
+            layout: that is trained on.
+
+        Returns:
+            ``config`` with at least ``split_group``, ``cache`` and ``samplers`` as they will be.
+
+        Raises:
+            InputError: for what cannot be.
+        """
+
+    def num_batches(self, run: Run, layout: Layout) -> int:
+        """Number of mini-batches of an epoch."""
+
+    def supply(self, run: Run, layout: Layout, position: Position) -> AbstractContextManager[Supply]:
+        """What hands mini-batches to the trainers, in the launcher; its processes end with the block.
+
+        Args:
+            run: as decided.
+            layout: that is trained on.
+            position: where the run stands, of which the first mini-batch is the next.
+        """
+
+    def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
+        """The mini-batches of one trainer, in the order of the run; all trainers make the call.
+
+        Args:
+            parts: what the trainer is made of so far.
+            position: where the run stands, of which the first mini-batch is the next.
+            end: this trainer's end of the supply; without one it is alone and told nothing.
+        """
+
+
+def engine_of(strategy: str) -> Engine:
+    """The engine that ``--strategy`` names.
+
+    Raises:
+        InputError: where there is none.
+    """
+    if strategy in STRATEGIES:
+        from gsplit.engine.sampled import Sampled
+
+        return Sampled()
+    found = object_named(strategy, "--strategy")
+    if not all(callable(getattr(found, method, None)) for method in METHODS):
+        raise InputError(f"--strategy {strategy} is no engine: it needs the methods {', '.join(METHODS)}")
+    engine: Engine = found()
+    return engine

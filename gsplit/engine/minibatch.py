@@ -1,0 +1,52 @@
+"""A mini-batch on one trainer, loaded, whatever engine made it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from gsplit.features import LoadCounters
+from gsplit.nn import Block, Chain
+from gsplit.supply.ring import Handle
+
+
+@dataclass(frozen=True, kw_only=True)
+class MiniBatch:
+    """This trainer's share of a mini-batch: all that computing it takes."""
+
+    handle: Handle
+    """Ticket of the mini-batch, and where it was sampled."""
+    num_targets: int
+    """Number of targets of all trainers, by which the sum of losses is divided."""
+    chain: Chain
+    """What its collectives share."""
+    blocks: dict[int, Block]
+    """Block of each layer, 1 .. L."""
+    x: Tensor
+    """[n_0, D] features of the inputs."""
+    labels: Tensor
+    """[n_L] or [n_L, C] labels of the own targets."""
+    loaded: LoadCounters
+    """What loading the features took."""
+    counts: dict[str, int]
+    """What the engine counts of it on this trainer: edges, vertices, bytes of the segment (docs/formats.md)."""
+    seconds: dict[str, float]
+    """Seconds that it took to ``sample`` and to ``load``."""
+
+    @property
+    def epoch(self) -> int:
+        """Epoch that it belongs to, from 0."""
+        return self.handle.ticket.epoch
+
+    @property
+    def batch(self) -> int:
+        """Its number in the epoch, from 0."""
+        return self.handle.ticket.batch
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""
+        yield from (self.x, self.labels, self.blocks[1].indptr)
+        for block in self.blocks.values():
+            yield from (tensor for tensor in (block.edge_weight, block.degrees) if tensor is not None)

@@ -1,0 +1,68 @@
+"""A training run, decided and checked: what the launcher starts, and what every trainer is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gsplit.config.train import TrainConfig
+from gsplit.engine.strategy import Strategy
+from gsplit.models.registry import Needs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """All that is decided before a process is started. Nobody looks at the flags again."""
+
+    config: TrainConfig
+    """The resolved configuration: numbers of trainers, threads and samplers, the device, the cache are those that are
+    used, and nothing of the strategy is ``auto`` or None where it has an effect."""
+    folder: Path
+    """The run's folder, which the launcher holds."""
+    signature: dict[str, Any]
+    """What must agree for weights to fit the model (:func:`gsplit.models.registry.signature`)."""
+    needs: Needs
+    """What the model wants of its blocks: weights of edges, degrees of vertices."""
+    pickled_model: bytes | None = None
+    """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
+    to another process would arrive in shared memory, and every trainer would train the same weights."""
+    unused: tuple[str, ...] = ()
+    """Fields of ``config`` that the model takes nothing of."""
+
+    @property
+    def layout(self) -> Path:
+        """The folder of the layout."""
+        assert self.config.layout is not None
+        return self.config.layout
+
+    @property
+    def trainers(self) -> int:
+        """Number of trainers."""
+        assert self.config.gpus is not None
+        return self.config.gpus
+
+    @property
+    def samplers(self) -> int:
+        """Number of sampler processes; 0 where trainers sample for themselves."""
+        assert self.config.samplers is not None
+        return self.config.samplers
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the run goes on from a checkpoint."""
+        return self.config.resume is not None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type in which the model computes."""
+        dtype: torch.dtype = getattr(torch, self.config.dtype)
+        return dtype
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """How mini-batches and caches are laid over the trainers."""
+        return Strategy.of(self.config)

@@ -1,0 +1,174 @@
+"""The engine of sampled mini-batches: split parallelism, data parallelism, and split groups between the two.
+
+Samplers draw and split each mini-batch ahead of training; a trainer copies its segment, loads the features, and
+exchanges rows with the trainers of its split group before each layer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout
+from gsplit.engine.feed import Feed
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.parts import Parts
+from gsplit.engine.run import Run
+from gsplit.engine.sources import FromSlots, SampledHere, Source
+from gsplit.engine.strategy import resolve_strategy
+from gsplit.errors import InputError
+from gsplit.nn import Chain, ExchangeCounters
+from gsplit.parallel import split_group
+from gsplit.runs.log import level_name
+from gsplit.sampling import MicroBatches, Segment
+from gsplit.sampling.plan import num_batches
+from gsplit.supply.order import order_of
+from gsplit.supply.pipes import Supply, TrainerEnd
+from gsplit.supply.pool import SamplerPool
+from gsplit.supply.ring import Handle
+from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.tickets import Position, tickets
+from gsplit.units import parse_bytes
+
+MAX_SAMPLERS = 64
+"""Number of samplers that a host of any size is let start."""
+SPARE_SLOTS = 2
+"""Beside one for each sampler and one for each mini-batch that trainers load ahead: one at work, one finished."""
+
+
+class Sampled:
+    """The strategies ``split`` and ``data``; see :class:`gsplit.engine.engines.Engine`."""
+
+    def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
+        """Decide groups, caches, samplers and slots."""
+        config = resolve_strategy(config, layout)
+        assert config.gpus is not None
+        samplers = samplers_of(config, config.gpus)
+        slots = config.slots or samplers + config.prefetch + SPARE_SLOTS if samplers else None
+        return replace(config, samplers=samplers, slots=slots)
+
+    def num_batches(self, run: Run, layout: Layout) -> int:
+        """Number of mini-batches of an epoch."""
+        return num_batches(len(layout.graph.train_idx), run.config.batch_size)
+
+    @contextmanager
+    def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
+        """What gives the trainers their mini-batches; the samplers have ended when the block has."""
+        config = run.config
+        spec = SamplerJob(
+            layout=run.layout,
+            fan_out=config.fan_out,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
+            memory=parse_bytes(config.sampler_memory),
+            threads=config.sampler_threads,
+            groups=run.strategy.groups,
+        )
+
+        def pool(finished: Callable[[Handle], None]) -> SamplerPool:
+            return SamplerPool(
+                spec,
+                tickets(self.num_batches(run, layout), config.epochs, position),
+                samplers=run.samplers,
+                slots=config.slots or 1,
+                readers=run.trainers,
+                finished=finished,
+                max_restarts=config.max_sampler_restarts,
+            )
+
+        supply = Supply(run.trainers, pool if run.samplers else None)
+        try:
+            yield supply
+        finally:
+            supply.end()
+
+    def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Feed:
+        """The mini-batches of one trainer: its splits, out of the slots or sampled by itself."""
+        run, member, config = parts.run, parts.member, parts.run.config
+        left = tickets(self.num_batches(run, parts.layout), config.epochs, position)
+        order = order_of(left, end, member.rank, by=config.order)
+        maker = _Splits(parts, _source(parts, end))
+        return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
+
+
+def samplers_of(config: TrainConfig, trainers: int) -> int:
+    """Number of processes to sample with: those asked for, or the cores left over.
+
+    Raises:
+        InputError: for so many that starting them would bring the host down.
+    """
+    cores = len(os.sched_getaffinity(0))
+    if config.samplers is None:
+        return max(1, min(cores - trainers, 2 * trainers))
+    most = max(MAX_SAMPLERS, 4 * cores)
+    if config.samplers > most:
+        raise InputError(f"--samplers is {config.samplers}, but there are {cores} cores; use at most {most}")
+    return config.samplers
+
+
+class _Splits:
+    """Makes the mini-batches of one trainer out of its segments; see :class:`gsplit.engine.feed.Maker`.
+
+    Args:
+        parts: of the trainer.
+        source: of its segments.
+    """
+
+    def __init__(self, parts: Parts, source: Source) -> None:
+        features = parts.loading.loader(parts.run.dtype)
+        self._loader = SplitLoader(parts.layout, parts.member.device, features, parts.edges)
+        self._source, self._member = source, parts.member
+        self._split_group = split_group(parts.member, parts.run.strategy.groups)
+
+    def make(self, handle: Handle) -> MiniBatch:
+        segment, sample_s = self._source.segment(handle)
+        start_s = time.perf_counter()
+        member = self._member
+        chain = Chain(self._split_group, ExchangeCounters(), member.device, everyone=member.group, board=member.board)
+        blocks, x = self._loader.inputs(segment, chain)
+        return MiniBatch(
+            handle=handle,
+            num_targets=segment.num_targets,
+            chain=chain,
+            blocks=blocks,
+            x=x,
+            labels=self._loader.labels(segment),
+            loaded=self._loader.features.take_counters(),
+            counts=counts_of(segment),
+            seconds={"sample": sample_s, "load": time.perf_counter() - start_s},
+        )
+
+    def let_go(self, handle: Handle) -> None:
+        self._source.let_go(handle)
+
+
+def _source(parts: Parts, end: TrainerEnd | None) -> Source:
+    run, member, config = parts.run, parts.member, parts.run.config
+    if end is not None and end.slots:
+        return FromSlots(end, member.rank, member.device)
+    micro_batches = MicroBatches(
+        parts.layout,
+        run.strategy.groups,
+        fan_out=config.fan_out,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        edge_ids=parts.edges.weights,
+    )
+    return SampledHere(micro_batches, member.rank, end)
+
+
+def counts_of(segment: Segment) -> dict[str, int]:
+    """What is counted of a split: edges, vertices of each level, bytes of the segment (docs/formats.md, "Run")."""
+    return {
+        "sampled_edges": segment.num_edges,
+        "computed_edges": segment.num_edges,
+        "computed_vertices": sum(segment.level_sizes[1:]),
+        "segment_bytes": segment.num_bytes,
+        **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
+    }

@@ -1,0 +1,95 @@
+"""Where a trainer gets its segments from: out of the slots that samplers write to, or sampled by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gsplit.sampling import MicroBatches, Segment
+from gsplit.supply.pipes import TrainerEnd
+from gsplit.supply.ring import Handle, Ring
+
+logger = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where a trainer gets its segments from."""
+
+    def segment(self, handle: Handle) -> tuple[Segment, float]:
+        """The segment of a mini-batch, and the seconds that sampling took."""
+
+    def let_go(self, handle: Handle) -> None:
+        """The segment is on the device: its memory may be written again."""
+
+
+class FromSlots:
+    """Out of the slots that samplers write to.
+
+    Args:
+        end: of this trainer.
+        rank: of this trainer.
+        device: where the segments go. The CPU needs a copy of its own; a GPU copies from the slot.
+
+    For a GPU all slots are registered when the first mini-batch arrives: they have their sizes then, and nothing is
+    computed yet, which registering would hold up. One that is enlarged later is registered anew in mid-training.
+    """
+
+    def __init__(self, end: TrainerEnd, rank: int, device: torch.device) -> None:
+        self._released, self._rank = end.released, rank
+        self._to_gpu = device.type == "cuda"
+        self._ring = Ring(end.slots, on_map=Pins() if self._to_gpu else None)
+        self._mapped = not self._to_gpu
+
+    def segment(self, handle: Handle) -> tuple[Segment, float]:
+        if not self._mapped:
+            self._ring.map_all()
+            self._mapped = True
+        data = self._ring.read(handle, self._rank)
+        return Segment(data if self._to_gpu else data.copy()), handle.seconds
+
+    def let_go(self, handle: Handle) -> None:
+        self._released.send(handle.slot)
+
+
+class SampledHere:
+    """Without samplers: each trainer samples the whole micro-batch of its group, and keeps its own split."""
+
+    def __init__(self, micro_batches: MicroBatches, rank: int, end: TrainerEnd | None) -> None:
+        self._micro_batches, self._rank, self._end = micro_batches, rank, end
+
+    def segment(self, handle: Handle) -> tuple[Segment, float]:
+        start_s = time.perf_counter()
+        groups = self._micro_batches.groups
+        sampler = self._micro_batches.sample(handle.ticket, groups.group_of(self._rank))
+        return sampler.segment(groups.split_of(self._rank)), time.perf_counter() - start_s
+
+    def let_go(self, handle: Handle) -> None:
+        if self._end is not None:
+            self._end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on
+
+
+class Pins:
+    """Registers mapped slots with CUDA, so that copies from them run beside the host. Where that fails they wait."""
+
+    def __init__(self) -> None:
+        self._pinned: set[int] = set()
+        """Addresses."""
+
+    def __call__(self, memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
+        cudart = torch.cuda.cudart()
+        if replaced is not None and replaced.ctypes.data in self._pinned:
+            self._pinned.remove(replaced.ctypes.data)
+            cudart.cudaHostUnregister(replaced.ctypes.data)
+        code = int(cudart.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0))
+        if code == 0:
+            self._pinned.add(memory.ctypes.data)
+            return
+        logger.warning("a slot could not be registered with CUDA (error %d), so copies from it will wait", code)
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device="cuda").add_(1)  # CUDA would report the error at the next launch, whoever's it is

@@ -1,0 +1,79 @@
+"""``resolve(config) -> Run``: every decision of a training run, made once, before anything is written or started."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from torch import nn
+
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout, open_layout
+from gsplit.engine.engines import engine_of
+from gsplit.engine.run import Run
+from gsplit.engine.strategy import trainers_of
+from gsplit.errors import InputError
+from gsplit.models import custom, registry
+from gsplit.parallel.devices import choose_device, threads_of
+
+logger = logging.getLogger(__name__)
+
+
+def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
+    """Decide and check everything that can be known before a run begins.
+
+    Args:
+        config: as asked for.
+        model: that was handed over as an object; None for the one that ``config.model`` names.
+
+    Raises:
+        InputError: for whatever is wrong with the input.
+    """
+    if config.layout is None:
+        raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
+    layout = open_layout(config.layout.resolve())
+    _check_trainable(layout)
+    _warn_of_other_sampling(config, layout)
+    trainers = trainers_of(config, layout)
+    config = replace(
+        config,
+        layout=layout.path,
+        gpus=trainers,
+        device=choose_device(config.device, trainers),
+        threads=threads_of(config.threads, trainers),
+    )
+    config = engine_of(config.strategy).resolve(config, layout)
+    signature = registry.signature(config, layout.graph, model)
+    candidate = registry.build(signature) if model is None else model
+    custom.check(candidate, config.layers, layout.graph)
+    if "arguments" in signature:
+        logger.info("the model is %s(%s)", type(candidate).__name__, custom.shown(signature["arguments"]))
+    return Run(
+        config=config,
+        folder=config.resume or config.out or Path(),
+        signature=signature,
+        needs=registry.needs(custom.prepare(custom.copied(candidate))),
+        pickled_model=None if model is None else custom.pickled(model),
+        unused=tuple(registry.unused_settings(config, model)),
+    )
+
+
+def _check_trainable(layout: Layout) -> None:
+    if layout.graph.num_features == 0:
+        raise InputError(f"{layout.path} has no features, so there is nothing to train on")
+    if len(layout.graph.train_idx) == 0:
+        raise InputError(f"{layout.path} has an empty training set")
+
+
+def _warn_of_other_sampling(config: TrainConfig, layout: Layout) -> None:
+    """Say where the layout was weighted for another training, which its parts may be less even for."""
+    presampled = layout.description.get("presample")
+    if presampled and presampled["fan_out"] != list(config.fan_out):
+        given, known = (",".join(map(str, fan_out)) for fan_out in (config.fan_out, presampled["fan_out"]))
+        logger.warning(
+            "%s was presampled for --fan-out %s, not %s: its parts may be less even, and other rows hotter",
+            layout.path,
+            known,
+            given,
+        )

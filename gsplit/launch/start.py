@@ -1,0 +1,48 @@
+"""``launch(run)``: the processes of a run, from the first to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from typing import Any
+
+from gsplit.data import open_layout
+from gsplit.engine.engines import engine_of
+from gsplit.engine.loading import Shared
+from gsplit.engine.run import Run
+from gsplit.launch.resume import position_of
+from gsplit.parallel import rendezvous
+from gsplit.processes import environment, start
+
+QUIET = {"KINETO_LOG_LEVEL": "99"}
+"""Environment of trainers that are profiled: the profiler reads it when PyTorch is loaded, and has much to say."""
+
+
+def launch(run: Run, trainer: Callable[..., dict[str, Any] | None]) -> dict[str, Any]:
+    """Start the trainers and what supplies them, and wait until all have ended.
+
+    Args:
+        run: whose folder this process holds.
+        trainer: the life of one trainer, ``trainer(rank, run, port, shared, end)``; trainer 0 returns the summary, or
+            None where the run was asked to stop.
+
+    Raises:
+        InputError: where memory or files do not suffice.
+        gsplit.processes.ProcessDied: where a trainer fails; no process is left then.
+        KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; what was trained is in a checkpoint.
+    """
+    with ExitStack() as held:
+        layout = open_layout(run.layout, trusted=True)
+        shared = held.enter_context(closing(Shared.create(run.trainers)))
+        port = held.enter_context(rendezvous(run.trainers))
+        engine = engine_of(run.config.strategy)
+        supply = held.enter_context(engine.supply(run, layout, position_of(run)))
+        with environment(QUIET if run.config.profile else {}):
+            children = start(trainer, run.trainers, run, port, shared, own=supply.ends)
+            held.callback(children.end)  # before the folder is given back, whatever comes
+        supply.close_ends()
+        summary: dict[str, Any] | None = children.join(supply)[0]
+        if summary is None:  # the run was asked to stop, and did
+            assert children.stopped_by is not None
+            raise children.stopped_by
+        return summary

@@ -1,0 +1,47 @@
+"""The model that a run has saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from gsplit.errors import InputError
+from gsplit.models import custom, registry
+from gsplit.runs import checkpoint
+
+
+def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module:
+    """The best model of a run, on the CPU and in evaluation mode.
+
+    Args:
+        run_folder: the folder that training wrote.
+        model: for a run of a custom model, one of the same shape to load the weights into.
+
+    Raises:
+        InputError: where there is no model, it is damaged, or it is of another shape than ``model``.
+    """
+    return load_described(Path(run_folder), model)[0]
+
+
+def load_described(run_folder: Path, model: nn.Module | None) -> tuple[nn.Module, dict[str, Any]]:
+    """The model of :func:`load`, and the description that its weights were saved with; raises what that does."""
+    about, weights = checkpoint.read_state(run_folder, checkpoint.MODEL)
+    described = about["signature"]
+    if model is None:
+        if described["model"] == custom.CUSTOM:
+            raise InputError(f"{run_folder} holds a custom model, {described['class']}: pass one as model=")
+        model = registry.build(described)
+    elif described["model"] == custom.CUSTOM:
+        shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+        checkpoint.check_same_model(run_folder, {"shapes": described["shapes"]}, {"shapes": shapes})
+    model = model.to(getattr(torch, described["dtype"]))
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise InputError(
+            f"the weights in {run_folder} do not fit the model {type(model).__name__}: {error}"
+        ) from None
+    return model.eval(), about

@@ -1,0 +1,143 @@
+"""What happens at the end of an epoch, at the end of a run, and where a run is asked to stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from gsplit.config.train import RESULTS_DEPEND_ON
+from gsplit.files import replacing
+from gsplit.runs.folder import PREDICTIONS
+from gsplit.runs.log import finite, totals, write_summary
+from gsplit.terminal import say
+from gsplit.train.counting import write_counts
+from gsplit.train.saving import save_checkpoint
+
+if TYPE_CHECKING:
+    from gsplit.train.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def end_epoch(trainer: Trainer) -> None:
+    """Validate, keep the best model, log, checkpoint; then the next epoch begins. All trainers make the call."""
+    progress, run = trainer.progress, trainer.run
+    config = run.config
+    epoch = progress.epoch + 1
+    due = config.validate_every and (epoch % config.validate_every == 0 or epoch == config.epochs)
+    score = _validate(trainer, epoch) if due else None
+    write_counts(trainer)
+    record = {
+        "kind": "epoch",
+        "epoch": epoch,
+        **_layout_of_work(trainer),
+        "settings": {name: None if name in run.unused else getattr(config, name) for name in RESULTS_DEPEND_ON},
+        "loss": finite(progress.mean_loss()),
+        f"valid_{trainer.objective.name}": score,
+        "seconds": round(progress.seconds, 4),
+        "stages": {name: round(s / run.trainers, 4) for name, s in progress.stages.items()},
+        "traffic": progress.traffic,
+    }
+    if trainer.member.rank == 0:
+        trainer.log.append([record])
+        say(_line(record))
+        if record["loss"] is None:
+            logger.warning("the loss is not finite any more; try a lower --lr")
+    progress.next_epoch()
+    if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
+        save_checkpoint(trainer)
+
+
+def finish(trainer: Trainer) -> dict[str, Any] | None:
+    """Test the weights that are kept, and write the summary; trainer 0 returns it. All trainers make the call."""
+    trainer.profiler.end()
+    config, epoch = trainer.run.config, trainer.progress.epoch
+    if config.validate_every and trainer.kept.validated < epoch:  # the run was to end later, then
+        _validate(trainer, epoch)
+    kept = trainer.kept.choose(trainer.model, epoch)
+    graph, name = trainer.layout.graph, trainer.objective.name
+    if len(graph.valid_idx):
+        trainer.kept.say_why_last(kept, config.validate_every)
+    start_s = time.perf_counter()
+    test = trainer.evaluator.score(trainer.model, graph.test_idx) if len(graph.test_idx) else None
+    test_s = time.perf_counter() - start_s
+    if config.save_predictions != "no":
+        _save_predictions(trainer)
+    if trainer.member.rank != 0:
+        return None
+    records, now = trainer.log.epochs, _layout_of_work(trainer)
+    seconds = [record["seconds"] for record in records]
+    summary = {
+        f"test_{name}": test,
+        f"valid_{name}": kept["score"],
+        "best_epoch": None if kept["score"] is None else kept["epoch"],
+        "model_epoch": kept["epoch"],
+        "epochs": epoch,
+        "loss": records[-1]["loss"] if records else None,
+        "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
+        "test_seconds": round(test_s, 4),
+        **now,
+        "cache_rows": trainer.loading.cache_rows,
+        "changed": any(record.get(key, value) != value for record in records for key, value in now.items()),
+        "samplers": trainer.run.samplers,
+        "stages": totals(records, "stages"),
+        "traffic": totals(records, "traffic"),
+        "run": str(trainer.run.folder),
+    }
+    write_summary(trainer.run.folder, summary)
+    return summary
+
+
+def stop(trainer: Trainer) -> None:
+    """Save where the run was asked to stop. All trainers make the call."""
+    trainer.profiler.end()
+    save_checkpoint(trainer)
+    if trainer.member.rank == 0:
+        progress = trainer.progress
+        at = f"mini-batch {progress.batch} of epoch {progress.epoch + 1}"
+        say(f"stopped after {at}; go on with --resume {trainer.run.folder}")
+
+
+def _validate(trainer: Trainer, epoch: int) -> float | None:
+    """The score of the weights as they are, which are kept where it is the best; None without vertices."""
+    valid_idx = trainer.layout.graph.valid_idx
+    if not len(valid_idx):
+        return None
+    score = trainer.evaluator.score(trainer.model, valid_idx)
+    trainer.kept.judge(trainer.model, epoch, score)
+    return score
+
+
+def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
+    """What decides how much is loaded and computed; a run that was resumed may have changed it."""
+    strategy = trainer.run.strategy
+    return {
+        "trainers": trainer.run.trainers,
+        "strategy": "split" if strategy.groups.number == 1 else trainer.run.config.strategy,
+        "split_group": strategy.groups.size,
+        "cache": strategy.cache,
+        "rows_cached": sum(trainer.loading.cache_rows),
+    }
+
+
+def _save_predictions(trainer: Trainer) -> None:
+    logits = trainer.evaluator.all_logits(trainer.model)
+    if logits is None:
+        return
+    classes = trainer.run.config.save_predictions == "classes"
+    values = trainer.objective.predict(torch.from_numpy(logits)).numpy() if classes else logits
+    with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:
+        np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
+
+
+def _line(record: dict[str, Any]) -> str:
+    seconds = record["seconds"]
+    loss = "nan" if record["loss"] is None else f"{record['loss']:.4f}"
+    score = record.get("valid_accuracy", record.get("valid_f1"))
+    valid = "" if score is None else f" | valid {score:.4f}"
+    rate = record["traffic"]["sampled_edges"] / max(seconds, 1e-9) / 1e6
+    return f"Epoch {record['epoch']:02d} | loss {loss}{valid} | {seconds:.2f} s | {rate:.2f} M edges/s"

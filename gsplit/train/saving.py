@@ -1,0 +1,59 @@
+"""Checkpoints: what a trainer must remember to go on as if it had never stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gsplit.engine.optimiser import follow
+from gsplit.errors import InputError
+from gsplit.runs import checkpoint
+from gsplit.runs.log import RunLog
+from gsplit.train.counting import write_counts
+from gsplit.train.progress import Progress
+
+if TYPE_CHECKING:
+    from gsplit.train.trainer import Trainer
+
+
+def save_checkpoint(trainer: Trainer) -> None:
+    """Trainer 0 writes: all hold the same weights and the same optimiser state. All trainers make the call."""
+    run, progress = trainer.run, trainer.progress
+    progress.batches_since_checkpoint = 0
+    write_counts(trainer)
+    if trainer.member.rank != 0:
+        return
+    state = {
+        "model": trainer.model.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "progress": progress.state(),
+        **trainer.kept.state(),
+        "log": trainer.log.state(),
+    }
+    about = {
+        "epoch": progress.epoch,
+        "batch": progress.batch,
+        "ahead": progress.position().ahead,
+        "trainers": run.trainers,
+        "threads": run.config.threads,
+        "store_checksum": trainer.layout.store_checksum,
+        "layout_checksum": trainer.layout.checksum,
+        "signature": run.signature,
+    }
+    try:
+        checkpoint.save_state(run.folder, checkpoint.CHECKPOINT, state, about)
+    except InputError as error:
+        raise InputError(f"{error}; {checkpoint.whole(run.folder)}") from None
+
+
+def restore(trainer: Trainer) -> None:
+    """Go on from the last checkpoint; all trainers read it."""
+    run = trainer.run
+    state = checkpoint.load_state(run.folder, checkpoint.CHECKPOINT)
+    trainer.model.load_state_dict(state["model"])
+    trainer.optimizer.load_state_dict(state["optimizer"])
+    follow(trainer.optimizer, run.config)
+    trainer.progress = Progress.from_state(state["progress"], trainer.member.device)
+    trainer.kept.restore(state, state["log"]["epochs"], f"valid_{trainer.objective.name}")
+    trainer.log = RunLog(run.folder, state["log"])
+    if trainer.member.rank == 0:
+        trainer.log.mend(state["log"])
