@@ -24,11 +24,13 @@ from gsplit.starting import INTERRUPTED
 T = TypeVar("T")
 
 BAD_INPUT = 2
+"""Exit code after a mistake of the user."""
 TERMINATED = 143
+"""Exit code after SIGTERM."""
 OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
 LONGEST_LINE = 2000
-"""Characters of an error; what is longer loses its middle."""
+"""Number of characters of an error line at most; a longer one loses its middle."""
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
@@ -60,11 +62,11 @@ def _list_spec(kind: type, metavar: str, from_words: Callable[[list[str]], tuple
 IntList = Annotated[tuple[int, ...], _list_spec(int, "N,N,...", _ints_from_words)]
 """A flag that takes ``20,20,20`` as well as ``20 20 20``."""
 FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_from_words)]
-"""The same for fractions."""
+"""A flag that takes ``0.6,0.2,0.2`` as well as ``0.6 0.2 0.2``."""
 
 
 def check_fan_out(fan_out: Sequence[int]) -> None:
-    """One number for each hop, from 1 on, or -1 for all neighbours.
+    """Check a fan-out: a number for each hop, from 1 on, or -1 for all neighbours.
 
     Raises:
         InputError: for anything else.
@@ -113,7 +115,7 @@ def _say_end(word: str) -> None:
 
 
 def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:
-    """``tyro.cli`` whose complaints become one line; then the command has started.
+    """Parse flags as ``tyro.cli`` does, but complain in one line; then the command has started.
 
     Raises:
         InputError: for flags or values that do not parse.
@@ -182,7 +184,7 @@ def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], obj
 
 
 def _say_error(message: str) -> int:
-    """In one line that a terminal can show, whatever it quotes of a damaged file."""
+    """Print an error in one line that a terminal can show, whatever it quotes of a damaged file; its exit code."""
     line = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split()))
     if len(line) > LONGEST_LINE:
         line = f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"

@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path("/")
-"""What ``/proc`` and the mount points are looked for in; tests have a tree of their own."""
+"""Folder in which ``/proc`` and the mount points are looked for; tests have a tree of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class HostMemory:
     """Main memory as this process may use it."""
 
     total_bytes: int
-    """At most as much as the host has."""
+    """Bytes that there are, at most those of the host."""
     available_bytes: int
-    """That can be taken without swapping or being killed; changes all the time."""
+    """Bytes that can be taken without swapping or being killed; they change all the time."""
 
 
 def host_memory() -> HostMemory:
@@ -50,7 +50,7 @@ def host_memory() -> HostMemory:
 
 
 def _cgroups() -> Iterator[HostMemory]:
-    """Of every cgroup that has a limit."""
+    """The memory of every cgroup that has a limit."""
     for version, path in _paths():
         for folder in _folders(version, path):
             group = _version_2(folder) if version == 2 else _version_1(folder)
@@ -132,7 +132,7 @@ def _statistics(folder: Path) -> dict[str, int]:
 
 
 def _number(path: Path) -> int | None:
-    """None for ``max``, and for a file that is not there: the outermost cgroup has no limits."""
+    """The number in a file; None for ``max``, and for no file: the outermost cgroup has no limits."""
     lines = _lines(path)
     return int(lines[0]) if lines and lines[0].isdecimal() else None
 
@@ -144,7 +144,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _unescaped(field: str) -> str:
-    """Mount points have octal numbers for spaces and the like."""
+    """A mount point as it is; mountinfo has octal numbers for spaces and the like."""
     for code in (r"\040", r"\011", r"\012", r"\134"):
         field = field.replace(code, chr(int(code[1:], 8)))
     return field
