@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from gsplit.config.train import TrainConfig
+from gsplit.config.sampling import SamplingConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import MOST_BEGUN
 
@@ -114,7 +114,7 @@ def widths_of(model: nn.Module, num_features: int, layers: int) -> list[int]:
     return [num_features, *[int(widest)] * layers]
 
 
-def reserve_of(config: TrainConfig, layout: Layout, model: nn.Module, *, groups: int, trainers: int) -> int:
+def reserve_of(config: SamplingConfig, layout: Layout, model: nn.Module, *, groups: int, trainers: int) -> int:
     """Bytes of a run: see :func:`working_bytes`.
 
     Args:

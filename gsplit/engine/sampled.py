@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import Feed
@@ -97,7 +98,7 @@ class Sampled:
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
 
 
-def samplers_of(config: TrainConfig, trainers: int) -> int:
+def samplers_of(config: SamplingConfig, trainers: int) -> int:
     """Number of processes to sample with: those asked for, or the cores left over.
 
     Raises:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from gsplit.config.features import CacheName
+from gsplit.config.features import CacheName, FeaturesConfig
+from gsplit.config.parallel import ParallelConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
@@ -61,7 +62,7 @@ class Strategy:
         return self.groups.trainers if self.peers else self.groups.size
 
 
-def trainers_of(config: TrainConfig, layout: Layout) -> int:
+def trainers_of(config: ParallelConfig, layout: Layout) -> int:
     """Number of trainers of a run.
 
     Raises:
@@ -74,7 +75,7 @@ def trainers_of(config: TrainConfig, layout: Layout) -> int:
     return config.gpus or layout.parts
 
 
-def copied_dtype(config: TrainConfig, layout: Layout) -> torch.dtype | None:
+def copied_dtype(config: FeaturesConfig, layout: Layout) -> torch.dtype | None:
     """The type in which rows are copied to memory of their own; None where they stay as they are stored."""
     assert layout.graph.features is not None
     if config.feature_dtype in ("stored", layout.graph.features.dtype.name):
@@ -107,11 +108,11 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
         )
     if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
-    _check_memory(config, strategy, layout)
+    _check_memory(config, strategy, layout, config.device)
     return config
 
 
-def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> None:
+def _check_memory(config: FeaturesConfig, strategy: Strategy, layout: Layout, device: str) -> None:
     """Refuse what cannot fit before anything is begun. What GPUs have free only trainers know, who check it again."""
     features, copied = layout.graph.features, copied_dtype(config, layout)
     assert features is not None
@@ -123,7 +124,7 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> No
         raise InputError(f"--feature-dtype {config.feature_dtype} takes a copy of all rows: {error}") from None
     if strategy.cache_size is None:
         return
-    if config.device == "cpu":
+    if device == "cpu":
         memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
     else:
         sharers = -(-strategy.groups.trainers // torch.cuda.device_count())
@@ -152,7 +153,7 @@ def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
     return replace(config, split_group=size)
 
 
-def _data_parallel(config: TrainConfig) -> bool:
+def _data_parallel(config: ParallelConfig) -> bool:
     """Groups are of one trainer, and that is what was asked for, not all there is."""
     return config.split_group == 1 and (config.gpus != 1 or config.strategy == "data")
 

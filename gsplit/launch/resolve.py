@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
+from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import engine_of
@@ -39,6 +40,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     config = replace(
         config,
         layout=layout.path,
+        num_layers=config.layers,
         gpus=trainers,
         device=choose_device(config.device, trainers),
         threads=threads_of(config.threads, trainers),
@@ -66,7 +68,7 @@ def _check_trainable(layout: Layout) -> None:
         raise InputError(f"{layout.path} has an empty training set")
 
 
-def _warn_of_other_sampling(config: TrainConfig, layout: Layout) -> None:
+def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
     """Say where the layout was weighted for another training, which its parts may be less even for."""
     presampled = layout.description.get("presample")
     if presampled and presampled["fan_out"] != list(config.fan_out):

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
+from gsplit.config.model import ModelConfig
 from gsplit.config.names import object_named
-from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 
 ARGUMENT_NAMES = {
@@ -110,7 +110,7 @@ def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: di
     return arguments
 
 
-def settings_taken(config: TrainConfig) -> list[str]:
+def settings_taken(config: ModelConfig) -> list[str]:
     """Which of ``hidden`` and ``dropout`` reach the constructor of the class that ``config.model`` names."""
     parameters = inspect.signature(class_named(config.model)).parameters
     given = parse_arguments(config.model_args)

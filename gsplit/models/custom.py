@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 
-from gsplit.config.train import TrainConfig
+from gsplit.config.model import ModelConfig
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models.arguments import DROPOUT, class_named, constructor_arguments, parse_arguments
@@ -31,13 +31,13 @@ def signature(model: nn.Module) -> dict[str, Any]:
     return {"model": CUSTOM, "class": type(model).__qualname__, "shapes": _shapes(model)}
 
 
-def signature_of_class(config: TrainConfig, graph: GraphArrays) -> dict[str, Any]:
+def signature_of_class(config: ModelConfig, graph: GraphArrays) -> dict[str, Any]:
     """Of a model named as package.module:Class, with the arguments to build it again."""
     known = {
         "in_features": graph.num_features,
         "hidden": config.hidden,
         "out_features": graph.num_classes,
-        "num_layers": config.layers,
+        "num_layers": config.num_layers,
     }
     arguments = constructor_arguments(class_named(config.model), known, parse_arguments(config.model_args))
     try:

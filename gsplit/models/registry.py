@@ -6,8 +6,8 @@ from typing import Any, TypedDict
 
 from torch import nn
 
-from gsplit.config.model import MODELS
-from gsplit.config.train import OF_MODEL, TrainConfig
+from gsplit.config.model import MODELS, ModelConfig
+from gsplit.config.train import OF_MODEL
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models import custom
@@ -27,7 +27,7 @@ FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
 
 
-def signature(config: TrainConfig, graph: GraphArrays, model: nn.Module | None) -> dict[str, Any]:
+def signature(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -> dict[str, Any]:
     """What must agree for weights to fit: name, widths and depth; for a custom model its parameters' shapes.
 
     Raises:
@@ -42,13 +42,13 @@ def signature(config: TrainConfig, graph: GraphArrays, model: nn.Module | None) 
         "in_features": graph.num_features,
         "hidden": config.hidden,
         "out_features": graph.num_classes,
-        "num_layers": config.layers,
+        "num_layers": config.num_layers,
         **{name: getattr(config, FLAGS.get(name, name)) for name in OPTIONS[config.model]},
         "dtype": config.dtype,
     }
 
 
-def unused_settings(config: TrainConfig, model: nn.Module | None) -> list[str]:
+def unused_settings(config: ModelConfig, model: nn.Module | None) -> list[str]:
     """The fields of a configuration that a model takes nothing of.
 
     Args:
@@ -81,7 +81,7 @@ def needs(model: nn.Module) -> Needs:
     }
 
 
-def build(described: dict[str, Any], config: TrainConfig | None = None) -> nn.Module:
+def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Module:
     """The model of a signature, freshly initialised from torch's generator, in float32.
 
     Args:

@@ -53,24 +53,24 @@ def train(
     """
     check_script("gsplit.train")
     _check_launcher()
-    asked = config or TrainConfig()
+    config = config or TrainConfig()
     if layout is not None:
-        asked = replace(asked, layout=Path(layout))
-    asked = follow_layout(asked)
-    run = resolve(asked, model)
-    if asked.check_model:
+        config = replace(config, layout=Path(layout))
+    config = follow_layout(config)
+    run = resolve(config, model)
+    if config.check_model:
         return {"check": check_model(run)}
-    warn_of_unused(asked, run, model)
-    folder = resumed_run(run.folder) if run.resumes else new_run(asked.out, overwrite=asked.overwrite)
+    warn_of_unused(config, run, model)
+    folder = resumed_run(run.folder) if run.resumes else new_run(config.out, overwrite=config.overwrite)
     with ending_tidily(), folder:
         if run.resumes:
-            check_resumable(asked, run)
+            check_resumable(config, run)
             if (summary := finished(run.folder, run.config.epochs)) is not None:
-                if asked.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
+                if config.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
                     logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
                 return summary
-            warn_of_changes(asked, run)
-        _save(asked, run)
+            warn_of_changes(config, run)
+        _save(config, run)
         sweep(run.folder)
         return launch(run, live)
 
@@ -84,8 +84,8 @@ def _check_launcher() -> None:
         )
 
 
-def _save(asked: TrainConfig, run: Run) -> None:
+def _save(config: TrainConfig, run: Run) -> None:
     """Write what was asked for, the defaults of --resume, and what was decided."""
-    kept = replace(asked, layout=run.layout, threads=run.config.threads, out=run.folder)
+    kept = replace(config, layout=run.layout, threads=run.config.threads, out=run.folder)
     replace_file(run.folder / CONFIG, kept.to_json(run.unused).encode())
     replace_file(run.folder / RESOLVED, run.config.to_json(run.unused).encode())

@@ -20,7 +20,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 from gsplit.models import custom
 from gsplit.nn import SAGE
-from gsplit.train.check.cases import chosen_cases, sampled
+from gsplit.train.check.cases import Draws, chosen_cases
 from gsplit.train.check.gradients import CheckSpec, compare
 
 NOT_ALIKE = r"the model does not do the same on all trainers: trainer.* of layer [12]"
@@ -139,7 +139,15 @@ def test_refuses_a_model_in_one_line(graph, tmp_path):
 
 def compare_in_worker(member, layout, config, pickled_model, name):
     spec = CheckSpec(
-        config=config, layout=layout, port=0, pickled_model=pickled_model, name=name, board=pool_module.SHARED.board
+        layout=layout,
+        fan_out=config.fan_out,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        normalize_features=config.normalize_features,
+        port=0,
+        pickled_model=pickled_model,
+        name=name,
+        board=pool_module.SHARED.board,
     )
     return compare(member, spec)
 
@@ -219,12 +227,13 @@ def test_says_that_nothing_could_be_shown(pool, tmp_path, edges):
 
 @pytest.mark.parametrize("fan_out", [(4,), (4, 4), (4, 4, 4)])
 def test_looks_at_trainers_without_targets_and_without_edges(layout, fan_out):
-    cases = chosen_cases(layout, config_of(fan_out), "model")
+    draws = Draws(layout=layout, fan_out=fan_out, batch_size=config_of().batch_size, seed=config_of().seed)
+    cases = chosen_cases(draws, "model")
     assert [case.ordinary for case in cases] == [True, False, False, False]
     assert cases[0].rows > 0
     idle = []
     for case in cases:
-        sampler = sampled(layout, config_of(fan_out), case.targets, case.batch, [case.cut], edge_ids=False)
+        sampler = draws.sample(case.targets, case.batch, [case.cut])
         splits = [sampler.segment(rank) for rank in (0, 1)]
         idle.append([(len(split.targets) == 0, split.num_edges == 0) for split in splits])
         assert case.rows == sum(sum(layer.send_counts) for split in splits for layer in split.layers.values())

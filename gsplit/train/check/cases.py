@@ -13,15 +13,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment, sampler_of
 
 FEW = 64
 """Targets at most of the mini-batches that are chosen for what they lack."""
-DRAWS = 8
+MAX_SAMPLES = 8
 """Samples that are drawn to find an edge between two vertices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """How the mini-batches are drawn: as in the run that is to come."""
+
+    layout: Layout
+    fan_out: tuple[int, ...]
+    batch_size: int
+    seed: int
+
+    def sample(
+        self, targets: NDArray[np.int64], batch: int, cut: list[int], *, edge_ids: bool = False
+    ) -> MiniBatchSampler:
+        """A mini-batch of epoch 0, split at the layout ids ``cut``."""
+        bounds = [0, *cut, self.layout.graph.num_vertices]
+        sampler = sampler_of(self.layout, bounds, fan_outs=self.fan_out, seed=self.seed, edge_ids=edge_ids)
+        sampler.sample(targets, epoch=0, batch=batch)
+        return sampler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,61 +59,48 @@ class Case:
     """As most mini-batches of a run are."""
 
 
-def chosen_cases(layout: Layout, config: TrainConfig, model_name: str) -> list[Case]:
-    """The ordinary one first.
+def chosen_cases(draws: Draws, model_name: str) -> list[Case]:
+    """The mini-batches to compare on, the ordinary one first.
 
     Raises:
         InputError: where rows cannot cross: no target has an edge from another vertex.
     """
-    graph = layout.graph
-    plan = EpochPlan(graph.train_idx, layout.permutation, config.batch_size, config.seed)
+    layout, graph = draws.layout, draws.layout.graph
+    plan = EpochPlan(graph.train_idx, layout.permutation, draws.batch_size, draws.seed)
     batch, targets = next(plan.batches(0))
     cut = int(layout.offsets[layout.parts // 2]) if layout.parts > 1 else graph.num_vertices // 2
-    rows = _crossing(layout, config, targets, batch, cut)
+    rows = _crossing(draws, targets, batch, cut)
     if not rows:
-        targets, batch, cut = _crossed(layout, config, targets, model_name)
-        rows = _crossing(layout, config, targets, batch, cut)
+        targets, batch, cut = _crossed(draws, targets, model_name)
+        rows = _crossing(draws, targets, batch, cut)
     cases = [Case(name="an ordinary mini-batch", targets=targets, batch=batch, cut=cut, rows=rows, ordinary=True)]
     few = [
         (f"a mini-batch without targets of trainer {other}", _targets_of(layout, targets, owner, cut), cut)
         for owner, other in ((0, 1), (1, 0))
     ]
-    few.append(_without_edges(layout, config, targets, batch))
+    few.append(_without_edges(draws, targets, batch))
     for name, own, at in few:
         if len(own):
-            rows = _crossing(layout, config, own, batch, at)
+            rows = _crossing(draws, own, batch, at)
             cases.append(Case(name=name, targets=own, batch=batch, cut=at, rows=rows))
     return cases
 
 
-def sampled(
-    layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int, cut: list[int], *, edge_ids: bool
-) -> MiniBatchSampler:
-    """A mini-batch of epoch 0, split at the layout ids ``cut``."""
-    sampler = sampler_of(
-        layout, [0, *cut, layout.graph.num_vertices], fan_outs=config.fan_out, seed=config.seed, edge_ids=edge_ids
-    )
-    sampler.sample(targets, epoch=0, batch=batch)
-    return sampler
+def _whole(draws: Draws, targets: NDArray[np.int64], batch: int) -> Segment:
+    return draws.sample(targets, batch, []).segment(0)
 
 
-def _whole(layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int) -> Segment:
-    return sampled(layout, config, targets, batch, [], edge_ids=False).segment(0)
-
-
-def _crossing(layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int, cut: int) -> int:
+def _crossing(draws: Draws, targets: NDArray[np.int64], batch: int, cut: int) -> int:
     """Rows that trainers on both sides of the cut receive from each other."""
-    sampler = sampled(layout, config, targets, batch, [cut], edge_ids=False)
+    sampler = draws.sample(targets, batch, [cut])
     return sum(sum(layer.receive_counts) for rank in (0, 1) for layer in sampler.segment(rank).layers.values())
 
 
-def _crossed(
-    layout: Layout, config: TrainConfig, targets: NDArray[np.int64], model_name: str
-) -> tuple[NDArray[np.int64], int, int]:
+def _crossed(draws: Draws, targets: NDArray[np.int64], model_name: str) -> tuple[NDArray[np.int64], int, int]:
     """Targets, the number of their mini-batch, and a cut that one of the drawn edges crosses."""
-    graph = layout.graph
-    for batch in range(DRAWS):
-        segment = _whole(layout, config, targets, batch)
+    graph = draws.layout.graph
+    for batch in range(MAX_SAMPLES):
+        segment = _whole(draws, targets, batch)
         for layer in range(segment.num_layers, 0, -1):
             sources = segment.vertices[segment.indices(layer)]
             destinations = np.repeat(segment.vertices[: segment.level_sizes[layer]], np.diff(segment.indptr(layer)))
@@ -122,12 +127,10 @@ def _targets_of(layout: Layout, targets: NDArray[np.int64], owner: int, cut: int
     return own[:FEW]
 
 
-def _without_edges(
-    layout: Layout, config: TrainConfig, targets: NDArray[np.int64], batch: int
-) -> tuple[str, NDArray[np.int64], int]:
+def _without_edges(draws: Draws, targets: NDArray[np.int64], batch: int) -> tuple[str, NDArray[np.int64], int]:
     """Name, targets and cut: beyond the cut lies no vertex that is computed, but perhaps rows that are needed."""
     for count in (8, 1):
-        segment = _whole(layout, config, targets[:count], batch)
+        segment = _whole(draws, targets[:count], batch)
         computed = segment.vertices[: segment.level_sizes[1]]
         below, above = int(computed.min()), int(computed.max()) + 1
         needed = [int((segment.vertices < below).sum()), int((segment.vertices >= above).sum())]

@@ -16,8 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gsplit.config.train import TrainConfig
-from gsplit.data import Layout, open_layout
+from gsplit.data import open_layout
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import check_logits, mini_batch_loss, objective_of
 from gsplit.engine.run import Run
@@ -30,7 +29,7 @@ from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_train
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.sampling import SplitGroups
-from gsplit.train.check.cases import Case, chosen_cases, sampled
+from gsplit.train.check.cases import Case, Draws, chosen_cases
 from gsplit.train.check.dropout import DropoutOff
 
 TRAINERS = 2
@@ -46,8 +45,11 @@ TINY = 1e-300
 class CheckSpec:
     """What the two processes are told."""
 
-    config: TrainConfig
     layout: Path
+    fan_out: tuple[int, ...]
+    batch_size: int
+    seed: int
+    normalize_features: bool
     port: int
     pickled_model: bytes
     name: str
@@ -69,8 +71,11 @@ def check_model(run: Run) -> str:
     try:
         with rendezvous(TRAINERS) as port:
             spec = CheckSpec(
-                config=run.config,
                 layout=run.layout,
+                fan_out=run.config.fan_out,
+                batch_size=run.config.batch_size,
+                seed=run.config.seed,
+                normalize_features=run.config.normalize_features,
                 port=port,
                 pickled_model=custom.pickled(model),
                 name=type(model).__name__,
@@ -94,16 +99,17 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
         On trainer 0 a line that says how well they agree.
     """
     layout = open_layout(spec.layout, trusted=True)
+    draws = Draws(layout=layout, fan_out=spec.fan_out, batch_size=spec.batch_size, seed=spec.seed)
     member = with_board(member, SplitGroups(trainers=TRAINERS, size=TRAINERS), spec.board)
     alone = Member(rank=0, world=1, device=member.device)
-    cases = chosen_cases(layout, spec.config, spec.name)
+    cases = chosen_cases(draws, spec.name)
     worst, exchanged_bytes = 0.0, 0.0
     with DropoutOff():
         for case in cases:
-            together, counters = _gradients(spec, layout, case, member)
+            together, counters = _gradients(spec, draws, case, member)
             exchanged_bytes += sum_over_trainers([counters.forward_bytes], member)[0]
             if member.rank == 0:
-                worst = max(worst, _difference(spec.name, case, together, _gradients(spec, layout, case, alone)[0]))
+                worst = max(worst, _difference(spec.name, case, together, _gradients(spec, draws, case, alone)[0]))
     if member.rank != 0:
         return None
     rows = sum(case.rows for case in cases)
@@ -144,10 +150,10 @@ def _size(gradient: Tensor) -> float:
 
 
 def _gradients(
-    spec: CheckSpec, layout: Layout, case: Case, member: Member
+    spec: CheckSpec, draws: Draws, case: Case, member: Member
 ) -> tuple[dict[str, Tensor], ExchangeCounters]:
     """Of every parameter, on one mini-batch; and what was exchanged for it."""
-    config, graph = spec.config, layout.graph
+    layout, graph = draws.layout, draws.layout.graph
     assert graph.features is not None
     user_model: nn.Module = pickle.loads(spec.pickled_model)
     model = custom.prepare(user_model.double()).train()
@@ -156,12 +162,12 @@ def _gradients(
         HostRows(graph.features),
         device=member.device,
         dtype=torch.float64,
-        normalize=config.normalize_features,
+        normalize=spec.normalize_features,
         threads=1,
     )
     loader = SplitLoader(layout, member.device, features, edges)
     cut = [case.cut] if member.world > 1 else []
-    segment = sampled(layout, config, case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
+    segment = draws.sample(case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
     labels = loader.labels(segment)
     counters = ExchangeCounters()
     chain = Chain(member.group, counters, member.device, board=member.board) if member.world > 1 else None

@@ -1,0 +1,65 @@
+"""A second engine plugs in: loop, launcher, checkpoints, metrics, evaluation and predictions do not know it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from support.graphs import lay_out, random_graph
+from support.predictions import InPool as PredictInPool
+from support.runs import InPool, config_for, records
+
+import gsplit
+from gsplit import TrainConfig
+from gsplit.errors import InputError
+
+OTHER = "support.engines:Everything"
+
+
+@pytest.fixture
+def here(pool, tmp_path, monkeypatch):
+    """The layout of a graph for two trainers, which run in the pool."""
+    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
+    monkeypatch.setattr("gsplit.predict.api.start", PredictInPool(pool))
+    return lay_out(random_graph(120, 5, seed=5), tmp_path, parts=2).path
+
+
+def trained(layout, out, strategy, **changes):
+    config = config_for(
+        layout, out, dtype="float64", fan_out=(-1, -1), batch_size=1000, strategy=strategy, samplers=0, **changes
+    )
+    gsplit.train(config=config)
+    return [record["loss"] for record in records(out)]
+
+
+def test_another_engine_learns_what_the_first_one_learns(here, tmp_path):
+    """All targets, all neighbours: the gradient is the same however it is laid over the trainers (law 2)."""
+    wanted = trained(here, tmp_path / "split", "split", epochs=4)
+    other = tmp_path / "other"
+    trained(here, other, OTHER, epochs=2)
+    assert not any(record["traffic"]["exchange_forward_messages"] for record in records(other))
+    gsplit.train(config=TrainConfig.resuming(other, epochs=4))
+    assert [record["loss"] for record in records(other)] == pytest.approx(wanted, rel=1e-10)
+    assert json.loads((other / "resolved.json").read_text())["strategy"] == OTHER
+    logits = [
+        gsplit.predict(run, here, out=tmp_path / f"{run.name}.npy", what="logits", device="cpu")
+        for run in (tmp_path / "split", other)
+    ]
+    np.testing.assert_allclose(*logits, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message"),
+    [
+        (
+            "support.engines:Nothing",
+            "--strategy support.engines:Nothing is no engine: it needs the methods res",
+        ),
+        ("support.nowhere:Engine", "--strategy support.nowhere:Engine: there is no module 'support.nowhere'"),
+    ],
+)
+def test_what_is_no_engine_is_refused(here, tmp_path, strategy, message):
+    with pytest.raises(InputError, match=message):
+        trained(here, tmp_path / "run", strategy)
+    assert not (tmp_path / "run").exists()

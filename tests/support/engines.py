@@ -1,0 +1,73 @@
+"""A second engine, for the test of the seam: all that the loop needs, and nothing of the first one's sampling."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from gsplit.engine.feed import Feed
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.sampled import counts_of
+from gsplit.nn import Chain, ExchangeCounters
+from gsplit.sampling import sampler_of
+from gsplit.supply.order import order_of
+from gsplit.supply.pipes import Supply
+from gsplit.supply.tickets import tickets
+
+
+class Everything:
+    """One mini-batch an epoch: each trainer computes a share of all targets, with all neighbours, by itself."""
+
+    def resolve(self, config, layout):
+        return replace(config, split_group=1, cache="none", cache_size=None, samplers=0)
+
+    def num_batches(self, run, layout):
+        return 1
+
+    @contextmanager
+    def supply(self, run, layout, position):
+        supply = Supply(run.trainers)
+        try:
+            yield supply
+        finally:
+            supply.end()
+
+    def feed(self, parts, position, end):
+        config, member = parts.run.config, parts.member
+        order = order_of(tickets(1, config.epochs, position), end, member.rank, by="sequence")
+        return Feed(order, Whole(parts), member.device, prefetch=config.prefetch, threads=config.threads)
+
+
+class Whole:
+    """The same blocks for every mini-batch, made once; only the ticket changes."""
+
+    def __init__(self, parts):
+        self.member, graph = parts.member, parts.layout.graph
+        self.num_targets = len(graph.train_idx)
+        sampler = sampler_of(parts.layout, fan_outs=[-1] * parts.run.config.layers, seed=0)
+        own = np.array_split(graph.train_idx, self.member.world)[self.member.rank]
+        sampler.sample(own, epoch=0, batch=0)
+        self.segment = sampler.segment(0)
+        self.loader = SplitLoader(
+            parts.layout, self.member.device, parts.loading.loader(parts.run.dtype), parts.edges
+        )
+        self.blocks = self.loader.whole_blocks(self.segment)
+
+    def make(self, handle):
+        return MiniBatch(
+            handle=handle,
+            num_targets=self.num_targets,
+            chain=Chain(None, ExchangeCounters(), self.member.device, everyone=self.member.group),
+            blocks=self.blocks,
+            x=self.loader.features.load(self.segment.vertices),
+            labels=self.loader.labels(self.segment),
+            loaded=self.loader.features.take_counters(),
+            counts=counts_of(self.segment),
+            seconds={"sample": 0.0, "load": 0.0},
+        )
+
+    def let_go(self, handle):
+        """The blocks stay."""
