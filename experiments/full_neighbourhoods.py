@@ -98,7 +98,7 @@ def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:
     edge_index = torch.from_numpy(np.stack([graph.indices.astype(np.int64), destinations]))
     x = F.normalize(torch.from_numpy(np.array(graph.features, np.float32)), p=1, dim=1)
     y = torch.from_numpy(np.array(graph.labels))
-    ids = {name: torch.from_numpy(np.array(graph.split(name))) for name in ("train", "valid", "test")}
+    ids = {name: torch.from_numpy(np.array(graph.vertex_set(name))) for name in ("train", "valid", "test")}
     model = PyGNet(config, graph)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
     best = (-1.0, 0.0)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling import MicroBatches, Segment, SplitGroups
+from gsplit.sampling import MicroBatches, Segment
 from gsplit.supply.tickets import Ticket
 
 EPOCH = 0
@@ -35,16 +35,23 @@ class Layings:
 
     def __init__(self, layout: Layout, batch_size: int, fan_outs: Sequence[int], seed: int) -> None:
         trainers = layout.parts
-        groups = {
-            "splits": SplitGroups(trainers=trainers, size=trainers),
-            "micro-batches": SplitGroups(trainers=trainers, size=1),
-            "fixed shares": SplitGroups(trainers=trainers, size=1, fixed_shares=True),
+        ways = {
+            "splits": (1, trainers, False),
+            "micro-batches": (trainers, 1, False),
+            "fixed shares": (trainers, 1, True),
         }
         self._ways = {
             name: MicroBatches(
-                layout, group, fan_out=tuple(fan_outs), batch_size=batch_size, seed=seed, edge_ids=False
+                layout,
+                micro_batches=micro_batches,
+                splits=splits,
+                fixed_shares=fixed_shares,
+                fan_out=tuple(fan_outs),
+                batch_size=batch_size,
+                seed=seed,
+                edge_ids=False,
             )
-            for name, group in groups.items()
+            for name, (micro_batches, splits, fixed_shares) in ways.items()
         }
         self.plan = self._ways["splits"].plan
         shares = self._ways["fixed shares"].plan.shares
@@ -61,5 +68,5 @@ class Layings:
         return [
             sampler.segment(split)
             for sampler in micro_batches.sample_all(ticket)
-            for split in range(micro_batches.groups.size)
+            for split in range(micro_batches.splits)
         ]

@@ -46,12 +46,12 @@ class SharedBuffer:
         self._fd = os.memfd_create(name, os.MFD_CLOEXEC) if fd is None else fd
 
     def fileno(self) -> int:
-        """The descriptor."""
+        """File descriptor of the memory."""
         return self._fd
 
     @property
     def num_bytes(self) -> int:
-        """Size in bytes."""
+        """Size of the memory."""
         return os.fstat(self._fd).st_size
 
     def grow(self, num_bytes: int) -> None:
@@ -76,7 +76,7 @@ class SharedBuffer:
         return np.frombuffer(mmap.mmap(self._fd, num_bytes), dtype).reshape(shape)
 
     def close(self) -> None:
-        """Let go of the descriptor; arrays stay mapped."""
+        """Close the file descriptor; arrays stay until they are gone themselves."""
         os.close(self._fd)
 
     def __reduce__(self) -> tuple[Callable[..., SharedBuffer], tuple[Any]]:

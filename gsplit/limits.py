@@ -34,9 +34,9 @@ class HostMemory:
     """Main memory as this process may use it."""
 
     total_bytes: int
-    """Bytes that there are, at most those of the host."""
+    """Memory there is: at most as much as the host has."""
     available_bytes: int
-    """Bytes that can be taken without swapping or being killed; they change all the time."""
+    """Memory that can be taken without swapping or being killed; it changes all the time."""
 
 
 def host_memory() -> HostMemory:
@@ -50,7 +50,7 @@ def host_memory() -> HostMemory:
 
 
 def _cgroups() -> Iterator[HostMemory]:
-    """The memory of every cgroup that has a limit."""
+    """Memory of every cgroup that has a limit."""
     for version, path in _paths():
         for folder in _folders(version, path):
             group = _version_2(folder) if version == 2 else _version_1(folder)
@@ -132,7 +132,7 @@ def _statistics(folder: Path) -> dict[str, int]:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file; None for ``max``, and for no file: the outermost cgroup has no limits."""
+    """The number in a file; None for ``max``, and where there is no file: the outermost cgroup has no limits."""
     lines = _lines(path)
     return int(lines[0]) if lines and lines[0].isdecimal() else None
 

@@ -46,7 +46,7 @@ class CacheSize:
     num_bytes: int | None = None
     """Size in bytes."""
     share: Fraction | None = None
-    """Share of all feature rows, on an average trainer: 25 % on each of 4 trainers hold everything between them."""
+    """Share of all feature rows on an average trainer: 25 % on each of 4 trainers hold everything between them."""
 
     @classmethod
     def parse(cls, text: str) -> CacheSize:

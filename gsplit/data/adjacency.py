@@ -26,9 +26,9 @@ from gsplit.errors import InputError
 from gsplit.limits import host_memory
 
 BUCKET_EDGES = 1 << 23
-"""Edges of a bucket; more only where a single vertex has more in-edges than that."""
+"""Most edges of a bucket, unless a single vertex has more in-edges than that."""
 VERTEX_BYTES = 40
-"""Memory that a vertex takes at the peak: degrees, offsets, marks."""
+"""Bytes that a vertex takes at the peak: degrees, offsets, marks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +42,15 @@ class Cleaning:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What the cleaning did, in edges."""
+    """What the cleaning did: numbers of edges."""
 
     duplicates: int = 0
     self_loops: int = 0
-    """dropped"""
+    """Self-loops that were dropped."""
     reverses: int = 0
-    """added; those that were there already do not count"""
+    """Reverse edges that were added; those that were there already do not count."""
     loops: int = 0
-    """self-loops added"""
+    """Self-loops that were added."""
 
 
 def write_adjacency(
@@ -95,7 +95,7 @@ def check_memory(vertices: int, where: str) -> None:
 
 
 class _Reader:
-    """Checks edges on their way into the spill, and counts."""
+    """Checks edges on their way into the spill, and counts them."""
 
     def __init__(self, source: Source, num_vertices: int | None, cleaning: Cleaning) -> None:
         self.tally = Tally()
@@ -194,7 +194,7 @@ class _Reader:
 class _Sorted:
     files: Buckets
     bounds: NDArray[np.int64]
-    """[B + 1]"""
+    """[B + 1] bounds of the buckets: bucket b has the destinations ``bounds[b] .. bounds[b + 1]``."""
     own: NDArray[np.int64]
     """[B] how many edges of each bucket are the source's own; reverse edges follow them."""
     dtype: Any
@@ -232,7 +232,7 @@ def _sort(spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weighted: 
 
 
 def _bucket_bounds(ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Bounds of ranges of vertices with at most BUCKET_EDGES in-edges; ``ends`` [N] is the running sum of them."""
+    """Bounds of ranges of vertices with at most BUCKET_EDGES in-edges; ``ends`` [N] is the running sum of those."""
     bounds = [0]
     while bounds[-1] < len(ends):
         before = ends[bounds[-1] - 1] if bounds[-1] else 0

@@ -1,7 +1,7 @@
 """From a source to a graph store, in bounded memory.
 
 Checks what is cheap first (features, labels), then builds the adjacency (:mod:`gsplit.data.adjacency`), then checks
-the splits. Nothing is left of a store that fails anywhere.
+the vertex sets. Nothing is left of a store that fails anywhere.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit import cli
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import SPLITS, GraphArrays, cast, check_splits, open_arrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, cast, check_vertex_sets, open_arrays
 from gsplit.data.importers.arrays import clean_labels, integers
 from gsplit.data.importers.source import Rows, Source
 from gsplit.data.npy import forget
@@ -29,13 +30,19 @@ from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
 from gsplit.errors import InputError
 
 PIECE_BYTES = 1 << 26
-"""Features copied at once."""
+"""Bytes of features copied at once."""
 
 logger = logging.getLogger(__name__)
 
 
+def _check_shares(shares: tuple[float, ...]) -> None:
+    if shares and (len(shares) != 3 or not all(share >= 0 for share in shares) or not 0 < sum(shares) < 1.0001):
+        given = ",".join(f"{share:g}" for share in shares)
+        raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {given}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions:
+class BuildOptions(Checked):
     """What is made of a source beside copying it."""
 
     # The docstrings are the help of the command.
@@ -47,29 +54,15 @@ class BuildOptions:
     duplicates: Literal["drop", "keep"] | None = None
     """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
     drop; keep for GSplit's own .npz and synthetic graphs."""
-    split: cli.FloatList = ()
+    split: Annotated[cli.FloatList, Accepted(_check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
-    splits."""
-    seed: int = 0
-    """Of --split, and of a synthetic graph."""
-    num_vertices: int | None = None
+    such sets."""
+    seed: Annotated[int, Range(0)] = 0
+    """Seed of --split, and of a synthetic graph."""
+    num_vertices: Annotated[int | None, Range(1)] = None
     """How many vertices there are; by default what the source, features or labels tell, or the largest id."""
     feature_dtype: Literal["float32", "float16"] | None = None
     """Store features in this type; by default float16 stays and all else becomes float32."""
-
-    def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise InputError(f"--seed must be at least 0, not {self.seed}")
-        if self.num_vertices is not None and self.num_vertices < 1:
-            raise InputError(f"--num-vertices must be at least 1, not {self.num_vertices}")
-        if self.split:
-            shares = ",".join(f"{share:g}" for share in self.split)
-            if (
-                len(self.split) != 3
-                or not all(share >= 0 for share in self.split)
-                or not 0 < sum(self.split) < 1.0001
-            ):
-                raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {shares}")
 
 
 def build_store(
@@ -78,6 +71,7 @@ def build_store(
     """Write a source as a graph store and return its arrays, mapped.
 
     Args:
+        name: of the graph.
         described_as: what ``graph.json`` gives as the source.
 
     Raises:
@@ -89,9 +83,9 @@ def build_store(
         duplicates=options.duplicates or ("keep" if source.as_is else "drop"),
     )
     n = _num_vertices(source, options)
-    splits = source.splits
-    if options.split and splits:
-        raise InputError(f"{source.where} has splits already ({', '.join(splits)}); drop --split")
+    vertex_sets = source.vertex_sets
+    if options.split and vertex_sets:
+        raise InputError(f"{source.where} has vertex sets already ({', '.join(vertex_sets)}); drop --split")
     with writing_folder(out, overwrite=overwrite) as writer:
         if n is not None:
             check_memory(n, source.where)
@@ -103,11 +97,12 @@ def build_store(
         labels, num_classes = clean_labels(source.labels, n, source.num_classes, source.call("labels"))
         writer.save("labels", labels)
         if options.split:
-            splits = random_split(labels, options.split, options.seed, source.where)
-        elif splits and source.labels is None:
-            raise InputError(f"{source.where}: the {next(iter(splits))} split needs labels; give --labels FILE")
+            vertex_sets = random_sets(labels, options.split, options.seed, source.where)
+        elif vertex_sets and source.labels is None:
+            raise InputError(f"{source.where}: the {next(iter(vertex_sets))} set needs labels; give --labels FILE")
         ids = {
-            f"{key}_idx": integers(splits.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in SPLITS
+            f"{key}_idx": integers(vertex_sets.get(key, np.empty(0, np.int64)), source.call(key), ndim=1)
+            for key in VERTEX_SETS
         }
         for key, values in ids.items():
             writer.save(key, values)
@@ -120,7 +115,7 @@ def build_store(
             num_classes=num_classes,
             **ids,
         )
-        check_splits(graph, source.where)
+        check_vertex_sets(graph, source.where)
         header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
         writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
@@ -128,7 +123,7 @@ def build_store(
 
 
 def _num_vertices(source: Source, options: BuildOptions) -> int | None:
-    """As given, else as long as features or labels are; None: to be told from the edges."""
+    """Number of vertices: as given, else as long as features or labels are; None: the edges will tell."""
     asked, found = options.num_vertices, source.num_vertices
     if asked is not None and found is not None and asked < found:
         raise InputError(f"{source.where} has {found} vertices; --num-vertices {asked} is fewer")
@@ -143,7 +138,7 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
 
 
 def _check_rows(source: Source, n: int) -> None:
-    """Features and labels, before the edges are read."""
+    """Check features and labels, before the edges are read."""
     features = source.features
     if features is not None and (
         len(features.shape) != 2 or features.shape[0] != n or features.dtype.kind not in "fiub"
@@ -208,13 +203,14 @@ def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
             yield np.asarray(chunk[begin : begin + at_once])
 
 
-def random_split(
+def random_sets(
     labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str
 ) -> dict[str, NDArray[np.int64]]:
-    """Shares of the labelled vertices, drawn at random: train, valid, test, ascending.
+    """Vertex sets drawn at random from the labelled vertices: ``train``, ``valid`` and ``test``, ids ascending.
 
     Args:
         labels: as in a store, [N] or [N, C].
+        shares: of train, valid and test among the labelled vertices.
 
     Raises:
         InputError: where no vertex is labelled.
@@ -224,7 +220,7 @@ def random_split(
         raise InputError(f"{where}: --split needs labels, and no vertex has one; give --labels FILE")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(labelled)
     ends = np.minimum(np.rint(np.cumsum(shares) * len(order)), len(order)).astype(np.int64)
-    return {key: np.sort(order[a:b]) for key, a, b in zip(SPLITS, [0, *ends], ends, strict=False)}
+    return {key: np.sort(order[a:b]) for key, a, b in zip(VERTEX_SETS, [0, *ends], ends, strict=False)}
 
 
 def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:

@@ -49,7 +49,7 @@ def _hint(folder: Path) -> str:
 def open_array(
     folder: Path, name: str, description: dict[str, Any], dtypes: tuple[str, ...], shape: tuple[int | None, ...]
 ) -> NDArray[Any]:
-    """A read-only map of ``name``.npy, checked against its description, the dtypes allowed and the shape.
+    """Read-only map of ``name``.npy, checked against its description, the dtypes allowed and the shape.
 
     ``None`` in ``shape`` admits any size.
 

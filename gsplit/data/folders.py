@@ -26,9 +26,9 @@ from gsplit.files import make_durable
 from gsplit.host import ending_tidily
 
 DESCRIPTIONS = ("graph.json", "layout.json")
-"""A folder with one of these was written by us."""
+"""Descriptions that show that a folder was written by us."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The disk has no more room for us."""
+"""Errors of a disk that has no more room for us."""
 
 
 class FolderWriter:
@@ -44,7 +44,7 @@ class FolderWriter:
         self._arrays.append(name)
 
     def create(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """A writable map of ``name``.npy, for arrays that are filled piece by piece."""
+        """Writable map of ``name``.npy, for arrays that are filled piece by piece."""
         self._arrays.append(name)
         if 0 in shape:
             np.save(self.path / f"{name}.npy", np.zeros(shape, dtype), allow_pickle=False)
@@ -57,7 +57,7 @@ class FolderWriter:
 
     @contextmanager
     def stream(self, name: str, dtype: Any, width: int | None = None) -> Iterator[NpyStream]:
-        """``name``.npy, written from top to bottom: [n], or [n, width], for an n known at the end."""
+        """Stream that writes ``name``.npy from top to bottom: [n], or [n, width], for an n known at the end."""
         stream = NpyStream(self.path / f"{name}.npy", np.dtype(dtype), width)
         try:
             yield stream
@@ -89,7 +89,7 @@ class FolderWriter:
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
-    """Whether ``out`` may be written: nothing is there, or a store or layout (or nothing in it) to replace.
+    """Check that ``out`` may be written: nothing is there, or an empty folder, or a store or layout to replace.
 
     Raises:
         InputError: where it may not, or could not.
@@ -106,7 +106,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
 
 
 def _check_place(out: Path) -> None:
-    """Before minutes of work, whether the folder can be made afterwards."""
+    """Check, before minutes of work, that the folder can be made afterwards."""
     there = next(parent for parent in out.absolute().parents if os.path.lexists(parent))
     names = out.absolute().relative_to(there).parts
     try:

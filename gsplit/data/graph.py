@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gsplit.data.description import open_array
 from gsplit.errors import InputError
 
-SPLITS = ("train", "valid", "test")
+VERTEX_SETS = ("train", "valid", "test")
 INDEX_DTYPES = ("int32", "int64")
 FEATURE_DTYPES = ("float32", "float16")
 
@@ -29,15 +29,15 @@ class GraphArrays:
     """The arrays of a graph, in the order of whoever holds them (global ids in a store, layout ids in a layout)."""
 
     indptr: NDArray[np.int64]
-    """[N + 1]: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
+    """[N + 1] int64: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
     indices: NDArray[Any]
-    """[E] int32 or int64."""
+    """[E] int32 or int64: the in-neighbours of all vertices, vertex after vertex."""
     features: NDArray[Any] | None
     """[N, D] float32 or float16; None for a topology only."""
     labels: NDArray[Any]
     """[N] int64, -1 where unlabelled; or [N, C] float32 of 0 and 1 for multi-label, NaN where unlabelled."""
     edge_weight: NDArray[np.float32] | None
-    """[E], or None."""
+    """[E] float32 weights of the edges, or None."""
     train_idx: NDArray[np.int64]
     valid_idx: NDArray[np.int64]
     test_idx: NDArray[np.int64]
@@ -45,31 +45,35 @@ class GraphArrays:
 
     @property
     def num_vertices(self) -> int:
+        """N."""
         return len(self.indptr) - 1
 
     @property
     def num_edges(self) -> int:
+        """E: directed edges."""
         return len(self.indices)
 
     @property
     def num_features(self) -> int:
+        """D: columns of the features, 0 where there are none."""
         return 0 if self.features is None else int(self.features.shape[1])
 
     @property
     def multi_label(self) -> bool:
+        """Whether a vertex may have several classes."""
         return self.labels.ndim == 2
 
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
         """The same graph with features in ``float32`` or ``float16``."""
         return self if self.features is None else replace(self, features=cast(self.features, dtype))
 
-    def split(self, name: str) -> NDArray[np.int64]:
+    def vertex_set(self, name: str) -> NDArray[np.int64]:
         """The vertices of ``train``, ``valid`` or ``test``."""
         return {"train": self.train_idx, "valid": self.valid_idx, "test": self.test_idx}[name]
 
 
 def row_ranges(indptr: NDArray[np.int64], at_once: int) -> Iterator[tuple[int, int]]:
-    """(begin, end) of ranges of rows that have at most ``at_once`` edges, and are as many, or one row with more."""
+    """Bounds (begin, end) of ranges of rows: at most ``at_once`` rows and edges, or one row with more edges."""
     begin, n = 0, len(indptr) - 1
     while begin < n:
         end = int(np.searchsorted(indptr, indptr[begin] + at_once, side="right")) - 1
@@ -85,7 +89,11 @@ def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
-    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check`)."""
+    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check`).
+
+    Raises:
+        InputError: where an array is missing or not as described.
+    """
     listed = description["arrays"]
     try:
         n, e = int(description["num_vertices"]), int(description["num_edges"])
@@ -113,9 +121,9 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
 
 
 def check(graph: GraphArrays, where: str) -> None:
-    """Check what no shape can tell: id ranges, monotone indptr, labels of the split vertices.
+    """Check what no shape can tell: id ranges, monotone indptr, labels of the vertex sets.
 
-    Reads indptr, indices, labels and splits once; not the features.
+    Reads indptr, indices, labels and vertex sets once; not the features.
 
     Raises:
         InputError: naming ``where``, the array and the first bad entry.
@@ -133,24 +141,28 @@ def check(graph: GraphArrays, where: str) -> None:
         at = int(np.argmax(falls))
         raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
     _check_ids(graph.indices, n, f"{where}: indices")
-    check_splits(graph, where)
+    check_vertex_sets(graph, where)
 
 
-def check_splits(graph: GraphArrays, where: str) -> None:
-    """The part of :func:`check` that needs no edges: the splits and the labels of their vertices."""
+def check_vertex_sets(graph: GraphArrays, where: str) -> None:
+    """Check the vertex sets and the labels of their vertices: the part of :func:`check` that needs no edges.
+
+    Raises:
+        InputError: naming ``where``, the array and the first bad entry.
+    """
     if graph.num_classes < 0:
         raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     n = graph.num_vertices
-    for name in SPLITS:
-        ids = graph.split(name)
+    for name in VERTEX_SETS:
+        ids = graph.vertex_set(name)
         _check_ids(ids, n, f"{where}: {name}_idx")
         if len(np.unique(ids)) != len(ids):
             raise InputError(f"{where}: {name}_idx lists a vertex twice")
-        _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} split")
+        _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} set")
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
-        both = np.intersect1d(graph.split(first), graph.split(second), assume_unique=True)
+        both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
-            logger.warning("%s: %d vertices are in both the %s and the %s split", where, len(both), first, second)
+            logger.warning("%s: %d vertices are in both the %s and the %s set", where, len(both), first, second)
 
 
 def _check_ids(ids: NDArray[Any], n: int, what: str) -> None:

@@ -31,14 +31,15 @@ class Layout:
     checksum: str
     store_checksum: str
     offsets: NDArray[np.int64]
-    """[P + 1], from 0 to N."""
+    """[P + 1] int64, from 0 to N: part p owns the layout ids ``offsets[p] .. offsets[p + 1]``."""
     permutation: NDArray[np.int64]
-    """[N] layout id -> global id."""
+    """[N] int64: layout id -> global id."""
     description: dict[str, Any]
     graph: GraphArrays
 
     @property
     def parts(self) -> int:
+        """P."""
         return len(self.offsets) - 1
 
 

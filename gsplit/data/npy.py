@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 SMALL_BYTES = 1 << 16
-"""Arrays up to this size are read, not mapped: an empty file cannot be mapped at all."""
+"""Bytes up to which arrays are read, not mapped: an empty file cannot be mapped at all."""
 DAMAGE = (
     ValueError,
     EOFError,
@@ -29,6 +29,7 @@ has, and may tell of more numbers than memory holds."""
 
 
 def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -37,7 +38,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """Read-only; a small one is read. Raises one of ``DAMAGE`` for a file that is no sound array."""
+    """Read-only array of a ``.npy``: mapped, or read where it is small. Raises one of ``DAMAGE``."""
     with np.errstate(over="ignore"):  # of the size in a damaged header, which is refused
         array = np.load(path, mmap_mode="r" if path.stat().st_size > SMALL_BYTES else None, allow_pickle=False)
     if not isinstance(array, np.ndarray):
@@ -79,6 +80,7 @@ class NpyStream:
         self.rows += len(rows)
 
     def close(self) -> None:
+        """Write the header with the final length, and close the file."""
         self._file.seek(0)
         self._write_header()
         assert self._file.tell() == self._header_bytes

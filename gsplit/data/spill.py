@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 INT32_VERTICES = 2**31
-"""Graphs up to this size have int32 ids."""
+"""Vertices up to which a graph has int32 ids."""
 
 
 class EdgeSpill:
@@ -26,7 +26,7 @@ class EdgeSpill:
         self._pieces: list[tuple[int, Any]] = []
 
     def add(self, pairs: NDArray[Any], weight: NDArray[np.float32] | None, largest: int) -> None:
-        """``largest``: an upper bound of the ids; int32 is written where that holds them."""
+        """Append edges; int32 is written where it holds ``largest``, an upper bound of the ids."""
         dtype = np.int32 if largest < INT32_VERTICES else np.int64
         self._files[0].write(np.ascontiguousarray(pairs, dtype).data)
         if weight is not None:
@@ -34,7 +34,7 @@ class EdgeSpill:
         self._pieces.append((len(pairs), dtype))
 
     def pieces(self) -> Iterator[tuple[NDArray[Any], NDArray[np.float32] | None]]:
-        """Pairs [n, 2] and weights [n] of each piece; nothing can be added any more."""
+        """Pairs [n, 2] and weights [n] (or None) of each piece; nothing can be added any more."""
         self.close()
         with self._paths[0].open("rb") as pairs_file, self._paths[1].open("rb") as weight_file:
             for count, dtype in self._pieces:
@@ -42,11 +42,12 @@ class EdgeSpill:
                 yield pairs, np.fromfile(weight_file, np.float32, count) if self.weighted else None
 
     def close(self) -> None:
+        """Close the files: nothing can be added any more."""
         for file in self._files:
             file.close()
 
     def remove(self) -> None:
-        """Give the space back."""
+        """Remove the files, which gives the space back."""
         self.close()
         for path in self._paths:
             path.unlink()
@@ -75,10 +76,11 @@ class Buckets:
 
     @property
     def filled(self) -> NDArray[np.int64]:
-        """[B] edges added so far."""
+        """[B] edges added to each bucket so far."""
         return self._next - self._begins[:-1]
 
     def add(self, pairs: NDArray[Any], weight: NDArray[np.float32] | None) -> None:
+        """Append edges, pairs [n, 2] and weights [n], each to its bucket."""
         bucket = np.searchsorted(self._bounds[1:-1], pairs[:, 1], side="right")
         counts = np.bincount(bucket, minlength=len(self._next))
         if len(counts) > 1:
@@ -100,7 +102,7 @@ class Buckets:
         self._files[file].write(np.ascontiguousarray(array).data)
 
     def read(self, b: int) -> tuple[NDArray[Any], NDArray[np.float32] | None]:
-        """Pairs [2 * n], flat, and weights [n] of bucket b."""
+        """Pairs [2 * n], flat, and weights [n] (or None) of bucket b."""
         begin, count = int(self._begins[b]), int(self._begins[b + 1] - self._begins[b])
         for file in self._files:
             file.flush()
@@ -110,5 +112,6 @@ class Buckets:
         return pairs, np.fromfile(self._paths[1], np.float32, count, offset=begin * 4)
 
     def close(self) -> None:
+        """Close the files."""
         for file in self._files:
             file.close()

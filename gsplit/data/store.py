@@ -28,7 +28,7 @@ class GraphStore:
     path: Path
     name: str
     checksum: str
-    """Over the checksums of all arrays; a layout remembers it."""
+    """SHA-256 over the checksums of all arrays; a layout remembers it."""
     description: dict[str, Any]
     graph: GraphArrays
 
@@ -83,7 +83,7 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
 
 
 def check_finite(rows: NDArray[Any], vertices: Sequence[int] | NDArray[np.int64], source: str) -> None:
-    """Features [n, D] of these n vertices must be finite.
+    """Check that the features [n, D] of these n vertices are finite.
 
     Raises:
         InputError: naming the first vertex for which they are not.

@@ -1,7 +1,7 @@
 """Engines: ways to lay training over the trainers, and the one that a run's strategy names.
 
-The loop, the launcher, checkpoints, metrics and evaluation know an engine by the three methods of :class:`Engine`
-alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.Sampled`; a user's own is named as
+The loop, the launcher, checkpoints, metrics and evaluation know an engine by the methods of :class:`Engine`
+alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.engine.Sampled`; a user's own is named as
 package.module:Class.
 """
 
@@ -17,6 +17,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
+from gsplit.parallel import Grid
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.tickets import Position
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gsplit.engine.parts import Parts
 
 
-METHODS = ("resolve", "num_batches", "supply", "feed")
+METHODS = ("resolve", "grid", "num_batches", "supply", "feed")
 
 
 class Engine(Protocol):
@@ -44,6 +45,9 @@ class Engine(Protocol):
         Raises:
             InputError: for what cannot be.
         """
+
+    def grid(self, run: Run) -> Grid:
+        """How the trainers are laid out; along ``split``, or all its axes where it has none, rows are exchanged."""
 
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""

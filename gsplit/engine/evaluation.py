@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -27,6 +26,7 @@ from gsplit.features import gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import Block
 from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel.collectives import all_reduce
 from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
 
 MAX_EDGES = 1 << 22
@@ -160,7 +160,7 @@ class Evaluator:
                 segment = self._neighbourhood(chunk, 1, None)
                 assert segment is not None
                 mask_N[segment.vertices] = 1
-            dist.all_reduce(torch.from_numpy(mask_N), dist.ReduceOp.MAX, group=self._member.group)
+            all_reduce(torch.from_numpy(mask_N), self._member.group, "max")
             needed[layer] = self._begin + np.flatnonzero(mask_N[self._begin : self._end])
         return needed
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from gsplit.data import Layout
-from gsplit.engine.loading import Loading
+from gsplit.engine.rows.loading import Loading
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.parallel import Member

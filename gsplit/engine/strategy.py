@@ -21,7 +21,7 @@ from gsplit.data import Layout
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.host import check_memory
-from gsplit.sampling import SplitGroups
+from gsplit.parallel import DATA, SPLIT, Grid, trainer_grid
 from gsplit.units import CacheSize
 
 MAX_TRAINERS = 64
@@ -32,7 +32,10 @@ MAX_TRAINERS = 64
 class Strategy:
     """Who computes what together, and which feature rows are kept where."""
 
-    groups: SplitGroups
+    grid: Grid
+    """Micro-batches (``data``) x the trainers that split each of them (``split``)."""
+    fixed_shares: bool
+    """Whether each micro-batch has its own share of the training vertices (:class:`gsplit.sampling.EpochPlan`)."""
     cache: CacheName
     """Kind of the caches, never ``auto``."""
     cache_size: CacheSize | None
@@ -44,22 +47,31 @@ class Strategy:
         assert config.gpus is not None
         assert config.split_group is not None
         return cls(
-            groups=SplitGroups(
-                trainers=config.gpus, size=config.split_group, fixed_shares=config.cache == "replicated"
-            ),
+            grid=trainer_grid(config.gpus, config.split_group),
+            fixed_shares=config.cache == "replicated",
             cache=config.cache,
             cache_size=None if config.cache_size is None else CacheSize.parse(config.cache_size),
         )
 
     @property
+    def micro_batches(self) -> int:
+        """Number of micro-batches that a mini-batch is cut into."""
+        return self.grid.size(DATA)
+
+    @property
+    def splits(self) -> int:
+        """Number of splits of a micro-batch: trainers of a split group."""
+        return self.grid.size(SPLIT)
+
+    @property
     def peers(self) -> bool:
         """Trainers read each other's caches, as in Quiver."""
-        return self.cache == "partitioned" and self.groups.size == 1 < self.groups.trainers
+        return self.cache == "partitioned" and self.splits == 1 < self.grid.world
 
     @property
     def cache_holders(self) -> int:
         """Trainers that hold the rows of a partitioned cache between them."""
-        return self.groups.trainers if self.peers else self.groups.size
+        return self.grid.world if self.peers else self.splits
 
 
 def trainers_of(config: ParallelConfig, layout: Layout) -> int:
@@ -100,11 +112,11 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
     config = _with_groups(config, layout)
     config = _with_cache(config)
     strategy = Strategy.of(config)
-    groups = strategy.groups
-    if strategy.cache == "partitioned" and _data_parallel(config) and layout.parts % groups.trainers:
+    trainers = strategy.grid.world
+    if strategy.cache == "partitioned" and _data_parallel(config) and layout.parts % trainers:
         raise InputError(
             f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
-            f"{layout.parts} parts for {groups.trainers} trainers; make a layout with --parts {groups.trainers}"
+            f"{layout.parts} parts for {trainers} trainers; make a layout with --parts {trainers}"
         )
     if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
@@ -125,9 +137,9 @@ def _check_memory(config: FeaturesConfig, strategy: Strategy, layout: Layout, de
     if strategy.cache_size is None:
         return
     if device == "cpu":
-        memory = Memory.of(torch.device("cpu"), strategy.groups.trainers)
+        memory = Memory.of(torch.device("cpu"), strategy.grid.world)
     else:
-        sharers = -(-strategy.groups.trainers // torch.cuda.device_count())
+        sharers = -(-strategy.grid.world // torch.cuda.device_count())
         memory = Memory.of_empty_gpus(sharers)
     if strategy.cache == "partitioned":
         prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes, memory)

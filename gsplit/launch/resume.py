@@ -111,7 +111,7 @@ def warn_of_changes(config: TrainConfig, run: Run) -> None:
     before = TrainConfig.from_json(folder / CONFIG)
     saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
     effect = "sums change their order, and results their last digits"
-    if run.strategy.groups.number > 1 and saved["trainers"] != world:
+    if run.strategy.micro_batches > 1 and saved["trainers"] != world:
         effect = "mini-batches are cut into other micro-batches, with other samples"
     for what, before_it, now in (("trainers", saved["trainers"], world), ("threads", saved.get("threads"), threads)):
         if before_it != now:

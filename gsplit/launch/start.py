@@ -8,7 +8,7 @@ from typing import Any
 
 from gsplit.data import open_layout
 from gsplit.engine.engines import engine_of
-from gsplit.engine.loading import Shared
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.launch.resume import position_of
 from gsplit.parallel import rendezvous

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gsplit.parallel.board import Board, Step
+from gsplit.parallel.collectives import Group, all_reduce, all_to_all, size_of
 
 
 @dataclass(kw_only=True)
@@ -46,10 +46,10 @@ class Chain:
 
     def __init__(
         self,
-        group: dist.ProcessGroup | None,
+        group: Group | None,
         counters: ExchangeCounters,
         device: torch.device,
-        everyone: dist.ProcessGroup | None = None,
+        everyone: Group | None = None,
         board: Board | None = None,
     ) -> None:
         self.group = group
@@ -57,7 +57,7 @@ class Chain:
         self.everyone = group if everyone is None else everyone
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
-        self.world = dist.get_world_size(self.everyone) if dist.is_initialized() else 1
+        self.world = size_of(self.everyone)
         self.exchanges = 0
 
     def tie(self, loss: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, group: dist.ProcessGroup | None, board: Board | None
+        ctx: Any, x: Tensor, token: Tensor, group: Group | None, board: Board | None
     ) -> tuple[Tensor, Tensor]:
         ctx.group, ctx.board = group, board
         return _summed(x, Step.SUM, group, board), token.clone()
@@ -161,51 +161,36 @@ class _Sum(torch.autograd.Function):
         return _summed(grad_out, Step.SUM_BACKWARD, ctx.group, ctx.board), grad_token, None, None
 
 
-def _summed(x: Tensor, step: Step, group: dist.ProcessGroup | None, board: Board | None) -> Tensor:
+def _summed(x: Tensor, step: Step, group: Group | None, board: Board | None) -> Tensor:
     if board is not None:
         board.enter(step, width=x.numel(), dtype=x.dtype)
     total = x.detach().clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total, group=group)
+    all_reduce(total, group)
     return total
 
 
 def _send_rows(
-    x: Tensor, route: Route, group: dist.ProcessGroup | None, counters: ExchangeCounters, board: Board | None
+    x: Tensor, route: Route, group: Group | None, counters: ExchangeCounters, board: Board | None
 ) -> Tensor:
     if board is not None:
         board.enter(Step.EXCHANGE, layer=route.layer, width=x.shape[1:].numel(), dtype=x.dtype)
     sent = x.detach().index_select(0, route.send_rows)
     out = x.new_empty((x.shape[0] + route.num_received, *x.shape[1:]))
     out[: x.shape[0]] = x.detach()
-    _all_to_all(out[x.shape[0] :], sent, route.receive_counts, route.send_counts, group)
+    all_to_all(out[x.shape[0] :], sent, route.receive_counts, route.send_counts, group)
     counters.forward_bytes += sent.nbytes
     counters.forward_messages += sum(count > 0 for count in route.send_counts)
     return out
 
 
 def _return_rows(
-    grad_out: Tensor,
-    num_own: int,
-    route: Route,
-    group: dist.ProcessGroup | None,
-    counters: ExchangeCounters,
-    board: Board | None,
+    grad_out: Tensor, num_own: int, route: Route, group: Group | None, counters: ExchangeCounters, board: Board | None
 ) -> Tensor:
     if board is not None:
         board.enter(Step.RETURN, layer=route.layer, width=grad_out.shape[1:].numel(), dtype=grad_out.dtype)
     sent = grad_out[num_own:].contiguous()
     returned = grad_out.new_empty((len(route.send_rows), *grad_out.shape[1:]))
-    _all_to_all(returned, sent, route.send_counts, route.receive_counts, group)
+    all_to_all(returned, sent, route.send_counts, route.receive_counts, group)
     counters.backward_bytes += sent.nbytes
     counters.backward_messages += sum(count > 0 for count in route.receive_counts)
     return grad_out[:num_own].clone().index_add_(0, route.send_rows, returned)
-
-
-def _all_to_all(
-    out: Tensor,
-    sent: Tensor,
-    receive_counts: tuple[int, ...],
-    send_counts: tuple[int, ...],
-    group: dist.ProcessGroup | None,
-) -> None:
-    dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group)

@@ -1,14 +1,21 @@
 """The trainers of a run: how they join, what they send each other, and what they agree on."""
 
-from gsplit.parallel.join import Member, rendezvous, split_group, with_board
+from gsplit.parallel.collectives import Group
+from gsplit.parallel.grid import DATA, SPLIT, Grid, trainer_grid
+from gsplit.parallel.join import rendezvous
+from gsplit.parallel.member import Member, with_board
 from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
 
 __all__ = [
+    "DATA",
+    "SPLIT",
+    "Grid",
+    "Group",
     "Member",
     "max_over_trainers",
     "reduce_gradients",
     "rendezvous",
-    "split_group",
     "sum_over_trainers",
+    "trainer_grid",
     "with_board",
 ]

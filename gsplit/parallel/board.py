@@ -32,7 +32,7 @@ SLOTS = 1024
 """Notes of a row: how many collectives a trainer may be ahead of another and still be compared with it. A mini-batch
 takes dozens, and a trainer is ahead by the few mini-batches at most that a GPU may be behind."""
 ROUNDS = (1 << 16) - 1
-"""After which the numbers of the rounds of the ring begin again; they begin at 1, so that 0 is an empty slot."""
+"""Rounds of the ring are numbered from 1 to this and then from 1 again; 0 is an empty slot."""
 DTYPES = (
     torch.float32,
     torch.float64,
@@ -47,8 +47,9 @@ DTYPES = (
     torch.complex64,
     torch.complex128,
 )
+"""Types that a note can name; the code of one is its place, from 1."""
 MOST_LAYERS, MOST_WIDTH = (1 << 8) - 1, (1 << 31) - 1
-"""Above which layers and widths are taken for equal."""
+"""The largest layer and width that a note can hold; larger ones are taken for equal."""
 ADVICE = (
     "every trainer must make the same exchanges in every mini-batch, with rows of one width and type that want a "
     "gradient everywhere or nowhere, also where it has no edges or targets: move block.exchange out of the condition"
@@ -59,20 +60,21 @@ class Step(IntEnum):
     """What a trainer does next in a mini-batch."""
 
     EXCHANGE = 1
-    """Rows before a layer."""
+    """Rows travel to where they are needed, before a layer."""
     RETURN = 2
-    """Its backward, or counts that go the same way."""
+    """The backward of an exchange, or counts that go the same way."""
     SUM = 3
-    """Of batch normalisation, over all trainers."""
+    """A sum of batch normalisation, over all trainers."""
     SUM_BACKWARD = 4
+    """The backward of such a sum."""
     REDUCE = 5
-    """Of the gradients: the end of a mini-batch in training."""
+    """The sum of the gradients, which ends a mini-batch in training."""
     END = 6
-    """Of a mini-batch without gradients. No collective."""
+    """The end of a mini-batch without gradients. It is no collective."""
 
 
 OF_ALL = (Step.SUM, Step.SUM_BACKWARD, Step.REDUCE, Step.END)
-"""Steps of all trainers, not of a split group alone."""
+"""Steps that all trainers take together, not a split group alone."""
 
 
 class Board:
@@ -81,7 +83,7 @@ class Board:
     Args:
         words: zeros uint64 [2 * trainers, SLOTS] that all trainers map.
         rank: of this trainer.
-        group: the ranks of its split group.
+        group: the ranks that it exchanges rows with, its split group.
     """
 
     def __init__(self, words: NDArray[np.uint64], rank: int, group: Sequence[int]) -> None:
@@ -93,7 +95,7 @@ class Board:
 
     @staticmethod
     def shape(trainers: int) -> tuple[int, int]:
-        """Of the words."""
+        """Shape of the words for that many trainers."""
         return 2 * trainers, SLOTS
 
     def enter(self, step: Step, *, layer: int = 0, width: int = 0, dtype: torch.dtype | None = None) -> None:
@@ -122,7 +124,7 @@ class Board:
             raise InputError(self._difference(row, slot, note))
 
     def _difference(self, row: _Row, slot: int, note: int) -> str:
-        """Who does what, of those who have posted their note of this number."""
+        """Message that says who does what, of those who have posted their note of this number."""
         does: dict[int, list[int]] = {}
         for at in sorted([row.own, *row.peers.tolist()]):
             theirs = int(self._words[at, slot])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from gsplit.parallel.board import Step
-from gsplit.parallel.join import Member
+from gsplit.parallel.collectives import all_reduce
+from gsplit.parallel.member import Member
 
 
 def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: Member) -> tuple[Tensor, int]:
@@ -35,7 +35,7 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: M
     )
     if member.board is not None:
         member.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
-    dist.all_reduce(flat, group=member.group)
+    all_reduce(flat, member.group)
     sizes = [p.numel() for p in parameters]
     for parameter, total in zip(parameters, flat[:-1].split(sizes), strict=True):
         parameter.grad = total.view_as(parameter)
@@ -45,12 +45,12 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: M
 def max_over_trainers(value: int, member: Member) -> int:
     """The largest of the trainers' values."""
     largest = torch.tensor(value)
-    dist.all_reduce(largest, dist.ReduceOp.MAX, group=member.group)
+    all_reduce(largest, member.group, "max")
     return int(largest)
 
 
 def sum_over_trainers(values: Sequence[float], member: Member) -> list[float]:
     """Element-wise sum over the trainers, in float64 (exact for counts below 2**53)."""
     total = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(total, group=member.group)
+    all_reduce(total, member.group)
     return total.tolist()

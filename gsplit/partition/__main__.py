@@ -1,5 +1,7 @@
-"""``python -m gsplit.partition STORE --parts 4 --out LAYOUT``, or with a recipe instead of STORE; and then
-``python -m gsplit.partition report LAYOUT``."""
+"""``python -m gsplit.partition STORE --parts 4 --out LAYOUT``, or with a recipe instead of STORE.
+
+Then ``python -m gsplit.partition report LAYOUT``.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,13 @@ from typing import Any
 import tyro
 
 from gsplit import cli
+from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
 from gsplit.errors import InputError
 from gsplit.files import check_writable, replace_file
-from gsplit.partition import PartitionConfig, dry_run, methods, partition, show
-from gsplit.partition.report import ReportConfig, measure
+from gsplit.partition import dry_run, methods, partition, show
+from gsplit.partition.report import measure, training_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,7 +31,7 @@ else:
 
 PROG = "python -m gsplit.partition"
 UNEVEN = 1.1
-"""Largest part over the mean."""
+"""Largest part over the mean from which parts are called uneven."""
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +76,7 @@ def report(arguments: list[str], prog: str) -> None:
     for suffix in ("json", "png"):
         check_writable(Path(f"{out}.{suffix}"), "--out")
     threads = config.threads or len(os.sched_getaffinity(0))
-    measured = measure(opened, config.training(opened), epochs=config.epochs, seed=config.seed, threads=threads)
+    measured = measure(opened, training_of(config, opened), epochs=config.epochs, seed=config.seed, threads=threads)
     print("\n".join(show.lines(measured)))
     replace_file(Path(f"{out}.json"), json.dumps(measured, indent=2).encode() + b"\n")
     written = f"{out}.json"

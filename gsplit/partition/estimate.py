@@ -16,15 +16,15 @@ from gsplit.partition.relabel import BYTES_AT_ONCE, EDGES_AT_ONCE, memory_for_ro
 from gsplit.units import binary
 
 VERTEX_BYTES = 72
-"""Of assignment, heat, both permutations and their sorting."""
+"""Bytes that a vertex takes: assignment, heat, both permutations and their sorting."""
 PIECE_BYTES_PER_EDGE = 40
 BASE_BYTES = 200 << 20
-"""Of the interpreter and its libraries."""
+"""Bytes that the interpreter and its libraries take."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """In bytes; memory is that of the process at its peak, without pages of mapped files."""
+    """What making a layout takes, in bytes; memory at the peak of the process, without pages of mapped files."""
 
     partition: int
     """Memory of the partitioner."""
@@ -36,7 +36,7 @@ class Estimate:
     """Disk, in the folder for temporary files, while KaMinPar reads the graph."""
 
     def lines(self, out: Path) -> list[str]:
-        """To print; with what there is beside what is needed."""
+        """Lines to print: what is needed, beside what there is."""
         available = binary(host_memory().available_bytes)
         rows = [
             f"memory to partition  {binary(self.partition):>10}   of {available} available",
@@ -60,7 +60,10 @@ class Estimate:
 
 
 def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size: Size | None = None) -> Estimate:
-    """Of making a layout of ``graph``; with a partitioner and the size of what it is given, its share as well."""
+    """What making a layout of ``graph`` takes.
+
+    The partitioner's share is in it where that and the ``size`` of what it is given are known.
+    """
     n, rows = graph.num_vertices, graph.features
     arrays = (
         graph.indptr,
@@ -91,6 +94,7 @@ def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size
 
 
 def free_disk(path: Path) -> int:
+    """Free bytes on the disk where ``path`` is, or will be."""
     return shutil.disk_usage(_existing(path)).free
 
 

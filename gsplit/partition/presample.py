@@ -1,4 +1,4 @@
-"""Counts what training will compute, by sampling some epochs of it with the product's own sampler.
+"""Counts of what training will compute, by sampling some epochs of it with the product's own sampler.
 
 How often a vertex is computed and an edge is drawn depends on the targets and the fan-out, which degrees know
 nothing of: in papers100M one vertex of a hundred is a target. (Sampling to rank what to cache: GNNLab, EuroSys 2022;
@@ -14,39 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
-from gsplit.cli import check_fan_out
+from gsplit.config.partition import Training
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 from gsplit.sampling.plan import EpochPlan, fold_key
 from gsplit.sampling.sampler import MiniBatchSampler
 
 PRESAMPLE = 0x50524553
-"""Keeps the draws apart from those of a training with the same seed."""
-MAX_FAN_OUT = 2**31 - 1
-MAX_THREADS = 256
-"""More than any host makes use of."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """The training to come, as far as its mini-batches depend on it; InputError for what no training has."""
-
-    fan_out: tuple[int, ...]
-    """By hop, the first for the targets; -1 takes all."""
-    batch_size: int
-    """Targets of a mini-batch over all trainers."""
-
-    def __post_init__(self) -> None:
-        check_fan_out(self.fan_out)
-        if max(self.fan_out) > MAX_FAN_OUT:
-            raise InputError(f"--fan-out takes numbers up to {MAX_FAN_OUT}, not {max(self.fan_out)}; -1 takes all")
-        if self.batch_size < 1:
-            raise InputError(f"--batch-size must be at least 1, not {self.batch_size}")
+"""Key that keeps the draws apart from those of a training with the same seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Over all mini-batches that were sampled. N vertices; ids are those of the graph sampled from."""
+    """Counts over all mini-batches that were sampled. N vertices; ids are those of the graph sampled from."""
 
     mini_batches: int
     loaded: NDArray[np.int64]
@@ -68,9 +48,11 @@ def presample(
 
     Args:
         graph: of a store, or of a layout with its permutation as ``global_ids`` [N].
-        epochs: of the training vertices, in mini-batches of the training's size.
+        training: fan-outs and the size of mini-batches.
+        epochs: how many, of all training vertices.
         seed: of the shuffles and draws.
-        threads: that sample; the counts are the same.
+        global_ids: int64 [N], what draws depend on; None: the graph's own.
+        threads: how many sample; the counts are the same.
 
     Raises:
         InputError: where there are no training vertices to sample for.

@@ -22,23 +22,23 @@ SAMPLED_EDGES = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Cut the graph in parts of equal weight, so that the edges between them weigh little."""
+    """A graph to be cut in parts of equal weight, so that the edges between them weigh little."""
 
     graph: GraphArrays
     parts: int
     vertex_weight: NDArray[np.int64] | None = None
-    """[N], at least 1; None: 1 each."""
+    """[N] at least 1; None: 1 each."""
     edge_weight: NDArray[np.uint32] | None = None
-    """[E], in the order of ``graph.indices``; an edge of weight 0 counts for nothing. None: 1 each."""
+    """[E] in the order of ``graph.indices``; an edge of weight 0 counts for nothing. None: 1 each."""
     targets: NDArray[np.int64] | None = None
     """Vertices to balance as well, for partitioners that can."""
     imbalance: float = 0.03
     """How much heavier than the mean a part may be."""
     seed: int = 0
     cuts: int = 1
-    """For partitioners whose outcome chance decides much about: how many to make, of which the best is kept."""
+    """How many cuts to make, of which the best is kept, by partitioners whose outcome chance decides much about."""
     threads: int = 1
-    """For partitioners that can use several; what they find may then differ from run to run."""
+    """Threads for partitioners that can use several; what they find may then differ from run to run."""
 
     def __post_init__(self) -> None:
         # A partitioner that is given weights of another length reads past the end of them, without a word.
@@ -51,19 +51,19 @@ class Undirected:
     """Both directions of every edge that counts, once each, without self-loops."""
 
     indptr: NDArray[np.int64]
-    """[V + 1]"""
+    """[V + 1] where the rows begin in ``indices``."""
     indices: NDArray[Any]
     """[A] ascending within a row: int64, or int32 where it was not asked for wide ones."""
     vertex_weight: NDArray[np.int64] | None
-    """[V]"""
+    """[V]; None: 1 each."""
     edge_weight: NDArray[Any] | None
-    """[A] of the type of ``indices``."""
+    """[A] of the type of ``indices``; None: 1 each."""
     vertices: NDArray[np.int64] | None
     """[V] ids in the problem's graph; None where they are the same."""
 
     @classmethod
     def of(cls, problem: Problem, *, wide: bool) -> Undirected:
-        """With edge weights, the vertices that no edge of weight above 0 reaches are left out.
+        """The undirected graph of a problem; vertices that no edge of weight above 0 reaches are left out.
 
         Args:
             wide: give indices and edge weights as int64.
@@ -85,10 +85,11 @@ class Undirected:
 
     @property
     def num_vertices(self) -> int:
+        """V."""
         return len(self.indptr) - 1
 
     def assignment(self, part_V: NDArray[np.int32], num_vertices: int) -> NDArray[np.int32]:
-        """[N] from the parts of these vertices; ``LEFT_OUT`` for the others."""
+        """Parts of all vertices, int32 [N], from those of these vertices [V]; ``LEFT_OUT`` for the others."""
         # Some partitioners check no length and number parts as they like, so every answer is checked here.
         assert part_V.shape == (self.num_vertices,)
         if self.vertices is None:
@@ -104,19 +105,20 @@ class Size:
 
     vertices: int
     adjacencies: int
-    """Of the undirected graph."""
+    """Adjacencies of the undirected graph: two for each edge."""
     edge_weights: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """What a partitioner takes at its peak, beside the mapped store, in bytes as measured (docs/results.md)."""
+    """Memory of a partitioner at its peak, beside the mapped store, in bytes as measured (docs/results.md)."""
 
     per_adjacency: int
     per_weighted_adjacency: int
     per_vertex: int
 
     def of(self, size: Size) -> int:
+        """Bytes for a graph of this size."""
         per_adjacency = self.per_weighted_adjacency if size.edge_weights else self.per_adjacency
         return size.adjacencies * per_adjacency + size.vertices * self.per_vertex
 
@@ -127,7 +129,9 @@ def size_of(graph: GraphArrays, edge_weight: NDArray[np.uint32] | None, *, edge_
     The share of edges whose reverse counts as well is estimated from some of them.
 
     Args:
-        edge_weights: whether there will be some, where they are not known yet.
+        graph: the directed graph.
+        edge_weight: uint32 [E], 0 for edges that do not count; None where they have no weights, or none yet.
+        edge_weights: whether there will be weights, where they are not known yet.
     """
     kept = graph.num_edges if edge_weight is None else int(np.count_nonzero(edge_weight))
     random = np.random.Generator(np.random.PCG64(0))

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
 from gsplit.data.npy import forget
 from gsplit.partition.relabel import EDGES_AT_ONCE
 
 
 def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> dict[str, Any]:
-    """Edge cut, local edges and balance of an assignment [N].
+    """Edge cut, local edges and balance of an assignment, the part of each vertex [N].
 
     ``edge_cut`` counts directed edges between parts; ``local_edges`` is the share of the others (the paper,
     table 5, has it for sampled edges). A balance is the largest part over the mean, so 1 is perfect; ``edges``
@@ -28,7 +28,7 @@ def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> di
         edges_of_part += np.bincount(assignment[begin:end], weights=degrees, minlength=parts).astype(np.int64)
         forget(graph.indices)
     vertices = np.bincount(assignment, minlength=parts)
-    targets = {name: np.bincount(assignment[graph.split(name)], minlength=parts) for name in SPLITS}
+    targets = {name: np.bincount(assignment[graph.vertex_set(name)], minlength=parts) for name in VERTEX_SETS}
     return {
         "edge_cut": cut,
         "local_edges": 1.0 - cut / graph.num_edges if graph.num_edges else 1.0,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import SPLITS, GraphArrays, row_ranges
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
 from gsplit.data.npy import forget
 from gsplit.limits import host_memory
 
@@ -30,12 +30,12 @@ BYTES_AT_ONCE = 1 << 26
 
 
 def layout_order(assignment: NDArray[np.int32], heat: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[N] layout id -> global id: by part, then hottest first, then by global id."""
+    """Global id of each layout id, int64 [N]: by part, then hottest first, then by global id."""
     return np.lexsort((-heat, assignment)).astype(np.int64, copy=False)
 
 
 def inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[N] old id -> new id, from new id -> old id."""
+    """New id of each old id, int64 [N], from the old id of each new one."""
     new_of_old = np.empty_like(order)
     new_of_old[order] = np.arange(len(order))
     return new_of_old
@@ -55,8 +55,13 @@ def write_layout(
     """Write the layout of ``source``; ``about`` joins its description.
 
     Args:
+        out: the folder.
+        source: the store.
         assignment: [N] int32, the part of each vertex.
         order: [N] layout id -> global id, as :func:`layout_order` gives it.
+        parts: P.
+        about: keys and values for ``layout.json``.
+        overwrite: replace the folder if it is there.
         memory: bytes that features may take while they are permuted; by default half of what is available.
     """
     graph = source.graph
@@ -68,8 +73,8 @@ def write_layout(
         if graph.features is not None:
             _write_rows(writer, "features", graph.features, order, memory)
         _write_rows(writer, "labels", graph.labels, order, memory)
-        for name in SPLITS:
-            writer.save(f"{name}_idx", np.sort(new_of_old[graph.split(name)]))
+        for name in VERTEX_SETS:
+            writer.save(f"{name}_idx", np.sort(new_of_old[graph.vertex_set(name)]))
         writer.save("permutation", order)
         writer.describe(
             layout.FILE,
@@ -120,14 +125,14 @@ def _write_adjacency(
 
 
 def reordered_indptr(indptr: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[N + 1] when the vertices stand in another order: [N] new id -> old id."""
+    """[N + 1] indptr when the vertices stand in another order, which has the old id of each new one [N]."""
     return np.concatenate([[0], np.cumsum(np.diff(indptr)[order])]).astype(np.int64)
 
 
 def places(
     old_indptr: NDArray[np.int64], new_indptr: NDArray[np.int64], order: NDArray[np.int64]
 ) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
-    """(first, last, place) of pieces of bounded size: the new edges ``first .. last`` stood at ``place`` before."""
+    """Pieces (first, last, place) of bounded size: the new edges ``first .. last`` stood at ``place`` before."""
     for begin, end in row_ranges(new_indptr, EDGES_AT_ONCE):
         first, last = int(new_indptr[begin]), int(new_indptr[end])
         # The old place of edge e of new vertex v: where v's row began, plus e - new_indptr[v].
@@ -155,7 +160,7 @@ def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], order: NDAr
 
 
 def permuted(rows: NDArray[Any], order: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-    """``rows[order]`` in pieces, each read from all over ``rows``: for those that stay in memory once read."""
+    """Pieces of ``rows[order]``, each read from all over ``rows``: for rows that stay in memory once read."""
     at_once = _rows_of(BYTES_AT_ONCE, rows)
     for begin in range(0, len(rows), at_once):
         yield rows[order[begin : begin + at_once]]
@@ -163,7 +168,7 @@ def permuted(rows: NDArray[Any], order: NDArray[np.int64]) -> Iterator[NDArray[A
 
 
 def permuted_by_windows(rows: NDArray[Any], order: NDArray[np.int64], memory: int) -> Iterator[NDArray[Any]]:
-    """``rows[order]`` in pieces of at most ``memory`` bytes, each from one reading of ``rows`` from end to end."""
+    """Pieces of ``rows[order]`` of at most ``memory`` bytes, each from one reading of ``rows`` from end to end."""
     new_of_old = inverse(order)
     at_once, window_rows = _rows_of(BYTES_AT_ONCE, rows), _rows_of(memory, rows)
     for first in range(0, len(rows), window_rows):

@@ -12,26 +12,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import tyro
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
-from gsplit.cli import IntList
+from gsplit.config.partition import ReportConfig, Training
 from gsplit.data import Layout
 from gsplit.data.layout import FILE
 from gsplit.errors import InputError
-from gsplit.partition.presample import MAX_THREADS, Training, presample
+from gsplit.partition.presample import presample
 from gsplit.partition.weights import heat
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.sampler import MiniBatchSampler
 from gsplit.sampling.segment import Segment
 
 CACHE_PERCENTS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
-"""Of all feature rows, over all trainers together; each caches this share of its part."""
+"""Sizes of caches: percent of all feature rows, over all trainers together; each caches this share of its part."""
 QUALITY = {
     "edge_cut",
     "local_edges",
@@ -45,42 +43,17 @@ QUALITY = {
 FAN_OUT, BATCH_SIZE = (20, 20, 20), 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportConfig:
-    """How good a layout is for a training: balance, local edges, cache hit rates."""
-
-    layout: Annotated[Path, tyro.conf.Positional]
-    """The layout folder."""
-    out: Path | None = None
-    """Where to write: OUT.json and OUT.png; by default the layout's name with -report, beside it."""
-    fan_out: IntList | None = None
-    """Of the training; by default what the layout was presampled with, else 20,20,20."""
-    batch_size: int | None = None
-    """Of the training; by default what the layout was presampled with, else 4096."""
-    epochs: int = 1
-    """To sample and count; as many more, with other draws, for the pre-sampled order."""
-    seed: int = 0
-    """Of the draws."""
-    threads: int = 0
-    """That sample; 0: all cores."""
-
-    def __post_init__(self) -> None:
-        for name, least in {"epochs": 1, "seed": 0, "threads": 0}.items():
-            if getattr(self, name) < least:
-                raise InputError(f"--{name} must be at least {least}, not {getattr(self, name)}")
-        if self.threads > MAX_THREADS:
-            raise InputError(f"--threads must be at most {MAX_THREADS}, not {self.threads}")
-
-    def training(self, layout: Layout) -> Training:
-        known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
-        return Training(
-            fan_out=tuple(known["fan_out"] if self.fan_out is None else self.fan_out),
-            batch_size=known["batch_size"] if self.batch_size is None else self.batch_size,
-        )
+def training_of(config: ReportConfig, layout: Layout) -> Training:
+    """The training to sample: what the flags say, else what the layout was presampled with, else the defaults."""
+    known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
+    return Training(
+        fan_out=tuple(known["fan_out"] if config.fan_out is None else config.fan_out),
+        batch_size=known["batch_size"] if config.batch_size is None else config.batch_size,
+    )
 
 
 def edges_of(segments: Sequence[Segment]) -> list[int]:
-    """[P] edges that each trainer computes, all layers."""
+    """Edges of each trainer's split, which it computes, over all layers: P numbers."""
     return [segment.num_edges for segment in segments]
 
 
@@ -94,7 +67,7 @@ def local_edges_of(segments: Sequence[Segment]) -> int:
 
 
 def edge_skew(edges: Sequence[int]) -> float:
-    """(most - least) / mean of the edges of the splits (the paper, section 5.3); 0 where there are none."""
+    """Skew of the edges of the splits, (most - least) / mean (the paper, section 5.3); 0 where there are none."""
     mean = sum(edges) / len(edges)
     return (max(edges) - min(edges)) / mean if mean else 0.0
 
@@ -152,7 +125,7 @@ def sample(layout: Layout, training: Training, *, epochs: int, seed: int, thread
 
 
 def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> dict[str, Any]:
-    """All of the report's JSON (docs/formats.md, "Report").
+    """The report, as its JSON has it (docs/formats.md, "Report").
 
     Raises:
         InputError: for a layout without training vertices.
@@ -210,7 +183,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
 
 
 def hit_rates(loaded: NDArray[np.int64], offsets: NDArray[np.int64], values: NDArray[np.int64] | None) -> list[float]:
-    """[S] share of the inputs that a cache holds, which has the first rows of every part.
+    """Share of the inputs that a cache of each size holds, which has the first rows of every part: S numbers.
 
     Args:
         loaded: [N] how often each vertex is an input.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def lines(report: dict[str, Any]) -> list[str]:
-    """The report, to print."""
+    """The report in lines to print."""
     layout, training, graph, sampled = (report[key] for key in ("layout", "training", "graph", "sampled"))
     fan_out = ",".join(map(str, training["fan_out"]))
     percents, rates = report["cache"]["percent"], report["cache"]["hit_rate"]
@@ -34,7 +34,7 @@ def lines(report: dict[str, Any]) -> list[str]:
 
 
 def draw(report: dict[str, Any]) -> bytes:
-    """A PNG. Raises ImportError where matplotlib is not installed."""
+    """The report as a picture, a PNG. Raises ImportError where matplotlib is not installed."""
     from matplotlib.figure import Figure
 
     layout, sampled = report["layout"], report["sampled"]

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """By one stage."""
+    """What one stage took."""
 
     seconds: float
     peak_bytes: int | None
@@ -41,6 +41,7 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
+        """Measure what runs inside the ``with`` block, and log it."""
         if self._own_peaks:
             with suppress(OSError):
                 Path("/proc/self/clear_refs").write_text(RESET_PEAK)

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.partition import Hotness, Weights
 from gsplit.data.graph import GraphArrays
 from gsplit.data.npy import forget
 from gsplit.partition.presample import Counts
 
-Weights = Literal["uniform", "degree", "presample"]
-Hotness = Literal["degree", "presample"]
-
 DRAW = 64
 """The weight of an edge that was drawn once."""
 MAX_WEIGHT = (1 << 30) - 1
-"""Both directions of an edge together fit in 32 bits, signed."""
+"""Largest weight of an edge: both directions together fit in 32 bits, signed."""
 ENTRIES_AT_ONCE = 1 << 24
 
 
 def vertex_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) -> NDArray[np.int64] | None:
-    """[N] int64: 1 each (None), in-edges, or edges drawn for the vertex; and 1 more, for what is not drawn."""
+    """Weights of the vertices, int64 [N]: in-edges, or edges drawn for the vertex, and 1 more; None: 1 each."""
     if weights == "uniform":
         return None
     if weights == "degree":
@@ -32,10 +28,11 @@ def vertex_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) 
 
 
 def edge_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) -> NDArray[np.uint32] | None:
-    """[E] how often an edge is drawn, in units of 1 / DRAW, at least one; 0 into vertices that are never computed.
+    """Weights of the edges, uint32 [E]: how often each is drawn, in units of 1 / DRAW; None: 1 each.
 
-    None: 1 each. Draws are uniform, so all in-edges of a vertex are drawn equally often in expectation: as often as
-    edges were drawn for it, over its in-degree. That says more than which of them the dice chose (docs/log.md).
+    A weight is at least 1, but 0 for edges into vertices that are never computed. Draws are uniform, so all in-edges
+    of a vertex are drawn equally often in expectation: as often as edges were drawn for it, over its in-degree. That
+    says more than which of them the dice chose (docs/log.md).
     """
     if weights != "presample":
         return None
@@ -47,10 +44,11 @@ def edge_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) ->
 
 
 def heat(graph: GraphArrays, hotness: Hotness, counts: Counts | None) -> NDArray[np.int64]:
-    """[N] what the vertices of a part are ordered by, the largest first.
+    """Heat of the vertices, int64 [N]: what those of a part are ordered by, the largest first.
 
-    With ``degree`` how often the vertex stands in others' in-neighbour lists: its out-degree. With ``presample`` how
-    often it was loaded; of those loaded as often, the one with the larger out-degree is the more likely next time.
+    With ``degree`` it is how often the vertex stands in others' in-neighbour lists, its out-degree. With
+    ``presample`` it is how often it was loaded; of those loaded as often, the one with the larger out-degree is the
+    more likely next time.
     """
     out_degrees = np.zeros(graph.num_vertices, np.int64)
     for begin in range(0, graph.num_edges, ENTRIES_AT_ONCE):  # NumPy counts a copy in int64

@@ -14,7 +14,7 @@ from torch import nn
 from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
-from gsplit.engine.loading import Shared
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily

@@ -21,18 +21,19 @@ from torch import Tensor, nn
 from gsplit.data import open_layout
 from gsplit.engine.evaluation import Evaluator, forward_to
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.loading import Shared, host_rows
 from gsplit.engine.objective import objective_of
+from gsplit.engine.rows.loading import host_rows
+from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.models import custom, registry
 from gsplit.nn import Chain, ExchangeCounters
-from gsplit.parallel import Member, max_over_trainers, with_board
+from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
 from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
-from gsplit.sampling import SplitGroups, sampler_of
+from gsplit.sampling import sampler_of
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 """Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
@@ -122,7 +123,7 @@ def _sampled(model: nn.Module, member: Member, loader: SplitLoader, request: Req
         seed=spec.seed,
         edge_ids=loader.edges.weights,
     )
-    member = with_board(member, SplitGroups(trainers=member.world, size=member.world), spec.shared.board)
+    member = with_board(member.on(trainer_grid(member.world)), spec.shared.board)
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), spec.batch_size)):
         sampler.sample(targets[begin : begin + spec.batch_size], epoch=0, batch=batch)

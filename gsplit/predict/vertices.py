@@ -13,16 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gsplit.data import Layout
-from gsplit.data.graph import SPLITS
+from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 
 def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
-    """int64 [M] global ids; those of ``all`` and of a split ascend, whatever the layout.
+    """int64 [M] global ids; those of ``all`` and of a vertex set ascend, whatever the layout.
 
     Args:
-        which: ``all``, a split, the path of a file, or the ids themselves.
+        which: ``all``, a vertex set, the path of a file, or the ids themselves.
         layout: of the graph they are in.
 
     Raises:
@@ -32,8 +32,8 @@ def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
     if isinstance(which, str):
         if which == "all":
             return np.arange(n)
-        if which in SPLITS:
-            return _not_empty(np.sort(layout.permutation[layout.graph.split(which)]), f"--vertices {which}")
+        if which in VERTEX_SETS:
+            return _not_empty(np.sort(layout.permutation[layout.graph.vertex_set(which)]), f"--vertices {which}")
         ids, where = _read(Path(which)), which
     else:
         ids, where = np.asarray(which), "vertices"

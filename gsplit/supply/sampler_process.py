@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gsplit.data import open_layout
 from gsplit.host import SharedBuffer, die_with_parent
-from gsplit.sampling.groups import MicroBatches, SplitGroups
+from gsplit.sampling.micro_batches import MicroBatches
 from gsplit.supply.dispatch import Task
 from gsplit.supply.ring import Handle, Ring, bytes_of
 from gsplit.supply.tickets import Ticket
@@ -34,8 +34,12 @@ class SamplerJob:
     memory: int
     """Bytes that a sampler's maps of vertices may take."""
     threads: int
-    groups: SplitGroups | None = None
-    """Of the trainers; None: one, with a trainer for each part."""
+    micro_batches: int = 1
+    """Number of micro-batches that a mini-batch is cut into."""
+    splits: int | None = None
+    """Number of splits of each micro-batch; None: one for each part."""
+    fixed_shares: bool = False
+    """Each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +82,9 @@ def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
     layout = open_layout(job.layout, trusted=True)
     micro_batches = MicroBatches(
         layout,
-        job.groups or SplitGroups(trainers=layout.parts, size=layout.parts),
+        micro_batches=job.micro_batches,
+        splits=job.splits or layout.parts,
+        fixed_shares=job.fixed_shares,
         fan_out=job.fan_out,
         batch_size=job.batch_size,
         seed=job.seed,

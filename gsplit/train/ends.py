@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
+from gsplit.config.parallel import STRATEGIES
 from gsplit.config.train import RESULTS_DEPEND_ON
 from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.log import finite, totals, write_summary
 from gsplit.terminal import say
-from gsplit.train.counting import write_counts
-from gsplit.train.saving import save_checkpoint
-
-if TYPE_CHECKING:
-    from gsplit.train.trainer import Trainer
+from gsplit.train.saving import save_checkpoint, write_counts
+from gsplit.train.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -114,11 +112,11 @@ def _validate(trainer: Trainer, epoch: int) -> float | None:
 
 def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
     """What decides how much is loaded and computed; a run that was resumed may have changed it."""
-    strategy = trainer.run.strategy
+    strategy, name = trainer.run.strategy, trainer.run.config.strategy
     return {
         "trainers": trainer.run.trainers,
-        "strategy": "split" if strategy.groups.number == 1 else trainer.run.config.strategy,
-        "split_group": strategy.groups.size,
+        "strategy": "split" if name in STRATEGIES and strategy.micro_batches == 1 else name,
+        "split_group": strategy.splits,
         "cache": strategy.cache,
         "rows_cached": sum(trainer.loading.cache_rows),
     }

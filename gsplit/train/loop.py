@@ -14,17 +14,16 @@ from typing import Any
 import torch
 
 from gsplit.bars import tqdm
-from gsplit.engine.loading import Shared
 from gsplit.engine.objective import check_logits, mini_batch_loss
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
-from gsplit.parallel import reduce_gradients
+from gsplit.parallel import Member, reduce_gradients
 from gsplit.parallel.join import joined
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.terminal import say
-from gsplit.train.counting import write_counts
 from gsplit.train.ends import end_epoch, finish, stop
-from gsplit.train.saving import save_checkpoint
+from gsplit.train.saving import restore, save_checkpoint, write_counts
 from gsplit.train.trainer import Trainer
 
 MOST_FRESH = 1000
@@ -36,10 +35,19 @@ def live(rank: int, run: Run, port: int, shared: Shared, end: TrainerEnd) -> dic
     """The life of one trainer process. Returns the summary on trainer 0; none where the run was asked to stop."""
     config = run.config
     with joined(rank, run.trainers, port, config.device, config.threads) as member:
-        trainer = Trainer(member, run, shared, end)
+        trainer = ready(member, run, shared, end)
         summary = finish(trainer) if train(trainer) else None
         trainer.close()
         return summary
+
+
+def ready(member: Member, run: Run, shared: Shared, end: TrainerEnd | None = None) -> Trainer:
+    """A trainer that stands where the run does, with its mini-batches on their way; see :class:`Trainer`."""
+    trainer = Trainer(member, run, shared)
+    if run.resumes:
+        restore(trainer)
+    trainer.begin(end)
+    return trainer
 
 
 def train(trainer: Trainer) -> bool:

@@ -1,18 +1,20 @@
-"""Checkpoints: what a trainer must remember to go on as if it had never stopped."""
+"""What a trainer writes down: counts, and checkpoints, to go on as if it had never stopped."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from gsplit.engine.optimiser import follow
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 from gsplit.runs.log import RunLog
-from gsplit.train.counting import write_counts
-from gsplit.train.progress import Progress
+from gsplit.train.progress import Progress, gather_counts
+from gsplit.train.trainer import Trainer
 
-if TYPE_CHECKING:
-    from gsplit.train.trainer import Trainer
+
+def write_counts(trainer: Trainer) -> None:
+    """Sum up and write down what was computed since the last time; all trainers make the call."""
+    records = gather_counts(trainer.progress, trainer.member, trainer.run.config.layers)
+    if trainer.member.rank == 0:
+        trainer.log.append(records)
 
 
 def save_checkpoint(trainer: Trainer) -> None:

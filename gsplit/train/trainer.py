@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from gsplit.data import open_layout
@@ -13,14 +13,17 @@ from gsplit.data.store import describe
 from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.loading import Loading, Shared
+from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import objective_of
 from gsplit.engine.optimiser import optimiser_of
 from gsplit.engine.parts import Parts
+from gsplit.engine.rows.loading import Loading
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.models import custom, registry
 from gsplit.parallel import Member, with_board
+from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import Kept
 from gsplit.runs.log import RunLog
 from gsplit.sampling.plan import fold_key
@@ -28,7 +31,6 @@ from gsplit.supply.pipes import TrainerEnd
 from gsplit.train.clock import StageClock
 from gsplit.train.profiling import Profiler
 from gsplit.train.progress import Progress
-from gsplit.train.saving import restore
 
 INITIAL_WEIGHTS = 0x494E4954
 
@@ -40,12 +42,15 @@ class Trainer:
         member: this trainer's place among all.
         run: what was decided for all trainers.
         shared: memory that all trainers map.
-        end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
     """
 
-    def __init__(self, member: Member, run: Run, shared: Shared, end: TrainerEnd | None = None) -> None:
+    feed: Iterator[MiniBatch]
+    """The mini-batches that are left, after :meth:`begin`."""
+
+    def __init__(self, member: Member, run: Run, shared: Shared) -> None:
         self.run = run
-        self.member = member = with_board(member, run.strategy.groups, shared.board)
+        self._engine = engine = engine_of(run.config.strategy)
+        self.member = member = with_board(member.on(engine.grid(run)), shared.board)
         self.layout = layout = open_layout(run.layout, trusted=True)
         self.model = _same_model(run, member)
         self.objective = objective_of(layout.graph.multi_label)
@@ -69,13 +74,19 @@ class Trainer:
         self.log = RunLog(run.folder)
         graph = {"store_checksum": layout.store_checksum, **describe(layout.graph)}
         self.kept = Kept(run.folder, {"signature": run.signature, "graph": graph}, writes=member.rank == 0)
-        if run.resumes:
-            restore(self)
-        engine = engine_of(run.config.strategy)
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
-        parts = Parts(run=run, member=member, layout=layout, model=self.model, edges=edges, loading=self.loading)
-        self.feed = engine.feed(parts, self.progress.position(), end)
+        self._parts = Parts(
+            run=run, member=member, layout=layout, model=self.model, edges=edges, loading=self.loading
+        )
+
+    def begin(self, end: TrainerEnd | None = None) -> None:
+        """Have mini-batches loaded from where the progress stands.
+
+        Args:
+            end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
+        """
+        self.feed = self._engine.feed(self._parts, self.progress.position(), end)
 
     def close(self) -> None:
         """The last thing a trainer does."""
@@ -91,5 +102,5 @@ def _same_model(run: Run, member: Member) -> nn.Module:
         model = registry.build(run.signature, run.config)
     model = custom.prepare(model).train().to(member.device, run.dtype)
     for tensor in model.state_dict().values():
-        dist.broadcast(tensor, 0, group=member.group)
+        broadcast(tensor, member.group)
     return model

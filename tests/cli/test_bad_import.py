@@ -135,7 +135,7 @@ FLAGS = [
     ({}, ("edges.csv", "--split", "0.5,x,0.1"), "--split.*'x'"),
     ({}, ("edges.csv", "--split", "0.5,0.2,0.1"), "edges.csv: --split needs labels.*--labels FILE"),
     ({}, ("edges.csv", "--seed", "-1"), "^error: --seed must be at least 0, not -1"),
-    ({"train.npy": ONES[:1]}, ("edges.csv", "--train", "train.npy"), "the train split needs labels; give --labels"),
+    ({"train.npy": ONES[:1]}, ("edges.csv", "--train", "train.npy"), "the train set needs labels; give --labels"),
     ({"y.npy": ONES, "t.npy": ONES}, ("edges.csv", "--labels", "y.npy", "--train", "t.npy"), "lists a vertex twice"),
     ({"y.npy": ONES, "t.txt": "1\n4\n"}, ("edges.csv", "--labels", "y.npy", "--train", "t.txt"), "is 4, outside"),
     ({"y.npy": ONES, "s.txt": "train\n"}, ("edges.csv", "--labels", "y.npy", "--split-file", "s.txt"), "1 rows"),

@@ -154,8 +154,8 @@ def test_flags_and_paths(refused, words, message):
     ("changes", "message"),
     [
         ({"indices": np.array([0, 3])}, r"indices\[1\] is 3, outside the vertices 0 \.\. 2"),
-        ({"y": np.array([0, np.nan, 1])}, "the train split has a label outside .* at vertex 1"),
-        ({"y": np.array([[0, 1], [0, np.nan], [1, 1]])}, "the train split has labels .* at vertex 1"),
+        ({"y": np.array([0, np.nan, 1])}, "the train set has a label outside .* at vertex 1"),
+        ({"y": np.array([[0, 1], [0, np.nan], [1, 1]])}, "the train set has labels .* at vertex 1"),
         ({"train_idx": np.array([0, 0])}, "train_idx lists a vertex twice"),
         ({"x": np.full((3, 2), np.nan)}, "features of vertex 0 hold NaN"),
         ({"y": np.array(1)}, "y must be numbers of shape"),

@@ -16,8 +16,8 @@ from support.commands import LIMIT_S
 from gsplit.data import open_layout
 from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.loading import Shared
 from gsplit.engine.objective import objective_of
+from gsplit.engine.rows.shared import Shared
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.nn import SAGE
 from gsplit.parallel import join as group

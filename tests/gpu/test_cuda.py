@@ -9,7 +9,7 @@ from support.graphs import lay_out, random_graph
 from support.steps import CPU
 
 from gsplit.config.train import TrainConfig
-from gsplit.engine.sources import Pins
+from gsplit.engine.sampled.sources import Pins
 from gsplit.features import FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.nn import blocks_of, mean_of_neighbours

@@ -100,7 +100,7 @@ def test_every_evaluation_equals_a_dense_forward(pool, graphs, tmp_path, monkeyp
     np.testing.assert_allclose(np.load(config.out / "predictions.npy"), levels[3], **close)
     for split in ("valid", "test"):
         measured = summary[f"{split}_{'f1' if multi_label else 'accuracy'}"]
-        assert measured == pytest.approx(score(graph, levels[3], graph.split(split)), abs=1e-12)
+        assert measured == pytest.approx(score(graph, levels[3], graph.vertex_set(split)), abs=1e-12)
 
     monkeypatch.setattr("gsplit.predict.api.start", InPool(pool))
     for fan_out in ((), (-1, -1, -1)):

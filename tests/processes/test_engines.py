@@ -52,10 +52,7 @@ def test_another_engine_learns_what_the_first_one_learns(here, tmp_path):
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        (
-            "support.engines:Nothing",
-            "--strategy support.engines:Nothing is no engine: it needs the methods res",
-        ),
+        ("support.engines:Nothing", "--strategy support.engines:Nothing is no engine: it needs the methods res"),
         ("support.nowhere:Engine", "--strategy support.nowhere:Engine: there is no module 'support.nowhere'"),
     ],
 )

@@ -15,7 +15,7 @@ from support.runs import InPool, all_equal, records
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.runs import checkpoint
-from gsplit.sampling import groups
+from gsplit.sampling import micro_batches
 from gsplit.supply import sampler_process as process
 
 BASE = {
@@ -135,7 +135,7 @@ class Recorder:
 
     def __init__(self, monkeypatch) -> None:
         self.told: dict = {}
-        monkeypatch.setattr("gsplit.engine.sampled.SamplerPool", self._pool)
+        monkeypatch.setattr("gsplit.engine.sampled.engine.SamplerPool", self._pool)
         self._monkeypatch = monkeypatch
 
     def _pool(self, job, tickets, **options):
@@ -150,7 +150,7 @@ class Recorder:
     def _sampler(self, job) -> dict:
         """How a sampler process that was sent this job makes its sampler."""
         made = {}
-        sampler = groups.sampler_of
+        sampler = micro_batches.sampler_of
 
         def make(*arguments, **options):
             made.update(options)
@@ -166,7 +166,7 @@ class Recorder:
                 return self.left.pop()
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(groups, "sampler_of", make)
+            patch.setattr(micro_batches, "sampler_of", make)
             with pytest.raises(EOFError):
                 process._serve(Commands(), None, None)
         return made

@@ -15,26 +15,25 @@ from support.steps import CPU, Step
 import gsplit
 from gsplit.data import open_layout
 from gsplit.launch.resolve import resolve
-from gsplit.parallel import Member
+from gsplit.parallel import Member, trainer_grid
 from gsplit.runs import checkpoint
-from gsplit.sampling import SplitGroups
 
 FAN_OUTS = [4, 3]
 GROUPS = [(2, 1), (3, 1), (4, 1), (4, 2)]
 """(trainers, trainers of a group)"""
 
 
-def step_in_pool(member, path, targets, dtype, name, groups, fan_outs=FAN_OUTS):
-    return Step(member, open_layout(path), targets, fan_outs, dtype, name, groups).gradients()
+def step_in_pool(member, path, targets, dtype, name, grid, fan_outs=FAN_OUTS):
+    return Step(member, open_layout(path), targets, fan_outs, dtype, name, grid).gradients()
 
 
 def sum_over_micro_batches(layout, targets, dtype, name, number):
     """Loss and gradients of one process that computes one micro-batch after the other, unsplit."""
-    groups = SplitGroups(trainers=number, size=1)
+    grid = trainer_grid(number, 1)
     loss, gradients = 0.0, {}
     for group in range(number):
         alone = Member(rank=group, world=1, device=CPU)
-        own_loss, own = Step(alone, layout, targets, FAN_OUTS, dtype, name, groups).gradients()
+        own_loss, own = Step(alone, layout, targets, FAN_OUTS, dtype, name, grid).gradients()
         loss += own_loss
         gradients = {key: gradients.get(key, 0) + gradient for key, gradient in own.items()}
     return loss, gradients
@@ -44,12 +43,12 @@ def sum_over_micro_batches(layout, targets, dtype, name, number):
 @pytest.mark.parametrize(("trainers", "size"), GROUPS)
 def test_law_2_gradients_are_those_of_the_union_of_the_micro_batches(pool, layouts, trainers, size, name):
     whole, layout = layouts(1), layouts(4 if size == 2 else 1)
-    groups = SplitGroups(trainers=trainers, size=size)
+    grid = trainer_grid(trainers, size)
     for count in (61, 2):  # unequal micro-batches; for some no target at all
         targets = np.sort(whole.permutation[whole.graph.train_idx])[:count]
         for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-5)):
-            loss, wanted = sum_over_micro_batches(whole, targets, dtype, name, groups.number)
-            results = pool.run(trainers, step_in_pool, layout.path, targets, dtype, name, groups)
+            loss, wanted = sum_over_micro_batches(whole, targets, dtype, name, grid.size("data"))
+            results = pool.run(trainers, step_in_pool, layout.path, targets, dtype, name, grid)
             for own_loss, gradients in results:
                 assert own_loss == pytest.approx(loss, rel=tolerance)
                 for key, gradient in gradients.items():
@@ -91,9 +90,9 @@ def test_batch_normalisation_goes_over_all_micro_batches(pool, tmp_path, trainer
     wanted_loss, wanted = Step(
         Member(rank=0, world=1, device=CPU), whole, targets, fan_outs, torch.float64, name
     ).gradients()
-    groups = SplitGroups(trainers=trainers, size=size)
+    grid = trainer_grid(trainers, size)
     for loss, gradients in pool.run(
-        trainers, step_in_pool, layout.path, targets, torch.float64, name, groups, fan_outs
+        trainers, step_in_pool, layout.path, targets, torch.float64, name, grid, fan_outs
     ):
         assert loss == pytest.approx(wanted_loss, rel=1e-10)
         for key, gradient in gradients.items():
@@ -131,10 +130,10 @@ def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, pa
     config = config_for(layout.path, tmp_path / "run", gpus=trainers, batch_size=47, fan_out=(4, 3), **changes)
     results = pool.run(trainers, train_in_worker, config)
     assert all(all_equal(result["after"], results[0]["after"]) for result in results)
-    groups = resolve(config).strategy.groups
-    assert groups.size == changes.get("split_group", 1 if "strategy" in changes else trainers)
+    strategy = resolve(config).strategy
+    assert strategy.splits == changes.get("split_group", 1 if "strategy" in changes else trainers)
     row_bytes = layout.graph.num_features * (2 if "feature_dtype" in changes else 4)
-    wanted = traffic.count(layout, groups, config, row_bytes)
+    wanted = traffic.count(layout, strategy, config, row_bytes)
     lines = records(config.out, "mini-batch")
     assert sorted((r["epoch"], r["batch"], r["trainer"]) for r in lines) == sorted(wanted)
     gradients = sum(p.numel() for p in results[0]["after"].values()) + 1  # and the loss
@@ -148,7 +147,7 @@ def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, pa
     summary = results[0]["summary"]["traffic"]
     for name in wanted[1, 0, 0]:
         assert summary[name] == sum(counts[name] for counts in wanted.values())
-    own, _ = traffic.cached_sets(layout, groups, config)
+    own, _ = traffic.cached_sets(layout, strategy.grid, config)
     assert results[0]["summary"]["cache_rows"] == [len(cached) for cached in own]
     if changes.get("cache_size") == "25%" and changes.get("cache") != "replicated":
         assert summary["host_rows"] == 0  # every part fits

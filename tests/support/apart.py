@@ -38,7 +38,7 @@ def _apart(member, world, size, function, arguments):
     start_s = time.monotonic()
     result = error = None
     try:
-        inside = replace(member, world=world, group=groups[tuple(range(world))], subgroups=groups)
+        inside = replace(member, world=world, group=groups[tuple(range(world))], made=groups)
         result = function(inside, *arguments)
     except Exception as raised:
         error = type(raised)(str(raised))  # without the frames, which hold the connections

@@ -10,8 +10,9 @@ import numpy as np
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.sampled import counts_of
+from gsplit.engine.sampled.engine import counts_of
 from gsplit.nn import Chain, ExchangeCounters
+from gsplit.parallel import Grid
 from gsplit.sampling import sampler_of
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply
@@ -23,6 +24,9 @@ class Everything:
 
     def resolve(self, config, layout):
         return replace(config, split_group=1, cache="none", cache_size=None, samplers=0)
+
+    def grid(self, run):
+        return Grid.of(rows=run.trainers)
 
     def num_batches(self, run, layout):
         return 1

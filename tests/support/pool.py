@@ -16,7 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from gsplit.engine.loading import Shared
+from gsplit.engine.rows.shared import Shared
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
@@ -76,8 +76,8 @@ def _serve(rank, pipes, port, shared) -> None:
     with joined(rank, SIZE, port, "cpu", threads=1) as member:
         groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}
         # All that tests want, made by all: a group that only its members make is found by how many each has.
-        for ranks in ((0, 1), (2, 3)):
-            member.subgroups[ranks] = dist.new_group(list(ranks))
+        for ranks in ((0, 1), (2, 3), (0, 2), (1, 3)):
+            member.made[ranks] = dist.new_group(list(ranks))
         while True:
             world, function, arguments = pipe.recv()
             try:

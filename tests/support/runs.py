@@ -35,7 +35,7 @@ def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
 
 def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer:
     """This member's trainer of :func:`run_for`."""
-    return Trainer(member, run_for(config, member.world, model, resume), pool_module.SHARED)
+    return loop.ready(member, run_for(config, member.world, model, resume), pool_module.SHARED)
 
 
 def train_in_worker(member, config: TrainConfig, model=None, resume=False):
@@ -52,7 +52,7 @@ def observed_in_worker(member, run, backwards=False):
     """Summary, and the threads that training began."""
     before = set(threading.enumerate())
     end, *_others = sampled_backwards(run) if backwards else (None,)
-    trainer = Trainer(member, run, pool_module.SHARED, end)
+    trainer = loop.ready(member, run, pool_module.SHARED, end)
     loop.train(trainer)
     begun = len(set(threading.enumerate()) - before)
     return {"summary": finish(trainer), "begun": begun}
@@ -66,7 +66,9 @@ def sampled_backwards(run: Run) -> tuple:
     config, layout = run.config, open_layout(run.layout)
     micro_batches = MicroBatches(
         layout,
-        run.strategy.groups,
+        micro_batches=run.strategy.micro_batches,
+        splits=run.strategy.splits,
+        fixed_shares=run.strategy.fixed_shares,
         fan_out=config.fan_out,
         batch_size=config.batch_size,
         seed=config.seed,

@@ -12,8 +12,8 @@ from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import custom
 from gsplit.models import registry as models
 from gsplit.nn import Chain, ExchangeCounters
-from gsplit.parallel import Member, reduce_gradients, split_group, with_board
-from gsplit.sampling import MiniBatchSampler, SplitGroups
+from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_board
+from gsplit.sampling import MiniBatchSampler, split_offsets
 from support import pool as pool_module
 from support.models import make_model
 
@@ -23,16 +23,17 @@ CPU = torch.device("cpu")
 class Step:
     """One mini-batch on one trainer: its segment, its blocks and a model of ``support.models``.
 
-    ``groups``: the micro-batches that the targets are cut into; by default one, split over all trainers.
+    ``grid``: of the trainers whose micro-batches the targets are cut into; by default one, split over all. A member
+    that is alone may take any place on it where micro-batches are not split.
     """
 
-    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", groups=None):
-        groups = groups or SplitGroups(trainers=member.world, size=member.world)
-        group = groups.group_of(member.rank)
+    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None):
+        grid = grid or trainer_grid(member.world)
+        micro = grid.coordinate(member.rank, DATA)
         targets = np.argsort(layout.permutation)[global_targets]
         graph = layout.graph
         if member.world > 1:
-            member = with_board(member, groups, pool_module.SHARED.board)
+            member = with_board(member.on(grid), pool_module.SHARED.board)
         self.member, self.layout = member, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model = custom.prepare(self.user_model)
@@ -40,17 +41,18 @@ class Step:
         sampler = MiniBatchSampler(
             graph.indptr,
             graph.indices,
-            groups.offsets(layout),
+            split_offsets(layout, grid.size(SPLIT)),
             fan_outs=fan_outs,
             seed=1,
             global_ids=layout.permutation,
             edge_ids=edges.weights,
         )
-        micro = np.array_split(targets, groups.number)[group]
-        sampler.sample(micro, epoch=0, batch=0, micro=group, num_targets=len(targets))
-        self.segment = sampler.segment(groups.split_of(member.rank))
+        own = np.array_split(targets, grid.size(DATA))[micro]
+        sampler.sample(own, epoch=0, batch=0, micro=micro, num_targets=len(targets))
+        self.segment = sampler.segment(grid.coordinate(member.rank, SPLIT))
         self.counters = ExchangeCounters()
-        self.chain = Chain(split_group(member, groups), self.counters, CPU, everyone=member.group, board=member.board)
+        group = member.along(SPLIT) if member.world > 1 else None
+        self.chain = Chain(group, self.counters, CPU, everyone=member.group, board=member.board)
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         inputs = SplitLoader(layout, CPU, self.loader, edges)
         self.blocks, self.x = inputs.inputs(self.segment, self.chain)

@@ -7,7 +7,8 @@ from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 
-from gsplit.sampling import EpochPlan
+from gsplit.parallel import SPLIT
+from gsplit.sampling import EpochPlan, split_offsets
 from support.reference import sample_and_split
 
 
@@ -32,33 +33,33 @@ def hottest_set(graph, targets, hops, rows):
     return set(sorted(reached, key=lambda v: (-heat[v], v))[:rows])
 
 
-def cached_sets(layout, groups, config):
+def cached_sets(layout, grid, config):
     """By rank, the vertices that a trainer caches, and those that it may read from others."""
-    world, share = groups.trainers, Fraction((config.cache_size or "0%").removesuffix("%")) / 100
+    world, share = grid.world, Fraction((config.cache_size or "0%").removesuffix("%")) / 100
     if config.cache == "replicated":
         plan = EpochPlan(layout.graph.train_idx, layout.permutation, 1, 0, micro_batches=world, fixed_shares=True)
         rows = ceil(share * layout.graph.num_vertices)
         own = [hottest_set(layout.graph, targets.tolist(), config.layers, rows) for targets in plan.shares]
         return own, [set()] * world
-    if config.cache == "partitioned" and groups.size == 1:
+    if config.cache == "partitioned" and grid.size(SPLIT) == 1:
         own = prefix_sets(layout, world, share)
         return own, [set().union(*own) - mine for mine in own]
-    own = prefix_sets(layout, groups.size, share)
-    return [own[groups.split_of(rank)] for rank in range(world)], [set()] * world
+    own = prefix_sets(layout, grid.size(SPLIT), share)
+    return [own[grid.coordinate(rank, SPLIT)] for rank in range(world)], [set()] * world
 
 
-def count(layout, groups, config, row_bytes):
+def count(layout, strategy, config, row_bytes):
     """(epoch, batch, trainer) -> traffic of a run of SAGE."""
-    graph = layout.graph
-    offsets = groups.offsets(layout).tolist()
-    cached, at_peers = cached_sets(layout, groups, config)
+    graph, grid = layout.graph, strategy.grid
+    offsets = split_offsets(layout, strategy.splits).tolist()
+    cached, at_peers = cached_sets(layout, grid, config)
     plan = EpochPlan(
         graph.train_idx,
         layout.permutation,
         config.batch_size,
         config.seed,
-        micro_batches=groups.number,
-        fixed_shares=groups.fixed_shares,
+        micro_batches=strategy.micro_batches,
+        fixed_shares=strategy.fixed_shares,
     )
     # SAGE exchanges rows as wide as inputs or outputs of a layer, whichever is less.
     widths = {1: min(graph.num_features, config.hidden), 2: min(config.hidden, graph.num_classes)}
@@ -66,7 +67,7 @@ def count(layout, groups, config, row_bytes):
     counted = {}
     for epoch in range(config.epochs):
         for batch in range(plan.num_batches):
-            for group, targets in enumerate(plan.micro_batches(epoch, batch)):
+            for micro, targets in enumerate(plan.micro_batches(epoch, batch)):
                 splits = sample_and_split(
                     graph,
                     offsets,
@@ -75,10 +76,11 @@ def count(layout, groups, config, row_bytes):
                     seed=config.seed,
                     epoch=epoch,
                     batch=batch,
-                    micro=group,
+                    micro=micro,
                     global_ids=layout.permutation,
                 )
-                for k, (split, rank) in enumerate(zip(splits, groups.ranks_of(group), strict=True)):
+                for k, split in enumerate(splits):
+                    rank = grid.rank(data=micro, split=k)
                     needed = set(split.vertices)
                     assert len(needed) == len(split.vertices)
                     hits, peers = needed & cached[rank], needed & at_peers[rank]

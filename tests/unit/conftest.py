@@ -16,7 +16,7 @@ def tiny_graph():
 
     0 -- 1 == 2 -- 3    4     (undirected, so every line is an edge in both directions)
 
-    Vertex 4 is unlabelled and in no split.
+    Vertex 4 is unlabelled and in no vertex set.
     """
     graph = GraphArrays(
         indptr=np.array([0, 1, 4, 7, 8, 8]),

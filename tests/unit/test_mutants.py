@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tools import mutants
+from tools import mutations
 
-PAGE = mutants.ROOT / "docs" / "mutations.md"
+PAGE = mutations.ROOT / "docs" / "mutations.md"
 ENTRY = """
 [[mutation]]
 name = "{name}"
@@ -22,19 +22,19 @@ GOOD = {"name": "one", "old": "def main(", "test": "tests/unit/test_mutants.py"}
 
 
 def test_all_mutations_apply_and_their_tests_are_there():
-    mutations = mutants.load()
-    assert len(mutations) >= 40
-    assert sum(mutation.compiled for mutation in mutations) >= 10
+    listed = mutations.load()
+    assert len(listed) >= 40
+    assert sum(mutation.compiled for mutation in listed) >= 10
 
 
 def test_the_page_names_all_of_them_and_what_catches_each():
     rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if re.match(r"\| [a-z]", line)][1:]
-    assert [row[0].removeprefix("| ") for row in rows] == [mutation.name for mutation in mutants.load()]
+    assert [row[0].removeprefix("| ") for row in rows] == [mutation.name for mutation in mutations.load()]
     for row in rows:
         if found := re.fullmatch(r"`(\w+)` in (\S+) \|", row[-1]):
-            assert mutants.exists(f"tests/{found[2]}::{found[1]}"), row[-1]
+            assert mutations.exists(f"tests/{found[2]}::{found[1]}"), row[-1]
         else:
-            assert row[-1].startswith((mutants.TIME_LIMIT, "SIG")), row
+            assert row[-1].startswith((mutations.TIME_LIMIT, "SIG")), row
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_the_page_names_all_of_them_and_what_catches_each():
 def test_a_stale_entry_is_an_error(tmp_path, changes, message):
     path = tmp_path / "mutants.toml"
     path.write_text(ENTRY.format(**GOOD))
-    assert len(mutants.load(path)) == 1
+    assert len(mutations.load(path)) == 1
     path.write_text(ENTRY.format(**{**GOOD, **changes}))
     with pytest.raises(ValueError, match=f"mutation one: .*{message}"):
-        mutants.load(path)
+        mutations.load(path)
 
 
 def test_names_are_different(tmp_path):
     path = tmp_path / "mutants.toml"
     path.write_text(2 * ENTRY.format(**GOOD))
     with pytest.raises(ValueError, match="a name of its own"):
-        mutants.load(path)
+        mutations.load(path)

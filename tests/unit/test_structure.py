@@ -13,14 +13,14 @@ import gsplit
 
 PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
-    "data": set(),
+    "data": {"config"},
     "processes": set(),
     "runs": set(),
     "config": {"runs"},
     "sampling": {"data", "supply"},
     "supply": {"sampling", "data", "processes"},
-    "partition": {"sampling", "data"},
-    "parallel": {"sampling"},
+    "partition": {"config", "sampling", "data"},
+    "parallel": set(),
     "features": {"sampling", "data"},
     "nn": {"parallel", "sampling", "data"},
     "models": {"nn", "config", "data", "processes", "runs"},
@@ -62,3 +62,43 @@ def test_imports_point_inward(room):
 def test_no_torch_where_it_is_not_needed(room):
     code = f"import sys, gsplit.{room}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+SETTING_UP = {
+    *("ProcessGroup", "TCPStore", "destroy_process_group", "get_rank", "get_world_size", "group"),
+    *("init_process_group", "new_group"),
+}
+"""Names of torch.distributed that make and name groups, beside the collectives."""
+
+
+def names_of_distributed(path: Path) -> set[str]:
+    """What a file uses of torch.distributed; ``*`` for what cannot be told."""
+    tree = ast.parse(path.read_text())
+    used, known = set(), {"torch.distributed"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.startswith("torch.distributed"):
+                    known.add(name.asname or name.name)
+                    used |= set() if name.name == "torch.distributed" else {"*"}
+        elif isinstance(node, ast.ImportFrom) and node.module == "torch":
+            known |= {name.asname or name.name for name in node.names if name.name == "distributed"}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch.distributed"):
+            used |= {name.name for name in node.names}
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return used | {node.attr for node in attributes if ast.unparse(node.value) in known}
+
+
+def test_every_collective_goes_through_one_module():
+    for path in PACKAGE.rglob("*.py"):
+        used = names_of_distributed(path)
+        if path.parent != PACKAGE / "parallel":
+            assert not used, path
+        elif path.name != "collectives.py":
+            assert used <= SETTING_UP, path
+    assert "all_to_all_single" in names_of_distributed(PACKAGE / "parallel" / "collectives.py")
+
+
+def test_a_grid_needs_nothing_but_numbers():
+    own = {name.split(".")[0] for name in imported(PACKAGE / "parallel" / "grid.py")}
+    assert own <= sys.stdlib_module_names

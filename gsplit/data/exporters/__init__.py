@@ -55,7 +55,7 @@ def _graph(path: Path) -> GraphArrays:
 
 
 def in_global_ids(opened: layout.Layout) -> GraphArrays:
-    """The graph of a layout as its store had it; splits ascend, as a layout does not keep their order."""
+    """The graph of a layout as its store had it, but with ascending vertex sets: a layout keeps no order of them."""
     graph, permutation = opened.graph, opened.permutation
     layout_of_global = np.empty_like(permutation)
     layout_of_global[permutation] = np.arange(len(permutation))

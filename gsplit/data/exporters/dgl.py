@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from gsplit.data.exporters.tensors import coo, split_masks, tensor, unsorted_splits
+from gsplit.data.exporters.tensors import coo, set_masks, tensor, unsorted_sets
 from gsplit.data.graph import GraphArrays
 from gsplit.data.importers.dgl import import_dgl
 
@@ -22,7 +22,7 @@ def write_dgl(graph: GraphArrays, out: Path) -> None:
     if graph.features is not None:
         saved.ndata["feat"] = tensor(graph.features)
     saved.ndata["label"] = tensor(graph.labels)
-    saved.ndata.update(split_masks(graph))
+    saved.ndata.update(set_masks(graph))
     if graph.edge_weight is not None:
         saved.edata["w"] = tensor(graph.edge_weight)
-    dgl.save_graphs(str(out), [saved], {"num_classes": torch.tensor([graph.num_classes]), **unsorted_splits(graph)})
+    dgl.save_graphs(str(out), [saved], {"num_classes": torch.tensor([graph.num_classes]), **unsorted_sets(graph)})

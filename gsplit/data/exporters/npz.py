@@ -10,7 +10,7 @@ from gsplit.data.graph import GraphArrays
 
 
 def write_npz(graph: GraphArrays, out: Path) -> None:
-    """Save ``indptr``, ``indices``, ``x``, ``y``, ``edge_weight``, the splits and ``num_classes``, uncompressed."""
+    """Save the adjacency, ``x``, ``y``, ``edge_weight``, the vertex sets and ``num_classes``, uncompressed."""
     arrays = {
         "indptr": graph.indptr,
         "indices": graph.indices,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from gsplit.data.exporters.tensors import coo, split_masks, tensor, unsorted_splits
+from gsplit.data.exporters.tensors import coo, set_masks, tensor, unsorted_sets
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
 
@@ -30,7 +30,7 @@ def write_pyg(graph: GraphArrays, out: Path) -> None:
         num_nodes=graph.num_vertices,
         num_classes=graph.num_classes,
         **attributes,
-        **split_masks(graph),
-        **unsorted_splits(graph),
+        **set_masks(graph),
+        **unsorted_sets(graph),
     )
     torch.save(data, out)

@@ -1,4 +1,4 @@
-"""Sources a graph store can be made from; one module a format.
+"""Sources that a graph store can be made from; one module for each format.
 
 An importer is a function from a path to a :class:`gsplit.data.importers.source.Source`. Its module is imported when
 it is used: some need libraries that are not installed everywhere.
@@ -23,7 +23,7 @@ IMPORTERS = {
     "dgl": "dgl.load_dgl",
     "graphbolt": "graphbolt.load_graphbolt",
 }
-"""Kind of a source that is a path -> module and function."""
+"""Module and function for each kind of source that is a path."""
 KINDS = (*IMPORTERS, "npz", "ogb", "synthetic")
 SUFFIXES = {
     ".csv": "csv",
@@ -48,6 +48,7 @@ def load_source(source: str, *, seed: int = 0, root: Path | None = None) -> Sour
     """Open ``KIND:PATH``, ``synthetic:PRESET``, ``ogb:NAME``, or a path whose kind its name or content tells.
 
     Args:
+        source: what the user named.
         seed: of a synthetic graph.
         root: the folder of OGB's datasets.
 

@@ -13,7 +13,7 @@ from gsplit.errors import InputError
 
 
 def integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
-    """``array`` as int64.
+    """An array of integers as int64.
 
     Raises:
         InputError: naming ``what``, where it has another number of dimensions or no integers.
@@ -48,8 +48,8 @@ def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: 
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
 
 
-def split_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.int64]:
-    """Vertices from a list of them or from a mask of all ``n`` (any length where that is None).
+def set_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.int64]:
+    """Ids of vertices, from a list of them or from a mask of all ``n`` (any length where that is None).
 
     Raises:
         InputError: naming ``what``, for anything else.

@@ -1,4 +1,4 @@
-"""What importers check of whole arrays, so that a message can name the file: ids, weights, features, splits.
+"""What importers check of whole arrays, so that a message can name the file: ids, weights, features, vertex sets.
 
 N vertices, E edges, D features.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.arrays import split_ids
+from gsplit.data.importers.arrays import set_ids
 from gsplit.errors import InputError
 
 
@@ -51,8 +51,8 @@ def as_features(values: NDArray[Any], n: int, what: str) -> NDArray[Any]:
     return values
 
 
-def as_split(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDArray[np.int64]:
-    """The vertices of a split, from a mask [N] or a list of ids.
+def as_vertex_set(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDArray[np.int64]:
+    """The vertices of a set, from a mask [N] or a list of ids.
 
     Args:
         mask: ``values`` is a mask: booleans, or numbers 0 and 1, as DGL stores them.
@@ -64,7 +64,7 @@ def as_split(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDArray[
         values = _flat(values)
         if not ((values == 0) | (values == 1)).all():
             raise InputError(f"{what} must be a mask of {n} booleans, but has other numbers")
-        return split_ids(values.astype(np.bool_), what, n)
+        return set_ids(values.astype(np.bool_), what, n)
     ids = as_ids(values, what).astype(np.int64)
     bad = (ids < 0) | (ids >= n)
     if bad.any():
@@ -74,7 +74,7 @@ def as_split(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDArray[
 
 
 def one_line(text: str) -> str:
-    """Text out of a file as a message may show it: damaged, it may have line ends and control characters in it."""
+    """Text out of a file, as a message may show it: a damaged file may have line ends and control characters."""
     return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
 
 

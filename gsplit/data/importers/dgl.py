@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
-from gsplit.data.importers.checked import as_features, as_split, as_weights
+from gsplit.data.importers.checked import as_features, as_vertex_set, as_weights
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.torch_files import as_array
 from gsplit.errors import InputError
@@ -25,12 +25,12 @@ from gsplit.errors import InputError
 FEATURES = ("feat", "x", "features")
 LABELS = ("label", "y", "labels")
 WEIGHTS = ("w", "weight", "edge_weight")
-SPLIT_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
+SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 PROBE = "import sys, dgl; dgl.load_graphs(sys.argv[1])"
 
 
 def load_dgl(path: Path) -> Source:
-    """Read the graph of a file.
+    """Read the graph of a file of ``dgl.save_graphs``.
 
     Raises:
         InputError: where DGL is missing, or the file is damaged, or holds several or heterogeneous graphs,
@@ -64,13 +64,13 @@ def load_dgl(path: Path) -> Source:
         features=None if x is None else as_features(x, n, f"{path}: ndata[{x_name!r}]"),
         labels=None if y is None else clean_labels(y, n, None, f"{path}: ndata[{y_name!r}]")[0],
         num_classes=_num_classes(beside, path),
-        splits=_splits(graph.ndata, beside, n, path),
+        vertex_sets=_vertex_sets(graph.ndata, beside, n, path),
         where=str(path),
     )
 
 
 def import_dgl() -> Any:
-    """The module.
+    """The module ``dgl``.
 
     Raises:
         InputError: where it is missing or does not load.
@@ -93,21 +93,21 @@ def _probe(path: Path) -> None:
 
 
 def _first(frame: Any, names: tuple[str, ...], path: Path) -> tuple[NDArray[Any] | None, str]:
-    """The first of ``names`` that a frame has."""
+    """The first of ``names`` that a frame has: its array and its name."""
     for name in names:
         if name in frame:
             return as_array(frame[name], f"{path}: {name}"), name
     return None, ""
 
 
-def _splits(vertices: Any, beside: dict[str, Any], n: int, path: Path) -> dict[str, NDArray[np.int64]]:
-    splits = {}
-    for split, names in SPLIT_NAMES.items():
+def _vertex_sets(vertices: Any, beside: dict[str, Any], n: int, path: Path) -> dict[str, NDArray[np.int64]]:
+    vertex_sets = {}
+    for name, keys in SET_NAMES.items():
         for frame, kind in ((vertices, "mask"), (beside, "idx")):  # the list replaces the mask
-            values, name = _first(frame, tuple(f"{name}_{kind}" for name in names), path)
+            values, key = _first(frame, tuple(f"{key}_{kind}" for key in keys), path)
             if values is not None:
-                splits[split] = as_split(values, n, f"{path}: {name}", mask=kind == "mask")
-    return {split: ids for split, ids in splits.items() if len(ids)}
+                vertex_sets[name] = as_vertex_set(values, n, f"{path}: {key}", mask=kind == "mask")
+    return {name: ids for name, ids in vertex_sets.items() if len(ids)}
 
 
 def _num_classes(beside: dict[str, Any], path: Path) -> int | None:

@@ -19,7 +19,10 @@ WEIGHTS = ("weight", "edge_weight", "w")
 
 
 def load_edge_list(path: Path) -> Source:
-    """Columns named source and destination, or the only two; a weight by its name, or the third where none has one.
+    """Open a table of edges.
+
+    Source and destination are the columns of those names, or the only two; the weight is found by its name, or is the
+    third column where none has a name.
 
     Raises:
         InputError: where the file is missing or damaged, or has no such columns.
@@ -41,7 +44,7 @@ def load_edge_list(path: Path) -> Source:
 
 
 def _columns(table: Table) -> list[int]:
-    """Of source, destination and perhaps weight."""
+    """Columns of source, destination and perhaps weight."""
     if table.num_columns < 2:
         raise InputError(
             f"{table.path} has one column; an edge needs two, with a comma, semicolon, tab or space between"

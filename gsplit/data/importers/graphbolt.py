@@ -1,8 +1,8 @@
 """Datasets of GraphBolt: a folder with ``metadata.yaml``, as its OnDiskDataset takes it.
 
 Read are ``graph`` (``nodes``, ``edges`` in ``csv`` or ``numpy``), of ``feature_data`` the vertices' ``feat`` and
-``label`` and the edges' ``weight``, and of the first of ``tasks`` ``num_classes`` and the sets, which give splits and
-labels. DGL is not needed, nor what GraphBolt makes of the folder (``preprocessed``).
+``label`` and the edges' ``weight``, and of the first of ``tasks`` ``num_classes`` and the sets, which give
+vertex sets and labels. DGL is not needed, nor what GraphBolt makes of the folder (``preprocessed``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels, read_npy
-from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights, one_line
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
 from gsplit.data.importers.number_tables import read_matrix, table_edges
 from gsplit.data.importers.source import Edges, Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -35,7 +35,7 @@ class Node:
         self.value, self.file, self.trail = value, file, trail
 
     def at(self, key: str) -> str:
-        """How messages call the place of ``key``."""
+        """The place of ``key``, as messages call it."""
         return f"{self.file}: {self.trail}{key}"
 
     def get(self, key: str, kind: type, *, default: Any = ...) -> Any:
@@ -50,10 +50,11 @@ class Node:
         return found
 
     def child(self, key: str) -> Node:
+        """The mapping at ``key``."""
         return Node(self.get(key, dict), self.file, f"{self.trail}{key}.")
 
     def items(self, key: str) -> list[Node]:
-        """The entries of a list; none where it is missing."""
+        """The entries of a list; no entries where it is missing."""
         found = self.get(key, list, default=[])
         return [Node(item, self.file, f"{self.trail}{key}[{at}].") for at, item in enumerate(found)]
 
@@ -65,15 +66,17 @@ class Node:
         return found[0].homogeneous()
 
     def homogeneous(self) -> Node:
+        """This place, where it names no type of vertices or edges; InputError where it does."""
         if isinstance(self.value, dict) and self.value.get("type") is not None:
             raise InputError(f"{self.at('type')} is {self.value['type']!r}; only homogeneous graphs can be imported")
         return self
 
     def path(self) -> Path:
+        """The file that ``path`` names, beside the description."""
         return self.file.parent / str(self.get("path", str))
 
     def array(self) -> NDArray[Any]:
-        """What the file of an entry with ``format`` and ``path`` holds."""
+        """The array in the file of an entry with ``format`` and ``path``."""
         form = self.get("format", str)
         if form == "numpy":
             return read_npy(self.path())
@@ -98,7 +101,7 @@ def load_graphbolt(path: Path) -> Source:
         raise InputError(f"{graph.at('nodes[0].num')} is {n}; a graph has vertices")
     features = _feature(root, "node", FEATURES)
     tasks = root.items("tasks")
-    splits, labels = _sets(tasks[0], n) if tasks else ({}, None)
+    vertex_sets, labels = _sets(tasks[0], n) if tasks else ({}, None)
     whole = _feature(root, "node", LABELS)
     if whole is not None:
         labels = clean_labels(whole.array(), n, None, str(whole.path()))[0]
@@ -109,7 +112,7 @@ def load_graphbolt(path: Path) -> Source:
         features=None if features is None else as_features(features.array(), n, str(features.path())),
         labels=labels,
         num_classes=tasks[0].get("num_classes", int, default=None) if tasks else None,
-        splits=splits,
+        vertex_sets=vertex_sets,
         where=str(path),
     )
 
@@ -163,20 +166,20 @@ def _weight(entry: Node | None, count: int) -> NDArray[Any] | None:
 
 
 def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any] | None]:
-    """The splits, and labels [N] or [N, C] with -1 or NaN for vertices of no set; None where no set has labels."""
-    splits: dict[str, NDArray[np.int64]] = {}
+    """The sets, and labels [N] or [N, C] with -1 or NaN for vertices of no set; None where no set has labels."""
+    vertex_sets: dict[str, NDArray[np.int64]] = {}
     labels: NDArray[Any] | None = None
-    for split, key in SETS.items():
+    for name, key in SETS.items():
         if not task.items(key):
             continue
         only = task.only(key)
         data = {entry.get("name", str): entry for entry in only.items("data")}
-        seeds = next((data[name] for name in SEEDS if name in data), None)
+        seeds = next((data[seed] for seed in SEEDS if seed in data), None)
         if seeds is None:
             raise InputError(f"{only.at('data')} has no entry with the name seeds")
-        ids = as_split(seeds.array(), n, str(seeds.path()), mask=False)
+        ids = as_vertex_set(seeds.array(), n, str(seeds.path()), mask=False)
         if len(ids):
-            splits[split] = ids
+            vertex_sets[name] = ids
         if "labels" not in data:
             continue
         given, _ = clean_labels(data["labels"].array(), len(ids), None, str(data["labels"].path()))
@@ -185,4 +188,4 @@ def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any
         if labels.shape[1:] != given.shape[1:]:
             raise InputError(f"{data['labels'].path()} has labels of shape {given.shape}, unlike the sets before it")
         labels[ids] = given
-    return splits, labels
+    return vertex_sets, labels

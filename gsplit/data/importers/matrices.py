@@ -39,7 +39,7 @@ DAMAGE = (
 
 
 def load_scipy(path: Path) -> Source:
-    """The matrix of ``scipy.sparse.save_npz``, in any of its formats; edges in the order of the entries.
+    """Open the matrix of ``scipy.sparse.save_npz``, in any of its formats; edges stand in the order of the entries.
 
     Raises:
         InputError: where the file is no such matrix, or it is not square.
@@ -54,7 +54,7 @@ def load_scipy(path: Path) -> Source:
 
 
 def load_matrix_market(path: Path) -> Source:
-    """A Matrix Market file in coordinates, also ``.gz``; symmetric ones are given both halves.
+    """Open a Matrix Market file in coordinates, also ``.gz``; a symmetric one is given both halves.
 
     Raises:
         InputError: naming the line of what does not parse, or where the matrix is dense or not square.

@@ -1,4 +1,4 @@
-"""Graphs in one ``.npz``: CSC adjacency, features as CSR or dense, labels and splits.
+"""Graphs in one ``.npz``: CSC adjacency, features as CSR or dense, labels and vertex sets.
 
 Keys: ``indptr`` [N + 1], ``indices`` [E]; ``x`` [N, D] or ``x_indptr``, ``x_indices``, ``x_data`` with
 ``num_features``; ``y`` [N] (-1 or NaN where unlabelled) or [N, C]; ``train_idx``, ``valid_idx``, ``test_idx``;
@@ -36,7 +36,7 @@ DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-"""What reading a damaged archive raises, seen by flipping each byte of one."""
+"""What reading a damaged archive raises, found by flipping each byte of one."""
 
 
 def load_npz(path: Path) -> GraphArrays:

@@ -15,7 +15,7 @@ from gsplit.errors import InputError
 
 
 def read_matrix(path: Path, kind: type, *, columns: int | None = None) -> NDArray[Any]:
-    """The whole table, int64 or float32 [n, columns]; by default as many columns as there are.
+    """Read a whole table, int64 or float32 [n, columns]; by default it may have any number of columns.
 
     Raises:
         InputError: where the file is missing, damaged, empty, of another width, or has anything but numbers.
@@ -27,7 +27,7 @@ def read_matrix(path: Path, kind: type, *, columns: int | None = None) -> NDArra
 
 
 def open_columns(path: Path, columns: int | None) -> Table:
-    """A table, opened.
+    """Open a table.
 
     Raises:
         InputError: where the file is missing, damaged, empty or of another width.
@@ -39,7 +39,7 @@ def open_columns(path: Path, columns: int | None) -> Table:
 
 
 def chunks_of(table: Table, kind: type) -> Iterator[NDArray[Any]]:
-    """All columns, int64 or float32 [n, columns], from top to bottom.
+    """Chunks of a table, int64 or float32 [n, columns], from top to bottom.
 
     Raises:
         InputError: naming the line of anything that is no number.

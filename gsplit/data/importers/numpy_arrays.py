@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import as_ids, as_split, as_weights
+from gsplit.data.importers.checked import as_ids, as_vertex_set, as_weights
 from gsplit.data.importers.source import Edges, Source, array_edges, csc_edges
 from gsplit.errors import InputError
 
-SPLIT_NAMES = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
+SET_NAMES = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
 UNKNOWN = np.iinfo(np.int64).max
-"""A bound of ids before the number of vertices is known."""
+"""Bound of ids before the number of vertices is known."""
 
 
 def load_numpy(path: Path) -> Source:
-    """Read the arrays of a folder, or of a single edge index.
+    """Read the arrays of a folder, or a single edge index.
 
     Raises:
         InputError: where an array is missing, damaged or does not fit the others.
@@ -34,7 +34,7 @@ def load_numpy(path: Path) -> Source:
     if path.is_file():
         return Source(name=path.stem, edges=_edge_index(path, None), num_vertices=None, where=str(path))
     features, labels = _first(path, "features", "x"), _first(path, "labels", "y")
-    files = _split_files(path)
+    files = _set_files(path)
     edges, n = _adjacency(path)
     if n is None:
         masks = (read_npy(file) for file in files.values() if _is_mask(file))
@@ -46,8 +46,8 @@ def load_numpy(path: Path) -> Source:
         num_vertices=n,
         features=features[:, None] if features is not None and features.ndim == 1 else features,
         labels=labels,
-        splits={
-            name: as_split(read_npy(file), n or UNKNOWN, str(file), mask=_is_mask(file))
+        vertex_sets={
+            name: as_vertex_set(read_npy(file), n or UNKNOWN, str(file), mask=_is_mask(file))
             for name, file in files.items()
         },
         where=str(path),
@@ -104,10 +104,10 @@ def _weight(folder: Path, weight: NDArray[Any] | None, count: int) -> NDArray[An
     return None if weight is None else as_weights(weight, count, str(folder / "edge_weight.npy"))
 
 
-def _split_files(folder: Path) -> dict[str, Path]:
+def _set_files(folder: Path) -> dict[str, Path]:
     found = {
         name: [file for key in keys for kind in ("idx", "mask") if (file := folder / f"{key}_{kind}.npy").exists()]
-        for name, keys in SPLIT_NAMES.items()
+        for name, keys in SET_NAMES.items()
     }
     return {name: files[0] for name, files in found.items() if files}
 

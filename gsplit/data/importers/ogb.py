@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
-from gsplit.data.importers.checked import as_split, one_line
+from gsplit.data.importers.checked import as_vertex_set, one_line
 from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -29,21 +29,21 @@ from gsplit.data.importers.zipped_arrays import ZippedArray, zipped_arrays
 from gsplit.errors import InputError
 
 NUMBERS_AT_ONCE = 1 << 22
-SPLIT_FILES = ("train", "valid", "test")
+SET_FILES = ("train", "valid", "test")
 Pairs = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What OGB's table of datasets says of one, as far as it matters here."""
+    """What OGB's table of datasets says of one of them, as far as it matters here."""
 
     num_classes: int
-    """Columns of the labels where there are many (multi-label)."""
+    """Number of classes; columns of the labels where a vertex has several (multi-label)."""
     split: str
     both_ways: bool
-    """The files hold each edge once; its inverse belongs to the graph as well."""
+    """Whether the files hold each edge once, and its inverse belongs to the graph as well."""
     archive: str
-    """The folder as it is called in the download."""
+    """Name of the folder in the download."""
 
 
 DATASETS = {
@@ -78,7 +78,7 @@ def load_ogb(name: str, root: Path) -> Source:
         features=features,
         labels=labels,
         num_classes=about.num_classes,
-        splits=_splits(folder / "split" / about.split, n),
+        vertex_sets=_vertex_sets(folder / "split" / about.split, n),
         where=str(folder),
     )
 
@@ -92,7 +92,7 @@ def _folder(name: str, root: Path) -> Path:
 
 
 def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
-    """Number of vertices, edges, features and labels of the form in ``.csv.gz``."""
+    """Number of vertices, edges, features and labels of a dataset in ``.csv.gz``."""
     edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
     counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
     n = _single(read_matrix(counts, int, columns=1), counts)
@@ -116,7 +116,7 @@ def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[A
 
 
 def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
-    """Number of vertices, edges, features and labels of the form in ``.npz``."""
+    """Number of vertices, edges, features and labels of a dataset in ``.npz``."""
     path, label_path = raw / "data.npz", raw / "node-label.npz"
     data, label_data = zipped_arrays(path), zipped_arrays(label_path)
     n = _single(_array(data, "num_nodes_list", path).read(), f"{path}: num_nodes_list")
@@ -185,21 +185,23 @@ def _zipped_rows(array: ZippedArray, n: int) -> Rows:
     return Rows(shape=(n, width), dtype=array.dtype, chunks=chunks)
 
 
-def _splits(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
+def _vertex_sets(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
     together = folder / "split_dict.pt"
     if together.is_file():
         lists = load_torch(together)
-        if not isinstance(lists, dict) or any(name not in lists for name in SPLIT_FILES):
-            raise InputError(f"{together} must hold a dict of {', '.join(SPLIT_FILES)}")
-        what = {name: f"{together}: {name}" for name in SPLIT_FILES}
-        splits = {name: as_split(as_array(lists[name], what[name]), n, what[name], mask=False) for name in what}
+        if not isinstance(lists, dict) or any(name not in lists for name in SET_FILES):
+            raise InputError(f"{together} must hold a dict of {', '.join(SET_FILES)}")
+        what = {name: f"{together}: {name}" for name in SET_FILES}
+        vertex_sets = {
+            name: as_vertex_set(as_array(lists[name], what[name]), n, what[name], mask=False) for name in what
+        }
     else:
-        paths = {name: folder / f"{name}.csv.gz" for name in SPLIT_FILES}
-        splits = {
-            name: as_split(read_matrix(path, int, columns=1), n, str(path), mask=False)
+        paths = {name: folder / f"{name}.csv.gz" for name in SET_FILES}
+        vertex_sets = {
+            name: as_vertex_set(read_matrix(path, int, columns=1), n, str(path), mask=False)
             for name, path in paths.items()
         }
-    return {name: ids for name, ids in splits.items() if len(ids)}
+    return {name: ids for name, ids in vertex_sets.items() if len(ids)}
 
 
 def _array(arrays: dict[str, ZippedArray], key: str, path: Path) -> ZippedArray:

@@ -1,8 +1,8 @@
 """Graphs of PyTorch Geometric: a saved ``Data``, or the processed file of an ``InMemoryDataset``.
 
 Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E] (or ``edge_attr``, if it is one number an edge),
-``x``, ``y``, ``num_nodes``, ``num_classes``, and for each split ``train_idx`` or ``train_mask`` (``val``, ``valid``,
-``test`` likewise).
+``x``, ``y``, ``num_nodes``, ``num_classes``, and for each vertex set ``train_idx`` or ``train_mask`` (``val``,
+``valid``, ``test`` likewise).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import clean_labels
-from gsplit.data.importers.checked import as_features, as_ids, as_split, as_weights, one_line
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
 from gsplit.errors import InputError
 
-SPLIT_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
+SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 NOT_DATA = ("pre_filter.pt", "pre_transform.pt")
-"""What a dataset's processed folder holds beside the graph."""
+"""Files that a dataset's processed folder holds beside the graph."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def load_pyg(path: Path) -> Source:
         features=None if x is None else as_features(as_array(x, f"{file}: x"), n, f"{file}: x"),
         labels=None if y is None else clean_labels(as_array(y, f"{file}: y"), n, None, f"{file}: y")[0],
         num_classes=_count(data, "num_classes", file),
-        splits=_splits(data, n, file),
+        vertex_sets=_vertex_sets(data, n, file),
         where=str(file),
     )
 
@@ -68,7 +68,7 @@ def _file(path: Path) -> Path:
 
 
 def _name(file: Path) -> str:
-    """Of the dataset where the file is a processed one, all of which have the same name."""
+    """Name of the graph: that of the dataset where the file is a processed one, which all have the same name."""
     return file.parent.parent.name or file.stem if file.parent.name == "processed" else file.stem
 
 
@@ -171,19 +171,19 @@ def _num_vertices(
     return n
 
 
-def _splits(data: dict[str, Any], n: int, file: Path) -> dict[str, NDArray[np.int64]]:
-    splits = {}
-    for split, names in SPLIT_NAMES.items():
-        keys = [f"{name}_{kind}" for kind in ("idx", "mask") for name in names]
+def _vertex_sets(data: dict[str, Any], n: int, file: Path) -> dict[str, NDArray[np.int64]]:
+    vertex_sets = {}
+    for name, theirs in SET_NAMES.items():
+        keys = [f"{their}_{kind}" for kind in ("idx", "mask") for their in theirs]
         key = next((key for key in keys if key in data), None)
         if key is None:
             continue
         values = as_array(data[key], f"{file}: {key}")
         if key.endswith("mask") and values.ndim == 2 and values.shape[1] > 1:
-            logger.info("%s: %s has %d columns, one a split; the first is used", file, key, values.shape[1])
+            logger.info("%s: %s has %d columns, one a set; the first is used", file, key, values.shape[1])
             values = values[:, 0]
-        splits[split] = as_split(values, n, f"{file}: {key}", mask=key.endswith("mask"))
-    return {split: ids for split, ids in splits.items() if len(ids)}
+        vertex_sets[name] = as_vertex_set(values, n, f"{file}: {key}", mask=key.endswith("mask"))
+    return {name: ids for name, ids in vertex_sets.items() if len(ids)}
 
 
 def _count(data: dict[str, Any], key: str, file: Path) -> int | None:

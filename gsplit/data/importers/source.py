@@ -1,4 +1,4 @@
-"""What an importer hands over: edges in chunks, rows in chunks, labels and splits.
+"""What an importer hands over: edges in chunks, rows in chunks, labels and vertex sets.
 
 An importer only reads. Cleaning edges, building the adjacency and writing the store are the same for all of them
 (:mod:`gsplit.data.build`), and neither edges nor features have to fit in memory.
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.graph import SPLITS, GraphArrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +21,11 @@ class EdgeChunk:
     """Some edges, in the order of the source."""
 
     source: NDArray[Any]
-    """[n] int32 or int64 global ids"""
+    """[n] int32 or int64 global ids."""
     destination: NDArray[Any]
-    """[n]"""
+    """[n] int32 or int64 global ids."""
     weight: NDArray[np.float32] | None = None
-    """[n], or None"""
+    """[n] numbers, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +33,13 @@ class Edges:
     """Directed edges that can be read more than once."""
 
     chunks: Callable[[], Iterator[EdgeChunk]]
-    """Starts from the beginning at each call; raises InputError naming file and position of a bad edge."""
+    """Function that reads the edges from the beginning at each call, or raises InputError naming file and position of
+    a bad edge."""
     weighted: bool = False
     count: int | None = None
-    """How many, where that is known before reading (for the progress bar)."""
+    """Number of edges, where that is known before reading (for the progress bar)."""
     place: Callable[[int], str] = "edge {}".format
-    """How messages call the i-th edge of the chunks, counted from 0: its line in a text."""
+    """What messages call the i-th edge of the chunks, counted from 0: its line in a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +49,9 @@ class Rows:
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     chunks: Callable[[], Iterator[NDArray[Any]]]
-    """[n, D] each; the chunks' rows add up to the shape's."""
+    """Function that reads the rows from the beginning, [n, D] at a time; together they have the shape's rows."""
     vertices: NDArray[np.int64] | None = None
-    """[N] the vertex of each row, a permutation; None: rows are in the order of the vertices."""
+    """[N] int64, the vertex of each row, a permutation; None: rows are in the order of the vertices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,24 +61,24 @@ class Source:
     name: str
     edges: Edges
     num_vertices: int | None
-    """None: one more than the largest id in the edges."""
+    """Number of vertices; None: one more than the largest id in the edges."""
     features: NDArray[Any] | Rows | None = None
     """[N, D] numbers; an array may be memory-mapped."""
     labels: NDArray[Any] | None = None
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label)."""
     num_classes: int | None = None
-    """None: one more than the largest label."""
-    splits: dict[str, NDArray[np.int64]] = field(default_factory=dict)
-    """train, valid, test -> vertices; empty where the source has none."""
+    """Number of classes; None: one more than the largest label."""
+    vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     where: str = ""
-    """How messages call the source: its path."""
+    """What messages call the source: its path."""
     called: dict[str, str] = field(default_factory=dict)
-    """How messages call features, labels, train, valid or test where they have a file of their own."""
+    """What messages call features, labels, train, valid or test where they have a file of their own."""
     as_is: bool = False
-    """A finished adjacency of our own: duplicate edges stay unless the user says otherwise."""
+    """Whether this is a finished adjacency of our own, whose duplicate edges stay unless the user says otherwise."""
 
     def call(self, part: str) -> str:
-        """How messages call ``features``, ``labels``, or a split."""
+        """What messages call ``features``, ``labels``, or a vertex set."""
         return self.called.get(part, f"{self.where}: {part}")
 
 
@@ -127,7 +128,7 @@ def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] 
 
 def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
     """A graph that is in memory already, as a source."""
-    splits = {split: ids for split in SPLITS if len(ids := graph.split(split))}
+    vertex_sets = {name: ids for name in VERTEX_SETS if len(ids := graph.vertex_set(name))}
     return Source(
         name=name,
         edges=csc_edges(graph.indptr, graph.indices, graph.edge_weight),
@@ -135,7 +136,7 @@ def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
         features=graph.features,
         labels=graph.labels,
         num_classes=graph.num_classes,
-        splits=splits,
+        vertex_sets=vertex_sets,
         where=where,
         as_is=True,
     )

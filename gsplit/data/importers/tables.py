@@ -11,18 +11,16 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.importers.parquet_tables import ParquetTable, import_pyarrow, to_numpy
 from gsplit.errors import InputError
 
 BLOCK_BYTES = 1 << 24
-"""Text parsed at once."""
-BATCH_ROWS = 1 << 20
-"""Rows of a Parquet file read at once."""
+"""Bytes of text parsed at once."""
 SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
 UNREADABLE = (OSError, EOFError, zlib.error)
@@ -33,22 +31,24 @@ class Table(Protocol):
 
     path: Path
     names: list[str]
-    """Of the columns, in lower case; empty where there is no header."""
+    """Names of the columns, in lower case; empty where there is no header."""
     num_columns: int
 
     def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
-        """The columns in chunks of rows: int64 [n] for ``int``, float32 for ``float`` and float64 for ``np.float64``
-        (NaN where empty), objects for ``str``.
+        """Read columns in chunks of rows.
+
+        An array [n] is int64 for ``int``, float32 for ``float`` and float64 for ``np.float64`` (NaN where empty), and
+        of objects for ``str``.
 
         Raises:
             InputError: naming the line or row, where one does not parse.
         """
 
     def num_rows(self) -> int:
-        """How many; text is read for it."""
+        """Number of rows; text is read from top to bottom for it."""
 
     def place(self, row: int) -> str:
-        """How messages call a row, counted from 0."""
+        """What messages call a row, counted from 0."""
 
 
 def open_table(path: Path, words: frozenset[str] = frozenset()) -> Table:
@@ -67,27 +67,12 @@ def open_table(path: Path, words: frozenset[str] = frozenset()) -> Table:
     return TextTable(path, words)
 
 
-def _pyarrow(path: Path) -> ModuleType:
-    try:
-        import pyarrow.csv
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError(f"reading {path} needs pyarrow: pip install 'gsplit[tables]'") from None
-    return pyarrow
-
-
-def _to_numpy(column: Any, kind: type) -> NDArray[Any]:
-    if kind is float:
-        return column.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
-    return column.to_numpy(zero_copy_only=kind is int)
-
-
 class TextTable:
     """Text with one row a line. Lines that start with # or % at the top, and empty ones, are skipped."""
 
     def __init__(self, path: Path, words: frozenset[str] = frozenset()) -> None:
         self.path = path
-        self._pyarrow = _pyarrow(path)
+        self._pyarrow = import_pyarrow(path)
         self._skipped = 0
         try:
             with self._open_raw() as file:
@@ -134,6 +119,7 @@ class TextTable:
         )
 
     def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+        """Read columns in chunks of rows, as :meth:`Table.read` says."""
         pa = self._pyarrow
         types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
         names = [f"f{column}" for column in columns]
@@ -159,7 +145,7 @@ class TextTable:
                         if kind is int and column.null_count:
                             raise pa.ArrowInvalid("an id is missing")
                     rows += batch.num_rows
-                    yield [_to_numpy(*pair) for pair in zip(batch.columns, kinds, strict=True)]
+                    yield [to_numpy(*pair) for pair in zip(batch.columns, kinds, strict=True)]
         except pa.ArrowInvalid as error:
             if not rows and "Empty CSV" in str(error):  # a header and nothing below
                 return
@@ -168,9 +154,11 @@ class TextTable:
             raise self._unreadable(error, rows) from None
 
     def num_rows(self) -> int:
+        """Number of rows."""
         return sum(len(column) for (column,) in self.read([0], [str]))
 
     def place(self, row: int) -> str:
+        """Line of a row, as messages name it."""
         for at, (number, _) in enumerate(self._lines()):
             if at == row:
                 return f"line {number}"
@@ -238,61 +226,3 @@ def _parses(field: str, kind: type) -> bool:
     except ValueError:
         return False
     return kind is not int or -(2**63) <= value < 2**63
-
-
-class ParquetTable:
-    """A Parquet file of flat columns."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._pyarrow = _pyarrow(path)
-        try:
-            with self._open() as file:
-                self._schema = file.schema_arrow
-                self._rows = file.metadata.num_rows
-        except (self._pyarrow.ArrowException, OSError) as error:
-            raise InputError(f"{path} is not a readable Parquet file: {error}") from None
-        self.names = [name.lower() for name in self._schema.names]
-        self.num_columns = len(self.names)
-
-    def _open(self) -> Any:
-        return self._pyarrow.parquet.ParquetFile(self.path)
-
-    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
-        pa = self._pyarrow
-        fields = [self._schema.field(column) for column in columns]
-        for field, kind in zip(fields, kinds, strict=True):
-            self._check_type(field, kind)
-        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
-        rows = 0
-        try:
-            with self._open() as file:
-                for batch in file.iter_batches(
-                    BATCH_ROWS, columns=[field.name for field in fields], use_threads=False
-                ):
-                    arrays = []
-                    for field, kind in zip(fields, kinds, strict=True):
-                        column = batch.column(field.name)
-                        if kind is int and column.null_count:
-                            at = rows + column.is_null().to_numpy(zero_copy_only=False).argmax()
-                            raise InputError(f"{self.path}, {self.place(at)}: column {field.name!r} is empty")
-                        arrays.append(_to_numpy(column.cast(types[kind], safe=kind is int), kind))
-                    rows += batch.num_rows
-                    yield arrays
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
-
-    def _check_type(self, field: Any, kind: type) -> None:
-        is_ = self._pyarrow.types
-        whole = is_.is_integer(field.type)
-        number = whole or is_.is_floating(field.type) or is_.is_boolean(field.type)
-        text = is_.is_string(field.type) or is_.is_large_string(field.type) or is_.is_dictionary(field.type)
-        if not {int: whole, float: number, np.float64: number, str: text}[kind]:
-            wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
-            raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
-
-    def num_rows(self) -> int:
-        return int(self._rows)
-
-    def place(self, row: int) -> str:
-        return f"row {row}"

@@ -17,7 +17,7 @@ from gsplit.errors import InputError
 
 
 def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
-    """What ``torch.save`` wrote, built from tensors, plain arrays, containers and ``classes`` alone.
+    """Load what ``torch.save`` wrote, built from tensors, plain arrays, containers and ``classes`` alone.
 
     Raises:
         InputError: where the file is missing, damaged, or holds anything else.
@@ -67,7 +67,7 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
 
 
 def _numpy_globals() -> list[Any]:
-    """What a pickled plain array is made of, under the names of NumPy 1 and 2."""
+    """Functions and classes that a pickled plain array is made of, under the names of NumPy 1 and 2."""
     reconstruct, scalar = np.zeros(1).__reduce__()[0], np.float64(0).__reduce__()[0]
     dtypes = {type(np.dtype(code)) for code in "?bBhHiIlLqQefd"}
     named = [

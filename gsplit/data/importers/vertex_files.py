@@ -1,4 +1,4 @@
-"""Features, labels and splits in files of their own, for sources that hold only edges (or to replace what they hold).
+"""Features, labels and vertex sets in files of their own: for sources that hold only edges, or to replace theirs.
 
 Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the order of the vertices or with ids
 (:mod:`gsplit.data.importers.vertex_tables`).
@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.graph import SPLITS
-from gsplit.data.importers.arrays import read_npy, split_ids
+from gsplit.data.graph import VERTEX_SETS
+from gsplit.data.importers.arrays import read_npy, set_ids
 from gsplit.data.importers.source import Rows, Source
 from gsplit.data.importers.tables import open_table
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
 
-SPLIT_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
-NO_SPLIT = ("", "none", "-")
+SET_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+NO_SET = ("", "none", "-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VertexFiles:
-    """Files: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
+    """Files of features, labels and vertex sets: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
 
     # The docstrings are the help of the command.
 
@@ -39,11 +39,11 @@ class VertexFiles:
     train: Path | None = None
     """A file of the ids of the training vertices; a .npy may be a mask."""
     valid: Path | None = None
-    """The same for validation."""
+    """A file of the ids of the validation vertices."""
     test: Path | None = None
-    """The same for test."""
+    """A file of the ids of the test vertices."""
     split_file: Path | None = None
-    """In place of these, one file that says train, valid, test or none for each vertex."""
+    """One file in place of these three, which says train, valid, test or none for each vertex."""
     id_column: str | None = None
     """The column of vertex ids in the tables of features, labels and --split-file, by which their rows are matched:
     its name, or its number from 1 on where there is no header. none: no column holds ids. By default rows are in the
@@ -51,14 +51,14 @@ class VertexFiles:
 
 
 def attach(source: Source, files: VertexFiles) -> Source:
-    """The source with what the files hold; files win over what it has, and splits replace all of its splits.
+    """The source with what the files hold, which wins over what it has; vertex sets replace all of its sets.
 
     Raises:
         InputError: for files that are missing, damaged, or hold something else.
     """
-    lists = {name: path for name in SPLITS if (path := getattr(files, name))}
+    lists = {name: path for name in VERTEX_SETS if (path := getattr(files, name))}
     if files.split_file and lists:
-        raise InputError(f"--split-file gives all splits; drop --{next(iter(lists))}")
+        raise InputError(f"--split-file gives all vertex sets; drop --{next(iter(lists))}")
     tables = [path for path in (files.features, files.labels, files.split_file) if path and path.suffix != ".npy"]
     if files.id_column is not None and not tables:
         raise InputError(
@@ -73,13 +73,13 @@ def attach(source: Source, files: VertexFiles) -> Source:
         changes["labels"], changes["num_classes"] = _labels(files.labels, files.id_column, n), None
     n = _num_vertices(replace(source, **changes))
     if files.split_file:
-        changes["splits"], rows = _split_file(files.split_file, files.id_column, n)
+        changes["vertex_sets"], rows = _sets_of_file(files.split_file, files.id_column, n)
         if n is not None and rows != n:
             raise InputError(f"{files.split_file} has {rows} rows; there must be one for each of the {n} vertices")
         changes["num_vertices"] = rows if source.num_vertices is None else source.num_vertices
     elif lists:
-        changes["splits"] = {name: _split(path, n) for name, path in lists.items()}
-    named = {name: str(path) for name in ("features", "labels", *SPLITS) if (path := getattr(files, name))}
+        changes["vertex_sets"] = {name: _vertex_set(path, n) for name, path in lists.items()}
+    named = {name: str(path) for name in ("features", "labels", *VERTEX_SETS) if (path := getattr(files, name))}
     return replace(source, **changes, called={**source.called, **named})
 
 
@@ -106,7 +106,7 @@ def _labels(path: Path, id_column: str | None, n: int | None) -> NDArray[Any]:
 
 
 def _num_vertices(source: Source) -> int | None:
-    """What the source, its features or its labels tell."""
+    """Number of vertices that the source, its features or its labels tell."""
     rows = [array.shape[0] for array in (source.features, source.labels) if array is not None and len(array.shape)]
     return rows[0] if source.num_vertices is None and rows else source.num_vertices
 
@@ -116,19 +116,19 @@ def _numbers(table: VertexTable) -> Iterator[NDArray[np.float32]]:
         yield np.stack(chunk, axis=1)
 
 
-def _split(path: Path, n: int | None) -> NDArray[np.int64]:
-    """Ids, or a mask, from a ``.npy``; ids in the one column of a table."""
+def _vertex_set(path: Path, n: int | None) -> NDArray[np.int64]:
+    """Ids from a file: a list or a mask in a ``.npy``, or the one column of a table."""
     if path.suffix == ".npy":
-        return split_ids(read_npy(path), str(path), n)
+        return set_ids(read_npy(path), str(path), n)
     table = open_table(path)
     if table.num_columns != 1:
-        raise InputError(f"{path} has {table.num_columns} columns; the ids of a split need one")
+        raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
     chunks = [ids for (ids,) in table.read([0], [int])]
     return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
 
 
-def _split_file(path: Path, id_column: str | None, n: int | None) -> tuple[dict[str, NDArray[np.int64]], int]:
-    """The splits, and the number of rows."""
+def _sets_of_file(path: Path, id_column: str | None, n: int | None) -> tuple[dict[str, NDArray[np.int64]], int]:
+    """The vertex sets, and the number of rows."""
     if path.suffix == ".npy":
         words = read_npy(path)
         if words.ndim != 1 or words.dtype.kind != "U":
@@ -136,10 +136,8 @@ def _split_file(path: Path, id_column: str | None, n: int | None) -> tuple[dict[
         marks = np.ascontiguousarray(words, words.dtype.newbyteorder("=")).view(np.uint32)
         if (marks > sys.maxunicode).any():
             raise InputError(f"{path} is damaged: it holds characters that there are not")
-        return _split_of_words(words, path, "entry {}".format)
-    table = VertexTable(
-        path, "split", id_column=id_column, num_vertices=n, words=frozenset((*SPLIT_WORDS, *NO_SPLIT))
-    )
+        return _sets_of_words(words, path, "entry {}".format)
+    table = VertexTable(path, "set", id_column=id_column, num_vertices=n, words=frozenset((*SET_WORDS, *NO_SET)))
     if len(table.values) == 2 and not table.table.names:
         raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
     if len(table.values) != 1:
@@ -149,18 +147,18 @@ def _split_file(path: Path, id_column: str | None, n: int | None) -> tuple[dict[
         )
     chunks = [words for (words,) in table.read(str)]
     words = np.concatenate(chunks) if chunks else np.empty(0, object)
-    splits, rows = _split_of_words(words, path, table.table.place)
+    vertex_sets, rows = _sets_of_words(words, path, table.table.place)
     if table.vertices is not None:
-        splits = {name: np.sort(table.vertices[at]) for name, at in splits.items()}
-    return splits, rows
+        vertex_sets = {name: np.sort(table.vertices[at]) for name, at in vertex_sets.items()}
+    return vertex_sets, rows
 
 
-def _split_of_words(words: NDArray[Any], path: Path, place: Any) -> tuple[dict[str, NDArray[np.int64]], int]:
+def _sets_of_words(words: NDArray[Any], path: Path, place: Any) -> tuple[dict[str, NDArray[np.int64]], int]:
     found, code = np.unique(["" if word is None else str(word) for word in words], return_inverse=True)
-    names = [SPLIT_WORDS.get(word.strip().lower(), "") for word in found.tolist()]
+    names = [SET_WORDS.get(word.strip().lower(), "") for word in found.tolist()]
     for index, word in enumerate(found.tolist()):
-        if not names[index] and word.strip().lower() not in NO_SPLIT:
+        if not names[index] and word.strip().lower() not in NO_SET:
             at = int(np.argmax(code == index))
             raise InputError(f"{path}, {place(at)}: {word[:40]!r} is none of train, valid, test and none")
-    split_of = np.array([SPLITS.index(name) if name else -1 for name in names] or [-1])[code]
-    return {name: np.flatnonzero(split_of == index) for index, name in enumerate(SPLITS)}, len(words)
+    set_of = np.array([VERTEX_SETS.index(name) if name else -1 for name in names] or [-1])[code]
+    return {name: np.flatnonzero(set_of == index) for index, name in enumerate(VERTEX_SETS)}, len(words)

@@ -22,11 +22,11 @@ from gsplit.errors import InputError
 IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
 """Usual names of a column of ids; without one pandas writes its index."""
 NO_IDS = "none"
-"""What ``--id-column`` takes where all columns are values."""
+"""Value of ``--id-column`` where all columns are values."""
 FEWEST_ROWS = 3
-"""Two rows of 0 and 1 are as likely to be a feature as ids."""
+"""Fewest rows that can look like ids: two rows of 0 and 1 are as likely to be a feature."""
 GLANCE_ROWS = 1000
-"""Looked at first: most columns of whole numbers show there that they hold a number twice."""
+"""Rows that are looked at first: most columns of whole numbers show there that they hold a number twice."""
 NAMES_SHOWN = 20
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class VertexTable:
     """A table, its columns of values, and the vertex of each row.
 
     Args:
-        path: of the table.
-        what: ``feature``, ``label`` or ``split``, for messages.
+        path: the table.
+        what: ``feature``, ``label`` or ``set``, for messages.
         id_column: as ``--id-column``.
         num_vertices: None where it is not known: then there are as many as rows.
         words: as for :func:`gsplit.data.importers.tables.open_table`.
@@ -60,7 +60,7 @@ class VertexTable:
         self._ids = _named(self.table, id_column) if id_column not in (None, NO_IDS) else None
         usual = [column for column, name in enumerate(self.table.names) if name in IDS and column != self._ids][:1]
         self._index: list[int] = usual if id_column is None else []
-        """A column that counts 0, 1, 2, ...; it is checked and left out."""
+        """Columns that count 0, 1, 2, ...: at most one, which is checked and left out."""
         # The index of pandas says nothing beside ids that are named.
         self._ignored = [c for c in usual if self._ids is not None and self.table.names[c] == ""]
         no_values = {self._ids, *self._index, *self._ignored}
@@ -132,7 +132,7 @@ class VertexTable:
         return one_line(self.table.names[column]) or "(nameless)" if self.table.names else str(column + 1)
 
     def _described(self, what: str) -> str:
-        """Which column is what."""
+        """What each column is, in words."""
         if self._ids is not None:
             order = f"rows are matched by the ids in {self._shown(self._ids)}"
         else:
@@ -204,7 +204,7 @@ def _may_be_ids(values: NDArray[np.float32], rows: int) -> bool:
 
 
 def _counts_from(table: Table, column: int, rows: int) -> int | None:
-    """0 for a column that holds each of 0 .. rows - 1 once, 1 for one that holds each of 1 .. rows; else None."""
+    """First id of a column of ids: 0 if it holds each of 0 .. rows - 1 once, 1 if each of 1 .. rows; else None."""
     seen = np.zeros(rows + 1, np.bool_)
     count = 0
     for (values,) in table.read([column], [np.float64]):

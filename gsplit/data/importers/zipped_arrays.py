@@ -50,7 +50,7 @@ class ZippedArray:
         return f"{self.path}: {self.key}"
 
     def read(self) -> NDArray[Any]:
-        """The whole array.
+        """Read the whole array.
 
         Raises:
             InputError: where the archive is damaged.
@@ -59,7 +59,7 @@ class ZippedArray:
         return flat.reshape(self.shape, order="F" if self.column_major else "C")
 
     def flat(self, begin: int, count: int, *, at_once: int | None = None) -> Iterator[NDArray[Any]]:
-        """``count`` numbers from ``begin`` on, in the order they are stored, in pieces of ``at_once`` and a rest.
+        """Read ``count`` numbers from ``begin`` on, as they are stored, in pieces of ``at_once`` and a rest.
 
         Raises:
             InputError: where the archive is damaged or ends too soon.
@@ -102,7 +102,7 @@ def zipped_arrays(path: Path) -> dict[str, ZippedArray]:
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Damage becomes an InputError."""
+    """Turn the exceptions of a damaged archive into an InputError that names the file and ``what``."""
     try:
         yield
     except InputError:

@@ -37,7 +37,7 @@ from gsplit.data.graph import GraphArrays
 from gsplit.data.synthetic.calibration import Calibrated
 from gsplit.data.synthetic.classes import class_features, deal_classes, label_block
 from gsplit.data.synthetic.line import QUARTERS, Line
-from gsplit.data.synthetic.targets import splits_of
+from gsplit.data.synthetic.targets import vertex_sets_of
 
 LEAF_SKEW, HUB_SKEW = 1.5, 1.5
 CHUNK = 1 << 22
@@ -48,10 +48,10 @@ EDGES, TARGETS, LABELS, SHUFFLE, FEATURES = range(5)
 
 
 def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = True) -> GraphArrays:
-    """A symmetric graph without loops or duplicates; labels int64 [N], -1 for none; features float32 [N, D].
+    """Make a symmetric graph without loops or duplicates; labels int64 [N], -1 for none; features float32 [N, D].
 
     Args:
-        features: without them the rest is the same.
+        features: whether to make them; the rest is the same without.
     """
     line = Line(preset.num_vertices, leaf_size=preset.leaf_size, community_leaves=preset.community_leaves)
     n = preset.num_vertices
@@ -72,11 +72,11 @@ def generate_calibrated(preset: Calibrated, *, seed: int = 0, features: bool = T
     features_ND = None
     if features:
         features_ND = class_features(labels, preset.num_classes, preset.num_features, _stream(seed, FEATURES))
-    splits = [shuffle[places] for places in splits_of(preset, line, _stream(seed, TARGETS))]
-    train_idx, valid_idx, test_idx = (np.sort(ids).astype(np.int64) for ids in splits)
+    vertex_sets = [shuffle[places] for places in vertex_sets_of(preset, line, _stream(seed, TARGETS))]
+    train_idx, valid_idx, test_idx = (np.sort(ids).astype(np.int64) for ids in vertex_sets)
     if preset.labelled_share < 1:
         labelled = np.zeros(n, np.bool_)
-        for ids in splits:
+        for ids in vertex_sets:
             labelled[ids] = True
         labels[~labelled] = -1
     return GraphArrays(

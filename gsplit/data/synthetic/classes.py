@@ -11,7 +11,7 @@ BLOCKS_PER_CLASS = 2
 SIGNAL = 0.16
 """Standard deviation of the class means, beside noise of 1."""
 ROWS = 1 << 16
-"""Of features at once."""
+"""Rows of features that are made at once."""
 
 
 def label_block(n: int, sizes: Sequence[int], num_classes: int) -> int:
@@ -21,14 +21,14 @@ def label_block(n: int, sizes: Sequence[int], num_classes: int) -> int:
 
 
 def deal_classes(blocks: int, num_classes: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """[blocks] classes, as many blocks to each."""
+    """[blocks] the class of each block; each class has as many."""
     return random.permutation(np.arange(blocks, dtype=np.int64) % num_classes)
 
 
 def class_features(
     labels: NDArray[np.int64], num_classes: int, num_features: int, random: np.random.Generator
 ) -> NDArray[np.float32]:
-    """float32 [N, D]: the mean of a vertex's class under noise."""
+    """Features float32 [N, D]: the mean of a vertex's class under noise."""
     means_CD = random.normal(0.0, SIGNAL, (num_classes, num_features)).astype(np.float32)
     features_ND = random.standard_normal((len(labels), num_features), dtype=np.float32)
     for first in range(0, len(labels), ROWS):

@@ -10,7 +10,7 @@ BRANCHING = 4
 
 
 class Line:
-    """Quarters of one size (the last may be a little smaller), cut into blocks from their begin.
+    """A line of four quarters of one size (the last may be a little smaller), each cut into blocks from its begin.
 
     Args:
         n: places on the line.
@@ -26,19 +26,19 @@ class Line:
         while sizes[-1] * BRANCHING < self.quarter:
             sizes.append(sizes[-1] * BRANCHING)
         self.sizes = np.array([self.quarter, *reversed(sizes)])
-        """Of the blocks of each level, the quarters first."""
+        """Sizes of the blocks of each level, the quarters first."""
         self.quarter_of_vertex = (np.arange(self.n) // self.quarter).astype(np.int8)
 
     def block_at(
         self, place: NDArray[np.int64], size: int | NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(begin, width) of the blocks of a size that hold places; the last of a quarter is what is left."""
+        """Begin and width of the blocks of a size that hold places; the last block of a quarter is what is left."""
         quarter_begin = place // self.quarter * self.quarter
         begin = quarter_begin + (place - quarter_begin) // size * size
         return begin, np.minimum(begin + size, np.minimum(quarter_begin + self.quarter, self.n)) - begin
 
     def blocks(self, size: int) -> tuple[int, NDArray[np.int64]]:
-        """(how many blocks of a size a quarter has, the block of each vertex)."""
+        """How many blocks of a size a quarter has, and the block of each vertex [N]."""
         in_quarter, place = np.divmod(np.arange(self.n), self.quarter)
         number = -(-self.quarter // size)
         return number, in_quarter * number + place // size

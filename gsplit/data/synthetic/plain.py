@@ -35,10 +35,9 @@ class Preset:
     """The size of a synthetic graph."""
 
     version: ClassVar[int] = 1
-    """Of the generator: it changes with any change that gives another graph for the same preset and seed. Until it
-    had a generator of its own, ``products`` was of this one."""
+    """Version of the generator. It changes with any change that gives another graph for the same preset and seed."""
     least_vertices: ClassVar[int] = 100
-    """To shrink it to."""
+    """Fewest vertices to shrink it to."""
 
     num_vertices: int
     edges_per_vertex: float
@@ -50,7 +49,7 @@ class Preset:
 
 
 def generate(preset: Preset, *, seed: int = 0) -> GraphArrays:
-    """A symmetric graph, features float32 [N, D], labels int64 [N] and random splits."""
+    """Make a symmetric graph, features float32 [N, D], labels int64 [N] and random vertex sets."""
     random = np.random.Generator(np.random.PCG64(seed))
     n = preset.num_vertices
     sizes = _block_sizes(n, preset.edges_per_vertex)

@@ -114,11 +114,14 @@ PRESETS: dict[str, Preset | Calibrated] = {
         quarter_degrees=(1.6, 1.2, 0.8, 0.4),
     ),
 }
-"""The last three have the counts of the paper's graphs (its table 3: 62M, 1.6B and 168M edges, counted as pairs of
+"""Synthetic graphs by name.
+
+The last three have the counts of the paper's graphs (its table 3: 62M, 1.6B and 168M edges, counted as pairs of
 vertices; the exact numbers of vertices, and of edges of the first two, are those of ogbn-products, ogbn-papers100M
 and AmazonProducts) and are calibrated to its tables 2 and 5; docs/results.md has what they reach. Table 2's edges are
 788 a target on products, 109 on papers100M and 197 on amazon: on products what 15,10,5 gives, on none as many as
-20,20,20."""
+20,20,20.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,15 +131,15 @@ class Choice:
     name: str
     scale: float
     preset: Preset | Calibrated
-    """Shrunk."""
+    """The preset, shrunk by the scale."""
 
     @property
     def label(self) -> str:
-        """For names of graphs and folders."""
+        """What to call the graph, and its folder."""
         return self.name if self.scale == 1 else f"{self.name}-scale{self.scale!r}"
 
     def generate(self, *, seed: int = 0, features: bool = True) -> GraphArrays:
-        """The graph; the same for the same seed, with features or without."""
+        """Make the graph; it is the same for the same seed, with features or without."""
         if isinstance(self.preset, Calibrated):
             return generate_calibrated(self.preset, seed=seed, features=features)
         graph = generate(self.preset, seed=seed)
@@ -168,7 +171,7 @@ def choose(text: str, presets: Mapping[str, Preset | Calibrated] = PRESETS) -> C
 
 
 def generate_preset(name: str, *, seed: int = 0, features: bool = True) -> GraphArrays:
-    """The synthetic graph of a preset, ``?scale=`` included; the same for the same seed.
+    """Make the synthetic graph of a preset, ``?scale=`` included; it is the same for the same seed.
 
     Raises:
         InputError: as :func:`choose`.

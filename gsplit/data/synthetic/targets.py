@@ -9,8 +9,8 @@ from gsplit.data.synthetic.calibration import Calibrated
 from gsplit.data.synthetic.line import QUARTERS, Line
 
 
-def splits_of(preset: Calibrated, line: Line, random: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Places on the line of the training, validation and test vertices."""
+def vertex_sets_of(preset: Calibrated, line: Line, random: np.random.Generator) -> list[NDArray[np.int64]]:
+    """Places on the line of the training, validation and test vertices: three arrays."""
     n = preset.num_vertices
     train, valid, labelled = (
         int(n * share)

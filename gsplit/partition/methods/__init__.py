@@ -10,19 +10,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.partition import Method
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
 from gsplit.partition.methods import kaminpar, metis, streaming
 from gsplit.partition.methods.streaming import stream
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
 from gsplit.units import binary
-
-Method = Literal["auto", "metis", "kaminpar", "streaming", "random", "range"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,16 +30,16 @@ class Partitioner:
     """A way to solve a :class:`Problem`."""
 
     assign: Callable[[Problem], NDArray[np.int32]]
-    """[N] a part for each vertex, or ``LEFT_OUT``."""
+    """Function that gives each vertex a part, or ``LEFT_OUT``: int32 [N]."""
     memory: Footprint
     through_file: bool = False
     """Whether the graph goes through a temporary file."""
     missing: Callable[[], str | None] = lambda: None
-    """What to install, where it cannot be had yet."""
+    """Function that says what to install, where the partitioner cannot be had yet; else None."""
 
 
 def _streaming(problem: Problem) -> NDArray[np.int32]:
-    """Two-phase streaming; the only one that balances targets as well."""
+    """Partition by two-phase streaming, the only one that balances targets as well."""
     graph = problem.graph
     return stream(
         graph.indptr,
@@ -57,14 +55,14 @@ def _streaming(problem: Problem) -> NDArray[np.int32]:
 
 
 def random(problem: Problem) -> NDArray[np.int32]:
-    """Parts of equal size, drawn at random."""
+    """Parts of equal size, drawn at random: int32 [N]."""
     n = problem.graph.num_vertices
     equal = np.arange(n) * problem.parts // n
     return np.random.Generator(np.random.PCG64(problem.seed)).permutation(equal).astype(np.int32)
 
 
 def range_(problem: Problem) -> NDArray[np.int32]:
-    """Consecutive ids, equal in weight."""
+    """Parts of consecutive ids, equal in weight: int32 [N]."""
     n, weight = problem.graph.num_vertices, problem.vertex_weight
     before = np.arange(n) if weight is None else np.cumsum(weight) - weight
     total = n if weight is None else weight.sum()
@@ -72,7 +70,7 @@ def range_(problem: Problem) -> NDArray[np.int32]:
 
 
 ABLATIONS = ("random", "range")
-"""They look at no edge."""
+"""Partitioners that look at no edge."""
 LINEAR = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 PARTITIONERS: dict[str, Partitioner] = {
     "metis": Partitioner(assign=metis.assign, memory=metis.MEMORY),
@@ -124,7 +122,7 @@ def _fits(name: str, size: Size, available: int) -> bool:
 
 
 def _smaller(size: Size, available: int) -> str:
-    """What to do instead of a method that does not fit."""
+    """Which method fits instead of one that does not, in words."""
     if PARTITIONERS["kaminpar"].memory.of(size) > available:
         return "streaming fits"
     install = PARTITIONERS["kaminpar"].missing()
@@ -132,7 +130,7 @@ def _smaller(size: Size, available: int) -> str:
 
 
 def assign(name: str, problem: Problem) -> NDArray[np.int32]:
-    """[N] the part of each vertex; every vertex has one, and no part is empty. Needs parts <= vertices."""
+    """Part of each vertex, int32 [N]; every vertex has one, and no part is empty. Needs parts <= vertices."""
     n, parts = problem.graph.num_vertices, problem.parts
     if parts == 1:
         return np.zeros(n, np.int32)

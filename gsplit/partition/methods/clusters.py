@@ -16,20 +16,20 @@ from gsplit.partition.methods.restream import Stream, one_pass
 
 CLUSTER_PASSES = 3
 CLUSTERS_PER_PART = 64
-"""At least: it sets the limit on the weight of a cluster."""
+"""Least number of clusters a part, which sets the limit on the weight of a cluster."""
 PACK_PASSES = 24
-"""Over the graph of clusters, at most: they are cheap, and two weights are hard to balance."""
+"""Most passes over the graph of clusters: they are cheap, and two weights are hard to balance."""
 MAX_CLUSTERS, MAX_PAIRS = 1 << 20, 1 << 22
-"""Clusters, and pairs of adjacent clusters, that METIS gets; where N / 16 and N / 4 are more, that many."""
+"""Most clusters, and pairs of adjacent clusters, that METIS gets; N / 16 and N / 4 where those are more."""
 MAX_CUTS, PAIRS_PER_PACKING = 32, 1 << 25
-"""METIS keeps the best of several cuts of the graph of clusters, of as many as so many pairs allow: chance decides
-much where weights are concentrated."""
+"""Most cuts of the graph of clusters, of which METIS keeps the best, and the pairs that all of them may have in sum:
+chance decides much where weights are concentrated."""
 EDGES_PER_PAIR = 4
-"""Looked at for each of these pairs, at most, where edges have no weights."""
+"""Most edges that are looked at for each of these pairs, where edges have no weights."""
 
 
 def cluster_vertices(graph: Stream, parts: int, seed: int) -> tuple[NDArray[np.int32], int]:
-    """(int32 [N] cluster of each vertex, C), the heaviest cluster first; -1 in the many too small for METIS."""
+    """Cluster of each vertex, int32 [N], and C; the heaviest is first, and -1 stands for the many too small ones."""
     n = graph.num_vertices
     cluster = np.arange(n, dtype=np.int32)
     load, target_load = graph.loads(cluster, n)
@@ -65,7 +65,7 @@ def graph_of_clusters(graph: Stream, cluster: NDArray[np.int32], clusters: int, 
 
 
 def pack(packed: Stream, parts: int, imbalance: float, seed: int) -> NDArray[np.int32]:
-    """int32 [C] part of each cluster."""
+    """Part of each cluster, int32 [C]."""
     assert packed.vertex_weight is not None
     assert packed.edge_weight is not None
     # METIS through pymetis balances one weight: that of vertices, or the sum of both. The better outcome counts.
@@ -95,7 +95,7 @@ def pack(packed: Stream, parts: int, imbalance: float, seed: int) -> NDArray[np.
 def _cluster_edges(
     graph: Stream, cluster: NDArray[np.int32], clusters: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """(to, from, weight) of the symmetric graph of clusters, ascending.
+    """Edges (to, from, weight) of the symmetric graph of clusters, ascending.
 
     Where there are many, every unit of every edge is kept with the same probability, halved as often as needed: pairs
     with many edges between them stay, roughly in proportion.

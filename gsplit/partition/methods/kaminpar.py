@@ -17,25 +17,25 @@ from numpy.typing import NDArray
 
 from gsplit.errors import InputError
 from gsplit.host import interruptible
-from gsplit.partition.cuts import best_cut
+from gsplit.partition.methods.cuts import best_cut
 from gsplit.partition.problem import Footprint, Problem, Undirected
 
 MEMORY = Footprint(per_adjacency=32, per_weighted_adjacency=56, per_vertex=100)
 
 LEAST_IMBALANCE = 1e-9
-"""It refuses 0."""
+"""Least imbalance that is asked for: KaMinPar refuses 0."""
 
 # The flags of the header say what is absent or narrow.
 NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS, NARROW_IDS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 32
 
 
 def missing() -> str | None:
-    """What to install, where it is not there."""
+    """What to install where KaMinPar is not there; else None."""
     return None if importlib.util.find_spec("kaminpar") else "pip install kaminpar"
 
 
 def assign(problem: Problem) -> NDArray[np.int32]:
-    """[N] the part of each vertex; the same for the same seed with one thread, not with several."""
+    """Part of each vertex, int32 [N]; the same for the same seed with one thread, not with several."""
     import kaminpar
 
     graph = Undirected.of(problem, wide=problem.graph.num_vertices > np.iinfo(np.int32).max)
@@ -77,7 +77,10 @@ def assign(problem: Problem) -> NDArray[np.int32]:
 
 
 def write_parhip(file: IO[bytes], graph: Undirected) -> None:
-    """A header of three words, where each row begins in the file, the rows, and weights of vertices and edges."""
+    """Write a graph in ParHIP's format.
+
+    A header of three words, where each row begins in the file, the rows, and weights of vertices and edges.
+    """
     ids = graph.indices.dtype
     flags = NARROW_IDS * (ids == np.int32) + NARROW_EDGE_WEIGHTS * (ids == np.int32)
     flags += NO_EDGE_WEIGHTS * (graph.edge_weight is None) + NO_VERTEX_WEIGHTS * (graph.vertex_weight is None)
@@ -90,5 +93,6 @@ def write_parhip(file: IO[bytes], graph: Undirected) -> None:
 
 
 def parhip_bytes(graph: Undirected) -> int:
+    """Bytes of the arrays that are written, which is all of the file but its header."""
     arrays = (graph.indptr, graph.indices, graph.vertex_weight, graph.edge_weight)
     return sum(array.nbytes for array in arrays if array is not None)

@@ -16,7 +16,7 @@ MEMORY = Footprint(per_adjacency=105, per_weighted_adjacency=125, per_vertex=100
 
 
 def assign(problem: Problem) -> NDArray[np.int32]:
-    """[N] the part of each vertex; the same for the same seed."""
+    """Part of each vertex, int32 [N]; the same for the same seed."""
     graph = Undirected.of(problem, wide=True)
     if not graph.num_vertices:
         return graph.assignment(np.empty(0, np.int32), problem.graph.num_vertices)
@@ -44,7 +44,7 @@ def part_graph(
     imbalance: float,
     cuts: int = 1,
 ) -> NDArray[np.int32]:
-    """[V] the part of each vertex of an undirected graph with V vertices; the best of so many ``cuts``."""
+    """Part of each vertex of an undirected graph with V vertices, int32 [V]; the best of so many ``cuts``."""
     # Weights of another length would be read past their end, without a word.
     assert vertex_weight is None or len(vertex_weight) == len(indptr) - 1
     assert edge_weight is None or len(edge_weight) == len(indices)

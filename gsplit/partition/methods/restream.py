@@ -20,16 +20,16 @@ from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data.graph import row_ranges
 
 EDGES_AT_ONCE = 1 << 22
-"""Read by one call of C++, which Ctrl-C cannot interrupt."""
+"""Edges that one call of C++ reads, which Ctrl-C cannot interrupt."""
 LOOSE = 2
-"""Times the limit on vertex weights, while targets are brought within theirs."""
+"""How far above its limit the weight of a part may be, while targets are brought within theirs: a factor."""
 SETTLED = 1000
-"""Restreaming ends when a pass moves less than one vertex in so many."""
+"""Vertices of which a pass must move one, or restreaming ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """A graph to be read in order, with its weights. None: 1 each, or no targets, or all movable."""
+    """A graph to be read in order, with its weights. None stands for weights of 1, no targets, or all movable."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[Any]
@@ -40,16 +40,17 @@ class Stream:
 
     @property
     def num_vertices(self) -> int:
+        """N."""
         return len(self.indptr) - 1
 
     @property
     def totals(self) -> tuple[int, int]:
-        """Of vertex weights and of target weights."""
+        """Sums of the vertex weights and of the target weights."""
         weight = self.num_vertices if self.vertex_weight is None else int(self.vertex_weight.sum())
         return weight, 0 if self.target_weight is None else int(self.target_weight.sum(dtype=np.int64))
 
     def loads(self, group: NDArray[np.int32], groups: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """[groups] each: the sums of vertex weights and of target weights."""
+        """Sums of vertex weights and of target weights of each group: int64 [groups] each."""
         load, target_load = np.zeros((2, groups), np.int64)
         placed = slice(None) if (group >= 0).all() else group >= 0
         np.add.at(load, group[placed], 1 if self.vertex_weight is None else self.vertex_weight[placed])
@@ -58,6 +59,7 @@ class Stream:
         return load, target_load
 
     def bar(self, name: str) -> tqdm[Any]:
+        """Progress bar of one pass over the edges."""
         return tqdm(
             total=len(self.indices),
             desc=name,
@@ -100,7 +102,7 @@ def restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: flo
 
 
 def judge(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: float) -> tuple[int, int, int]:
-    """(targets above their limit, weight above its limit, weight of the cut edges) of parts; less is better."""
+    """Targets above their limit, weight above its limit and weight of the cut edges of parts; less is better."""
     loads, limits = graph.loads(group, parts), limits_of(graph, parts, imbalance)
     excess, target_excess = (max(0, int(load.max()) - limit) for load, limit in zip(loads, limits, strict=True))
     cut = 0
@@ -114,7 +116,7 @@ def judge(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: float)
 
 
 def limits_of(graph: Stream, parts: int, imbalance: float) -> tuple[int, int]:
-    """On the vertex weights and on the target weights of a part."""
+    """Limits on the vertex weights and on the target weights of a part."""
     limit, target_limit = (max(int((1 + imbalance) * total / parts), -(-total // parts)) for total in graph.totals)
     return limit, target_limit
 

@@ -16,19 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.partition.cuts import best_cut
 from gsplit.partition.methods.clusters import MAX_PAIRS, cluster_vertices, graph_of_clusters, pack
+from gsplit.partition.methods.cuts import best_cut
 from gsplit.partition.methods.restream import Stream, judge, restream
 from gsplit.partition.problem import Footprint, Size
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamingFootprint(Footprint):
-    """With the graph of clusters, whose size is bounded; no graph needs more, one without communities as much."""
+    """Memory of streaming, with the graph of clusters: no graph needs more, one without communities as much."""
 
     per_pair: int
 
     def of(self, size: Size) -> int:
+        """Bytes for a graph of this size."""
         pairs = max(MAX_PAIRS, size.vertices // 4)
         return super().of(size) + self.per_pair * min(size.adjacencies // 2, pairs)
 
@@ -118,7 +119,7 @@ def _stream(graph: Stream, parts: int, imbalance: float, passes: int, cuts: int,
 
 
 def _mask(chosen: NDArray[Any], n: int, name: str) -> NDArray[np.uint8]:
-    """uint8 [N] from bool [N] or ids."""
+    """Mask uint8 [N], from bool [N] or ids."""
     if chosen.dtype == bool:
         _require(chosen.shape == (n,), f"{name} must be one for each of {n} vertices")
         return chosen.astype(np.uint8)

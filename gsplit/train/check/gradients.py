@@ -25,10 +25,9 @@ from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.models import custom, registry
 from gsplit.nn import Chain, ExchangeCounters
-from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, with_board
+from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
-from gsplit.sampling import SplitGroups
 from gsplit.train.check.cases import Case, Draws, chosen_cases
 from gsplit.train.check.dropout import DropoutOff
 
@@ -100,7 +99,7 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
     """
     layout = open_layout(spec.layout, trusted=True)
     draws = Draws(layout=layout, fan_out=spec.fan_out, batch_size=spec.batch_size, seed=spec.seed)
-    member = with_board(member, SplitGroups(trainers=TRAINERS, size=TRAINERS), spec.board)
+    member = with_board(member.on(trainer_grid(TRAINERS)), spec.board)
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(draws, spec.name)
     worst, exchanged_bytes = 0.0, 0.0

@@ -14,7 +14,7 @@ from support.graphs import random_graph
 import gsplit._core as _core
 from gsplit.data import adjacency, open_store, write_store
 from gsplit.data.adjacency import Tally
-from gsplit.data.build import BuildOptions, build_store, random_split
+from gsplit.data.build import BuildOptions, build_store, random_sets
 from gsplit.data.importers import source as source_module
 from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
 from gsplit.errors import InputError
@@ -174,7 +174,7 @@ def test_features(build, tmp_path, monkeypatch, kind, given, asked, stored):
 
 
 def test_labels_and_splits(build):
-    more = {"labels": np.array([[1.0], [np.nan], [0.0]]), "splits": {"train": np.array([2, 0], np.int32)}}
+    more = {"labels": np.array([[1.0], [np.nan], [0.0]]), "vertex_sets": {"train": np.array([2, 0], np.int32)}}
     graph = build(source_of([(0, 1)], **more))
     assert (graph.labels.tolist(), graph.num_classes, graph.train_idx.tolist()) == ([1, -1, 0], 2, [2, 0])
     assert build(source_of([(0, 1)], num_classes=9, **more)).num_classes == 9
@@ -185,24 +185,24 @@ def test_labels_and_splits(build):
     "labels", [np.arange(1000) % 10 - 1, np.where(np.arange(1000) % 10, 1.0, np.nan)[:, None].repeat(2, axis=1)]
 )
 def test_random_splits(labels):
-    split = random_split(labels, (0.5, 0.3, 0.1), 5, "here")
-    again, other = (random_split(labels, (0.5, 0.3, 0.1), seed, "here") for seed in (5, 6))
-    assert [len(ids) for ids in split.values()] == [450, 270, 90]
-    together = np.concatenate(list(split.values()))
+    sets = random_sets(labels, (0.5, 0.3, 0.1), 5, "here")
+    again, other = (random_sets(labels, (0.5, 0.3, 0.1), seed, "here") for seed in (5, 6))
+    assert [len(ids) for ids in sets.values()] == [450, 270, 90]
+    together = np.concatenate(list(sets.values()))
     assert len(np.unique(together)) == len(together)
     assert (together % 10 != 0).all()  # these are not labelled
-    assert all((split[name] == again[name]).all() and (np.diff(split[name]) > 0).all() for name in split)
-    assert (split["train"] != other["train"]).any()
+    assert all((sets[name] == again[name]).all() and (np.diff(sets[name]) > 0).all() for name in sets)
+    assert (sets["train"] != other["train"]).any()
     # Drawn at random, not cut: of the first half of the vertices about half, six standard deviations around it.
-    assert 225 - 45 < (split["train"] < 500).sum() < 225 + 45
+    assert 225 - 45 < (sets["train"] < 500).sum() < 225 + 45
 
 
 def test_the_shares_may_cover_all_or_leave_some_out(build):
     graph = build(source_of([(0, 1)], labels=np.zeros(10)), split=(0.7, 0.2, 0.1), seed=3)
-    together = np.concatenate([graph.split(name) for name in ("train", "valid", "test")])
+    together = np.concatenate([graph.vertex_set(name) for name in ("train", "valid", "test")])
     assert sorted(together.tolist()) == list(range(10))
     graph = build(source_of([(0, 1)], labels=np.zeros(10)), split=(0.1, 0.0, 0.0))
-    assert [len(graph.split(name)) for name in ("train", "valid", "test")] == [1, 0, 0]
+    assert [len(graph.vertex_set(name)) for name in ("train", "valid", "test")] == [1, 0, 0]
 
 
 def interrupted():
@@ -251,9 +251,13 @@ WRONG = [
     (source_of([(0, 1)], features=few_rows()), {}, "features have 2 rows, but 3 were announced"),
     (source_of([(0, 1)], features=np.ones((4, 2)), labels=np.ones(3)), {}, r"labels must be numbers of shape \(4,\)"),
     (source_of([(0, 1)], labels=np.array([0.5, 1])), {}, r"labels\[0\] is 0.5, not a class"),
-    (source_of([(0, 1)], splits={"train": np.array([0])}), {}, "the train split needs labels; give --labels"),
-    (source_of([(0, 1)], labels=np.ones(2), splits={"test": np.array([2])}), {}, r"test_idx\[0\] is 2, outside"),
-    (source_of([(0, 1)], labels=np.ones(2), splits={"test": np.array([1])}), {"split": (1, 0, 0)}, "drop --split"),
+    (source_of([(0, 1)], vertex_sets={"train": np.array([0])}), {}, "the train set needs labels; give --labels"),
+    (source_of([(0, 1)], labels=np.ones(2), vertex_sets={"test": np.array([2])}), {}, r"test_idx\[0\] is 2, outside"),
+    (
+        source_of([(0, 1)], labels=np.ones(2), vertex_sets={"test": np.array([1])}),
+        {"split": (1, 0, 0)},
+        "drop --split",
+    ),
     (source_of([(0, 1)]), {"split": (0.5, 0.5, 0)}, "--split needs labels"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5)}, "--split takes the shares .* not 0.5,0.5"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5, 0.1)}, "--split takes the shares"),

@@ -78,14 +78,14 @@ def test_the_seed_decides_and_features_are_drawn_apart():
 
 def test_splits_and_labels():
     graph = generate_preset("products?scale=0.005", features=False)
-    splits = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
-    assert np.sort(splits).tolist() == list(range(graph.num_vertices))
+    vertex_sets = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
+    assert np.sort(vertex_sets).tolist() == list(range(graph.num_vertices))
     assert graph.labels.min() == 0
     # As in ogbn-papers100M, few vertices have a label at all.
     graph = generate_preset("papers?scale=0.0008", features=False)
-    splits = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
-    assert np.flatnonzero(graph.labels >= 0).tolist() == np.sort(splits).tolist()
-    assert len(splits) == int(0.01393 * graph.num_vertices)
+    vertex_sets = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
+    assert np.flatnonzero(graph.labels >= 0).tolist() == np.sort(vertex_sets).tolist()
+    assert len(vertex_sets) == int(0.01393 * graph.num_vertices)
 
 
 def test_labels_need_the_graph():

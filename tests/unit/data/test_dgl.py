@@ -67,14 +67,14 @@ def test_every_name_is_found(save, untried, tmp_path, feat, label, valid, weight
 
 def test_only_the_topology_is_needed(save, tmp_path):
     source = load_dgl(save())  # tried first in a process of its own, as always
-    assert (source.features, source.labels, source.splits, source.num_vertices) == (None, None, {}, 5)
+    assert (source.features, source.labels, source.vertex_sets, source.num_vertices) == (None, None, {}, 5)
 
 
 def test_what_lies_beside_the_graph(save, untried):
     beside = {"num_classes": torch.tensor([7]), "train_idx": torch.tensor([4, 0]), "other": torch.zeros(3)}
     source = load_dgl(save({"train_mask": TRAIN}, beside=beside))
     assert source.num_classes == 7
-    assert source.splits["train"].tolist() == [4, 0]
+    assert source.vertex_sets["train"].tolist() == [4, 0]
 
 
 @pytest.mark.parametrize(

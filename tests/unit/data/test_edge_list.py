@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gsplit.data.importers import load_source, tables
+from gsplit.data.importers import load_source, parquet_tables, tables
 from gsplit.errors import InputError
 
 PLAIN = [(0, 1), (3, 2), (1, 0)]
@@ -85,7 +85,7 @@ def test_many_blocks(tmp_path, monkeypatch):
     ],
 )
 def test_parquet(tmp_path, monkeypatch, table, edges):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    monkeypatch.setattr(parquet_tables, "BATCH_ROWS", 2)
     pq.write_table(pa.table(table), tmp_path / "edges.parquet")
     source = load_source(str(tmp_path / "edges.parquet"))
     assert edges_of(source) == edges

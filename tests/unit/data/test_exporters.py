@@ -43,10 +43,8 @@ GRAPHS = {
     "multi-label, some unlabelled": replace(MULTI, labels=holes(MULTI.labels, MULTI.test_idx), test_idx=NONE),
     "float16": replace(PLAIN, features=PLAIN.features.astype(np.float16)),
     "some unlabelled": replace(PLAIN, labels=holes(PLAIN.labels, PLAIN.valid_idx), valid_idx=NONE),
-    "no split": replace(PLAIN, train_idx=NONE, valid_idx=NONE, test_idx=NONE),
-    "splits out of order": replace(
-        PLAIN, train_idx=PLAIN.train_idx[::-1].copy(), test_idx=PLAIN.test_idx[::-1].copy()
-    ),
+    "no sets": replace(PLAIN, train_idx=NONE, valid_idx=NONE, test_idx=NONE),
+    "sets out of order": replace(PLAIN, train_idx=PLAIN.train_idx[::-1].copy(), test_idx=PLAIN.test_idx[::-1].copy()),
     "no features": replace(PLAIN, features=None),
     "more classes than labels": replace(PLAIN, num_classes=9),
     "no label at all": replace(

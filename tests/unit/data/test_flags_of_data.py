@@ -25,10 +25,10 @@ def write_files(folder: Path) -> None:
     np.save(folder / "features.npy", np.arange(8, dtype=np.float64).reshape(4, 2))
     np.save(folder / "labels.npy", np.array([0, 1, 1, 0]))
     np.save(folder / "many.npy", np.arange(20) % 2)
-    for split, vertex in (("train", 0), ("valid", 1), ("test", 2)):
-        np.save(folder / f"{split}.npy", np.array([vertex]))
+    for name, vertex in (("train", 0), ("valid", 1), ("test", 2)):
+        np.save(folder / f"{name}.npy", np.array([vertex]))
     (folder / "users.csv").write_text("user,age\n3,10\n2,11\n1,12\n0,13\n")
-    (folder / "splits.csv").write_text("train\ntrain\nvalid\ntest\n")
+    (folder / "sets.csv").write_text("train\ntrain\nvalid\ntest\n")
 
 
 def graph_of(field: str):
@@ -69,7 +69,7 @@ IMPORT: Table = {
     "train": Row(value=file("train.npy"), see=graph_of("train_idx"), base=LABELLED),
     "valid": Row(value=file("valid.npy"), see=graph_of("valid_idx"), base=LABELLED),
     "test": Row(value=file("test.npy"), see=graph_of("test_idx"), base=LABELLED),
-    "split_file": Row(value=file("splits.csv"), see=graph_of("train_idx"), base=LABELLED),
+    "split_file": Row(value=file("sets.csv"), see=graph_of("train_idx"), base=LABELLED),
     "undirected": Row(value=True, see=shape),
     "self_loops": Row(value="add", see=shape),
     "duplicates": Row(value="keep", see=shape),

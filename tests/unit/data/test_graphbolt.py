@@ -135,7 +135,7 @@ def test_only_a_graph_is_needed(load, folder):
             del description[key]
 
     source = load(change)
-    assert (source.features, source.labels, source.splits, source.name) == (None, None, {}, folder.name)
+    assert (source.features, source.labels, source.vertex_sets, source.name) == (None, None, {}, folder.name)
     assert build(source, folder / "store").num_vertices == 5
 
 

@@ -148,4 +148,4 @@ def test_flags_work_for_synthetic_graphs(tmp_path, flags):
     edges = bare.edges.count + (1000 if flags else 0)  # they are symmetric, without self-loops
     assert (graph.num_edges, graph.features.tolist()) == (edges, bare.features.tolist())
     for name in ("train", "valid", "test"):
-        assert graph.split(name).tolist() == bare.splits[name].tolist()
+        assert graph.vertex_set(name).tolist() == bare.vertex_sets[name].tolist()

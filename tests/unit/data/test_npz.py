@@ -48,7 +48,7 @@ def test_every_array_arrives(load, tmp_path):
     assert graph.features.tolist() == [[0, 2], [0, 0], [3, 4]]
     assert graph.labels.tolist() == [1, 0, -1]
     assert graph.edge_weight.tolist() == [1, 2, 3, 4.5]
-    assert [graph.split(name).tolist() for name in ("train", "valid", "test")] == [[0], [1], []]
+    assert [graph.vertex_set(name).tolist() for name in ("train", "valid", "test")] == [[0], [1], []]
     assert graph.num_classes == 2
     names = ("indptr", "indices", "features", "labels", "edge_weight", "train_idx")
     dtypes = [str(getattr(graph, name).dtype) for name in names]

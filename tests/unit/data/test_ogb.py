@@ -163,7 +163,7 @@ def test_where_the_folder_may_be(tmp_path, folder):
 def test_split_dict(products, tmp_path, convert):
     folder = products.parent / "split" / "sales_ranking"
     torch.save({name: convert(ids[::-1]) for name, ids in SPLIT.items()}, folder / "split_dict.pt")
-    assert load_ogb("ogbn-products", tmp_path).splits["train"].tolist() == [0, 4]
+    assert load_ogb("ogbn-products", tmp_path).vertex_sets["train"].tolist() == [0, 4]
     torch.save({"train": torch.tensor([0])}, folder / "split_dict.pt")
     with pytest.raises(InputError, match=r"split_dict\.pt must hold a dict of train, valid, test"):
         load_ogb("ogbn-products", tmp_path)

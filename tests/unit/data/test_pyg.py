@@ -57,7 +57,7 @@ def test_every_attribute_arrives(load, tmp_path):
 
 def test_only_edges_are_needed(load, tmp_path):
     source = load(x=None, y=None)
-    assert (source.features, source.labels, source.splits) == (None, None, {})
+    assert (source.features, source.labels, source.vertex_sets) == (None, None, {})
     assert build(source, tmp_path / "store").num_vertices == 4
     assert load(x=None, y=None, num_nodes=9).num_vertices == 9
     assert load(x=None).num_vertices == 5
@@ -136,7 +136,7 @@ def test_labels(load, tmp_path):
 def test_of_several_masks_the_first_is_taken(load, caplog):
     with caplog.at_level(logging.INFO):
         source = load(train_mask=torch.stack([TRAIN, ~TRAIN], dim=1))
-    assert source.splits["train"].tolist() == [0, 2]
+    assert source.vertex_sets["train"].tolist() == [0, 2]
     assert "train_mask has 2 columns" in caplog.text
 
 

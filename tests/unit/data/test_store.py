@@ -77,11 +77,11 @@ REFUSED = [
     ({"indptr": np.array([0, 4, 1, 7, 8, 8])}, "indptr falls from 4 to 1 at vertex 1"),
     ({"indptr": np.array([0, 1, 4, 7, 8, 9])}, "indptr must run from 0 to the 8 edges, not from 0 to 9"),
     ({"indptr": np.array([1, 1, 4, 7, 8, 8])}, "indptr must run from 0 to the 8 edges, not from 1 to 8"),
-    ({"train_idx": np.array([0, 4])}, r"the train split has a label outside 0 \.\. 1 at vertex 4"),
-    ({"test_idx": np.array([4])}, "the test split has a label outside"),
-    ({"labels": np.array([0, 1, 2, 1, -1])}, r"the valid split has a label outside 0 \.\. 1 at vertex 2"),
-    ({"labels": MULTI_LABELS, "num_classes": 3, "valid_idx": np.array([4])}, "valid split has .*NaN at vertex 4"),
-    ({"labels": MULTI_LABELS * 2, "num_classes": 3}, "the train split has labels other than 0 and 1"),
+    ({"train_idx": np.array([0, 4])}, r"the train set has a label outside 0 \.\. 1 at vertex 4"),
+    ({"test_idx": np.array([4])}, "the test set has a label outside"),
+    ({"labels": np.array([0, 1, 2, 1, -1])}, r"the valid set has a label outside 0 \.\. 1 at vertex 2"),
+    ({"labels": MULTI_LABELS, "num_classes": 3, "valid_idx": np.array([4])}, "valid set has .*NaN at vertex 4"),
+    ({"labels": MULTI_LABELS * 2, "num_classes": 3}, "the train set has labels other than 0 and 1"),
     ({"train_idx": np.array([0, 1, 0])}, "train_idx lists a vertex twice"),
     ({"features": np.array([[0, 0], [0, 0], [0, NAN], [0, 0], [0, 0]], np.float32)}, "features of vertex 2 hold NaN"),
     ({"features": np.array([[0, 0], [0, 0], [0, 0], [0, 0], [-np.inf, 0]], np.float16)}, "features of vertex 4"),
@@ -114,8 +114,8 @@ def test_no_vertices(tmp_path, tiny_graph):
 def test_vertices_in_two_splits_get_a_warning(tmp_path, tiny_graph, caplog):
     write_store(tmp_path / "store", tiny_graph(test_idx=np.array([2, 1, 3])), name="two", source="the source")
     assert [record.getMessage() for record in caplog.records] == [
-        "the source: 1 vertices are in both the train and the test split",
-        "the source: 1 vertices are in both the valid and the test split",
+        "the source: 1 vertices are in both the train and the test set",
+        "the source: 1 vertices are in both the valid and the test set",
     ]
 
 
@@ -124,7 +124,7 @@ def test_vertices_in_two_splits_get_a_warning(tmp_path, tiny_graph, caplog):
     [
         ("indices", np.array([1, 2, 0, 2, 1, 9, 1, 2], np.int32), r"indices\[5\] is 9"),
         ("indptr", np.array([0, 4, 1, 7, 8, 8]), "indptr falls"),
-        ("labels", np.array([-1, 1, 0, 1, -1]), "the train split"),
+        ("labels", np.array([-1, 1, 0, 1, -1]), "the train set"),
         ("train_idx", np.array([1, 1]), "train_idx lists a vertex twice"),
         ("features", np.zeros((5, 2), np.float64), "truncated or changed"),
         ("labels", np.zeros((5, 1), np.int64), "labels.npy is damaged or changed: int64 of shape"),

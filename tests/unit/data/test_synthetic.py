@@ -51,8 +51,8 @@ def test_counts_are_those_of_the_preset(graph):
     assert graph.indices.dtype == np.int32
     assert np.unique(graph.labels).tolist() == list(range(preset.num_classes))
     assert len(graph.train_idx) == preset.train_share * preset.num_vertices
-    splits = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
-    assert sorted(splits.tolist()) == list(range(preset.num_vertices))
+    vertex_sets = np.concatenate([graph.train_idx, graph.valid_idx, graph.test_idx])
+    assert sorted(vertex_sets.tolist()) == list(range(preset.num_vertices))
     drawn = 2 * preset.edges_per_vertex * preset.num_vertices
     assert 0.9 * drawn < graph.num_edges < drawn
 

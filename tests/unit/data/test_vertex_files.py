@@ -1,4 +1,4 @@
-"""Features, labels and splits in files of their own."""
+"""Features, labels and vertex sets in files of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gsplit.data.importers import tables
+from gsplit.data.importers import parquet_tables
 from gsplit.data.importers.source import Rows, Source, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
@@ -15,7 +15,7 @@ from gsplit.errors import InputError
 EDGES = array_edges(np.array([0]), np.array([1]))
 BARE = Source(name="x", edges=EDGES, num_vertices=3, where="edges.csv")
 FULL = Source(
-    name="x", edges=EDGES, num_vertices=3, labels=np.zeros(3), num_classes=7, splits={"test": np.array([0])}
+    name="x", edges=EDGES, num_vertices=3, labels=np.zeros(3), num_classes=7, vertex_sets={"test": np.array([0])}
 )
 
 
@@ -57,7 +57,7 @@ def dense(features):
     ],
 )
 def test_features(given, monkeypatch, content):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    monkeypatch.setattr(parquet_tables, "BATCH_ROWS", 2)
     features = given(features=content).features
     assert features.shape == (3, 2)
     assert dense(features).tolist() == [[1, 2], [3, 4], [5, 6]]
@@ -91,8 +91,8 @@ def test_labels(given, content, labels):
     ],
 )
 def test_splits(given, files):
-    splits = given(**files).splits
-    assert {name: ids.tolist() for name, ids in splits.items()} == {"train": [2, 0], "test": [1]}
+    vertex_sets = given(**files).vertex_sets
+    assert {name: ids.tolist() for name, ids in vertex_sets.items()} == {"train": [2, 0], "test": [1]}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_splits(given, files):
 )
 def test_split_file(given, content):
     source = given(to=Source(name="x", edges=EDGES, num_vertices=None), split_file=content)
-    assert [source.splits[name].tolist() for name in ("train", "valid", "test")] == [[0, 2], [4], [1]]
+    assert [source.vertex_sets[name].tolist() for name in ("train", "valid", "test")] == [[0, 2], [4], [1]]
     assert source.num_vertices == 5
 
 
@@ -115,8 +115,8 @@ def test_files_win_over_the_source(given):
     source = given(to=FULL, labels=np.array([1, 0, 1]), train=np.array([1]))
     assert source.labels.tolist() == [1, 0, 1]
     assert source.num_classes is None
-    assert list(source.splits) == ["train"]
-    assert given(to=FULL).splits is FULL.splits
+    assert list(source.vertex_sets) == ["train"]
+    assert given(to=FULL).vertex_sets is FULL.vertex_sets
     assert given(to=FULL).num_classes == 7
 
 
@@ -136,7 +136,7 @@ def test_messages_name_the_file(given, tmp_path):
         ({"features": "id\n0\n"}, r"features\.csv has no column beside the ids"),
         ({"features": {"a": ["x"]}}, r"features\.parquet: column 'a' holds string, not numbers"),
         ({"labels": "cat\ndog\n"}, r"labels\.csv, line 2: 'dog' is not a number"),
-        ({"train": "0,1\n"}, r"train\.csv has 2 columns; the ids of a split need one"),
+        ({"train": "0,1\n"}, r"train\.csv has 2 columns; the ids of a vertex set need one"),
         ({"train": "0\n0.5\n"}, r"train\.csv, line 2: '0\.5' is not a whole number"),
         ({"train": np.array([0.5])}, r"train\.npy must be integers"),
         ({"split_file": "train\ntset\n"}, r"split_file\.csv, line 2: 'tset' is none of train, valid, test"),
@@ -146,7 +146,7 @@ def test_messages_name_the_file(given, tmp_path):
         ({"split_file": np.array([0, 1])}, "must be texts"),
         ({"split_file": "train\n\ntest\n"}, "has 2 rows; there must be one for each of the 3 vertices"),
         ({"train": np.array([True, False])}, r"train\.npy must be a mask of the 3 vertices, not of shape \(2,\)"),
-        ({"split_file": "train\n", "test": "1\n"}, "--split-file gives all splits; drop --test"),
+        ({"split_file": "train\n", "test": "1\n"}, "--split-file gives all vertex sets; drop --test"),
     ],
 )
 def test_files_that_are_wrong(given, files, message):

@@ -11,7 +11,7 @@ import pytest
 
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
-from gsplit.data.importers import tables
+from gsplit.data.importers import parquet_tables, tables
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
@@ -58,7 +58,7 @@ def by_vertex(features):
     ],
 )
 def test_rows_are_matched_by_ids(attached, monkeypatch, n, id_column, content):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    monkeypatch.setattr(parquet_tables, "BATCH_ROWS", 2)
     features = attached(n, id_column, features=content).features
     assert features.shape == (3, 2)
     assert by_vertex(features) == [[1, 2], [3, 4], [5, 6]]
@@ -68,7 +68,8 @@ def test_labels_and_splits_are_matched_by_ids(attached):
     text = "user,split\n2,train\n0,test\n1,train\n"
     source = attached(None, "user", labels="user,y\n2,7\n0,\n1,3\n", split_file=text)
     np.testing.assert_array_equal(source.labels, [np.nan, 3, 7])
-    assert {name: ids.tolist() for name, ids in source.splits.items()} == {"train": [1, 2], "valid": [], "test": [0]}
+    ids = {name: ids.tolist() for name, ids in source.vertex_sets.items()}
+    assert ids == {"train": [1, 2], "valid": [], "test": [0]}
     many = attached(None, "user", labels="user,y,z\n2,1,0\n0,0,0\n1,0,1\n").labels
     assert many.tolist() == [[0, 0], [0, 1], [1, 0]]
 
@@ -95,7 +96,7 @@ AS_IDS = "as ids do, and is no feature; give --id-column"
     ],
 )
 def test_a_column_of_ids_is_no_feature(attached, monkeypatch, content, message):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 2)
+    monkeypatch.setattr(parquet_tables, "BATCH_ROWS", 2)
     with pytest.raises(InputError, match=message):
         attached(None, None, features=content)
     assert attached(None, "none", features=content).features.shape == (3, 2)
@@ -122,7 +123,7 @@ def test_other_whole_numbers_are_features(attached, content):
 
 
 def test_ids_are_found_behind_the_first_chunk_and_beyond_float32(attached, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH_ROWS", 5000)
+    monkeypatch.setattr(parquet_tables, "BATCH_ROWS", 5000)
     ids = np.random.default_rng(0).permutation(20_000)
     with pytest.raises(InputError, match="column user holds each of 0"):
         attached(None, None, features={"user": ids, "a": ids % 7})

@@ -14,12 +14,12 @@ from torch import nn
 
 from gsplit import nn as models
 from gsplit.config.train import TrainConfig
-from gsplit.engine.loading import Loading
-from gsplit.engine.reserve import Share, reserve_of, share_of, widths_of, working_bytes
+from gsplit.engine.rows.loading import Loading
+from gsplit.engine.rows.reserve import Share, reserve_of, share_of, widths_of, working_bytes
 from gsplit.features import EdgeLoader, Memory
 from gsplit.models.registry import needs
 from gsplit.nn import Chain, ExchangeCounters, blocks_of
-from gsplit.sampling import MiniBatchSampler, SplitGroups
+from gsplit.sampling import MiniBatchSampler
 
 
 def test_the_share_by_hand():
@@ -117,7 +117,7 @@ def test_a_run_s_reserve_follows_its_flags_and_is_what_auto_is_told(monkeypatch,
     told = []
     monkeypatch.setattr(Memory, "of", lambda *where, **beside: told.append((where, beside)))
     for peers, visitors in ((True, 1), (False, 0)):
-        strategy = SimpleNamespace(groups=SplitGroups(trainers=2, size=2), peers=peers)
+        strategy = SimpleNamespace(micro_batches=1, splits=2, peers=peers)
         run = SimpleNamespace(
             _config=TrainConfig(fan_out=(5, 5), batch_size=20),
             _strategy=strategy,

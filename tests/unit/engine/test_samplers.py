@@ -7,7 +7,7 @@ import os
 import pytest
 
 from gsplit.config.train import TrainConfig
-from gsplit.engine.sampled import samplers_of
+from gsplit.engine.sampled.engine import samplers_of
 from gsplit.errors import InputError
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.graphs import random_graph
 
-from gsplit.engine import sources
+from gsplit.engine.sampled import sources
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
 from gsplit.supply.ring import Handle, Ring

@@ -11,11 +11,11 @@ import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
 
+from gsplit.config.partition import ReportConfig
 from gsplit.data import open_layout, write_store
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.partition.__main__ import command
-from gsplit.partition.report import ReportConfig
 from gsplit.sampling import MiniBatchSampler
 
 
@@ -170,3 +170,20 @@ def test_the_flag_of_report_does_something(tmp_path, layouts, flag):
     seen = row.see(run(0, **base))
     assert row.see(run(1, **base)) == seen
     assert row.see(run(2, **changed)) != seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"method": "magic"}, "--method must be one of auto, metis, .*not 'magic'"),
+        ({"parts": 2.0}, "--parts must be a whole number, not 2.0"),
+        ({"imbalance": float("nan")}, "--imbalance must be from 0 to 1, such as 0.03, not nan"),
+        ({"presample_epochs": 2**31}, "--presample-epochs must be at most 2147483647, not 2147483648"),
+        ({"fan_out": ()}, "--fan-out needs a number for each hop"),
+    ],
+)
+def test_what_comes_from_python_is_checked_as_well(changes, message):
+    with pytest.raises(InputError, match=message):
+        PartitionConfig(store="store", out="layout", **changes)
+    config = PartitionConfig(store="store", out="layout", fan_out=[3, 2])
+    assert (config.store, config.out, config.fan_out) == (Path("store"), Path("layout"), (3, 2))

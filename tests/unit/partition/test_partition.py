@@ -12,9 +12,10 @@ import pytest
 from support.graphs import random_graph
 
 from gsplit import _core
+from gsplit.config.partition import MAX_SEED
 from gsplit.data import open_layout, open_store, write_store
 from gsplit.errors import InputError
-from gsplit.partition import MAX_SEED, PartitionConfig, methods, partition
+from gsplit.partition import PartitionConfig, methods, partition
 from gsplit.partition.__main__ import command, read_recipe
 from gsplit.partition.presample import Training, presample
 from gsplit.partition.problem import Problem
@@ -74,8 +75,8 @@ def test_arrays_are_permuted_and_neighbours_keep_their_order(made):
     np.testing.assert_array_equal(new.labels, old.labels[layout.permutation])
     assert (new.indices.dtype, new.features.dtype, new.num_classes) == (np.int32, np.float32, 3)
     for name in ("train", "valid", "test"):
-        assert sorted(layout.permutation[new.split(name)].tolist()) == sorted(old.split(name).tolist())
-        assert (np.diff(new.split(name)) > 0).all()
+        assert sorted(layout.permutation[new.vertex_set(name)].tolist()) == sorted(old.vertex_set(name).tolist())
+        assert (np.diff(new.vertex_set(name)) > 0).all()
 
 
 def test_hottest_first_within_each_part_then_by_global_id(made):

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gsplit.parallel import DATA, SPLIT, Member
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
@@ -60,14 +61,14 @@ class FromSlots:
 class SampledHere:
     """Without samplers: each trainer samples the whole micro-batch of its group, and keeps its own split."""
 
-    def __init__(self, micro_batches: MicroBatches, rank: int, end: TrainerEnd | None) -> None:
-        self._micro_batches, self._rank, self._end = micro_batches, rank, end
+    def __init__(self, micro_batches: MicroBatches, member: Member, end: TrainerEnd | None) -> None:
+        self._micro_batches, self._end = micro_batches, end
+        self._micro, self._split = member.coordinate(DATA), member.coordinate(SPLIT)
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         start_s = time.perf_counter()
-        groups = self._micro_batches.groups
-        sampler = self._micro_batches.sample(handle.ticket, groups.group_of(self._rank))
-        return sampler.segment(groups.split_of(self._rank)), time.perf_counter() - start_s
+        sampler = self._micro_batches.sample(handle.ticket, self._micro)
+        return sampler.segment(self._split), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:
         if self._end is not None:

@@ -20,11 +20,11 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
-from gsplit.engine.sources import FromSlots, SampledHere, Source
+from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
 from gsplit.nn import Chain, ExchangeCounters
-from gsplit.parallel import split_group
+from gsplit.parallel import SPLIT, Grid
 from gsplit.runs.log import level_name
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.sampling.plan import num_batches
@@ -53,6 +53,10 @@ class Sampled:
         slots = config.slots or samplers + config.prefetch + SPARE_SLOTS if samplers else None
         return replace(config, samplers=samplers, slots=slots)
 
+    def grid(self, run: Run) -> Grid:
+        """Micro-batches x the trainers that split each of them."""
+        return run.strategy.grid
+
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""
         return num_batches(len(layout.graph.train_idx), run.config.batch_size)
@@ -69,7 +73,9 @@ class Sampled:
             edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
             memory=parse_bytes(config.sampler_memory),
             threads=config.sampler_threads,
-            groups=run.strategy.groups,
+            micro_batches=run.strategy.micro_batches,
+            splits=run.strategy.splits,
+            fixed_shares=run.strategy.fixed_shares,
         )
 
         def pool(finished: Callable[[Handle], None]) -> SamplerPool:
@@ -125,7 +131,7 @@ class _Splits:
         features = parts.loading.loader(parts.run.dtype)
         self._loader = SplitLoader(parts.layout, parts.member.device, features, parts.edges)
         self._source, self._member = source, parts.member
-        self._split_group = split_group(parts.member, parts.run.strategy.groups)
+        self._split_group = parts.member.along(SPLIT)
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
@@ -155,13 +161,15 @@ def _source(parts: Parts, end: TrainerEnd | None) -> Source:
         return FromSlots(end, member.rank, member.device)
     micro_batches = MicroBatches(
         parts.layout,
-        run.strategy.groups,
+        micro_batches=run.strategy.micro_batches,
+        splits=run.strategy.splits,
+        fixed_shares=run.strategy.fixed_shares,
         fan_out=config.fan_out,
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=parts.edges.weights,
     )
-    return SampledHere(micro_batches, member.rank, end)
+    return SampledHere(micro_batches, member, end)
 
 
 def counts_of(segment: Segment) -> dict[str, int]:

@@ -20,9 +20,11 @@ def best_cut(
     make: Callable[[int], NDArray[np.int32]],
     judge: Callable[[NDArray[np.int32]], tuple[Any, ...]],
 ) -> NDArray[np.int32]:
-    """The parts that ``make`` finds, of several seeds, the first of which is ``seed``.
+    """The best parts that ``make`` finds with several seeds, the first of which is ``seed``; int32 [N].
 
     Args:
+        cuts: how many to make.
+        make: finds parts, given a seed.
         judge: what is wrong with parts, the worst first, and the weight of the cut edges; less is better. Not asked
             where there is only one.
     """

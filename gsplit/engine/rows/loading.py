@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from gsplit.data import Layout
 from gsplit.engine.evaluation import own_range
-from gsplit.engine.reserve import reserve_of
+from gsplit.engine.rows.reserve import reserve_of
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
@@ -30,37 +29,11 @@ from gsplit.features import (
     replicated_ids,
 )
 from gsplit.host import SharedBuffer
-from gsplit.parallel import Member
+from gsplit.parallel import DATA, SPLIT, Member
+from gsplit.parallel.collectives import all_gather_object
 from gsplit.sampling import EpochPlan
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shared:
-    """Memory that all processes of a run share, empty until a trainer needs it; pickles only while one is spawned."""
-
-    levels: tuple[SharedBuffer, SharedBuffer]
-    """Of exact evaluation."""
-    features: SharedBuffer
-    """A copy of the feature rows, where one is made."""
-    caches: tuple[SharedBuffer, ...]
-    """Of each trainer, where they read each other's on the CPU."""
-    board: SharedBuffer
-    """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
-
-    @classmethod
-    def create(cls, trainers: int) -> Shared:
-        return cls(
-            levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
-            features=SharedBuffer("gsplit-features"),
-            caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
-            board=SharedBuffer("gsplit-board"),
-        )
-
-    def close(self) -> None:
-        for buffer in (*self.levels, self.features, *self.caches, self.board):
-            buffer.close()
 
 
 def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer: SharedBuffer) -> HostRows:
@@ -148,18 +121,18 @@ class Loading:
         if strategy.cache_size is None:
             return NoCache()
         memory = Memory.least(self._gathered(self._memory(model)))
-        graph, groups, device, threads = layout.graph, strategy.groups, member.device, self._threads
+        graph, device, threads = layout.graph, member.device, self._threads
         if strategy.cache == "replicated":
             plan = EpochPlan(
                 graph.train_idx,
                 layout.permutation,
                 self._config.batch_size,
                 self._config.seed,
-                micro_batches=groups.number,
+                micro_batches=strategy.micro_batches,
                 fixed_shares=True,
             )
             assert plan.shares is not None
-            own = plan.shares[groups.group_of(member.rank)]
+            own = plan.shares[member.coordinate(DATA)]
             ids = replicated_ids(
                 strategy.cache_size, graph.indptr, graph.indices, own, self._config.layers, host.row_bytes, memory
             )
@@ -168,7 +141,7 @@ class Loading:
         self._everything_cached = int(cache_rows.sum()) == graph.num_vertices
         prefixes = Prefixes(layout.offsets, cache_rows, strategy.cache_holders)
         if not strategy.peers:
-            return PartitionedCache(host, prefixes, groups.split_of(member.rank), device=device, threads=threads)
+            return PartitionedCache(host, prefixes, member.coordinate(SPLIT), device=device, threads=threads)
         if device.type == "cuda":
             return PeerCaches.on_gpus(
                 host, prefixes, member.rank, device=device, all_gather_object=self._gathered, threads=threads
@@ -184,9 +157,11 @@ class Loading:
 
     def _memory(self, model: nn.Module) -> Memory:
         """What this trainer has for its cache."""
-        groups, sharers = self._strategy.groups, self._sharers()
-        working = reserve_of(self._config, self._layout, model, groups=groups.number, trainers=groups.size)
-        visitors = self._member.world - sharers if self._strategy.peers else 0
+        strategy, sharers = self._strategy, self._sharers()
+        working = reserve_of(
+            self._config, self._layout, model, groups=strategy.micro_batches, trainers=strategy.splits
+        )
+        visitors = self._member.world - sharers if strategy.peers else 0
         return Memory.of(self._member.device, sharers, working_bytes=working, visitors=visitors)
 
     def _room_for_a_copy(self) -> bool:
@@ -207,6 +182,4 @@ class Loading:
 
     def _gathered(self, value: Any) -> list[Any]:
         """Everyone's, by rank."""
-        values: list[Any] = [None] * self._member.world
-        dist.all_gather_object(values, value, group=self._member.group)
-        return values
+        return all_gather_object(value, self._member.group)

@@ -1,4 +1,4 @@
-"""Split groups and their micro-batches, against the slow reference."""
+"""Micro-batches and their splits, against the slow reference."""
 
 from __future__ import annotations
 
@@ -6,38 +6,18 @@ import numpy as np
 import pytest
 from support.reference import sample_and_split
 
-from gsplit.sampling import EpochPlan, MicroBatches, SplitGroups
+from gsplit.sampling import EpochPlan, MicroBatches, split_offsets
 from gsplit.supply.tickets import Ticket
 
 FAN_OUT = (3, 4)
 
 
-@pytest.mark.parametrize("size", [0, 3, 5])
-def test_groups_must_divide_the_trainers(size):
-    with pytest.raises(ValueError, match=f"groups of {size} do not divide 4 trainers"):
-        SplitGroups(trainers=4, size=size)
-
-
-def test_ranks_go_by_group():
-    groups = SplitGroups(trainers=6, size=3)
-    assert groups.number == 2
-    assert [list(groups.ranks_of(g)) for g in range(2)] == [[0, 1, 2], [3, 4, 5]]
-    assert [(groups.group_of(r), groups.split_of(r)) for r in range(6)] == [
-        (0, 0),
-        (0, 1),
-        (0, 2),
-        (1, 0),
-        (1, 1),
-        (1, 2),
-    ]
-
-
 def test_splits_are_whole_parts_of_the_layout(layouts):
     layout = layouts(4)
-    by_size = {size: SplitGroups(trainers=4, size=size).offsets(layout).tolist() for size in (1, 2, 4)}
+    by_size = {size: split_offsets(layout, size).tolist() for size in (1, 2, 4)}
     assert by_size == {1: [0, 300], 2: layout.offsets[[0, 2, 4]].tolist(), 4: layout.offsets.tolist()}
     with pytest.raises(ValueError, match="4 parts cannot be dealt out to 3 trainers"):
-        SplitGroups(trainers=3, size=3).offsets(layout)
+        split_offsets(layout, 3)
 
 
 @pytest.mark.parametrize("fixed_shares", [False, True])
@@ -78,29 +58,30 @@ def test_fixed_shares_stay_and_are_shuffled():
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize(("trainers", "size"), [(4, 1), (4, 2), (4, 4), (3, 1)])
-def test_micro_batches_are_those_of_the_reference(layouts, trainers, size):
+@pytest.mark.parametrize(("number", "splits"), [(4, 1), (2, 2), (1, 4), (3, 1)])
+def test_micro_batches_are_those_of_the_reference(layouts, number, splits):
     layout = layouts(4)
-    groups = SplitGroups(trainers=trainers, size=size)
-    batches = MicroBatches(layout, groups, fan_out=FAN_OUT, batch_size=50, seed=9, edge_ids=True)
+    batches = MicroBatches(
+        layout, micro_batches=number, splits=splits, fan_out=FAN_OUT, batch_size=50, seed=9, edge_ids=True
+    )
     ticket = Ticket(number=0, epoch=1, batch=2)
     targets = batches.plan.micro_batches(1, 2)
-    for group, sampler in enumerate(batches.sample_all(ticket)):
+    for micro, sampler in enumerate(batches.sample_all(ticket)):
         wanted = sample_and_split(
             layout.graph,
-            groups.offsets(layout).tolist(),
-            targets[group].tolist(),
+            split_offsets(layout, splits).tolist(),
+            targets[micro].tolist(),
             FAN_OUT,
             seed=9,
             epoch=1,
             batch=2,
-            micro=group,
+            micro=micro,
             global_ids=layout.permutation,
         )
         for split, reference in enumerate(wanted):
             segment = sampler.segment(split)
             segment.validate()
-            assert (segment.micro, segment.num_targets) == (group, 50)
+            assert (segment.micro, segment.num_targets) == (micro, 50)
             assert segment.vertices.tolist() == reference.vertices
             for layer in (1, 2):
                 assert segment.indices(layer).tolist() == reference.source_rows(layer)
@@ -108,7 +89,8 @@ def test_micro_batches_are_those_of_the_reference(layouts, trainers, size):
 
 
 def test_more_groups_than_targets(layouts):
-    groups = SplitGroups(trainers=4, size=1)
-    batches = MicroBatches(layouts(1), groups, fan_out=FAN_OUT, batch_size=2, seed=0, edge_ids=False)
+    batches = MicroBatches(
+        layouts(1), micro_batches=4, splits=1, fan_out=FAN_OUT, batch_size=2, seed=0, edge_ids=False
+    )
     sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(Ticket(number=0, epoch=0, batch=0))]
     assert sizes == [1, 1, 0, 0]

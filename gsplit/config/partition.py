@@ -1,0 +1,127 @@
+"""The configuration of the offline stage: the flags of ``python -m gsplit.partition`` and of its ``report``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from gsplit.cli import IntList, check_fan_out
+from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.errors import InputError
+
+Method = Literal["auto", "metis", "kaminpar", "streaming", "random", "range"]
+Weights = Literal["uniform", "degree", "presample"]
+Hotness = Literal["degree", "presample"]
+
+MAX_INT32 = 2**31 - 1
+MAX_SEED = 2**63 - 1
+MAX_THREADS = 256
+"""More threads than any host makes use of."""
+MAX_CUTS = 1000
+
+
+def _check_fan_out(fan_out: Sequence[int]) -> None:
+    check_fan_out(fan_out)
+    if max(fan_out) > MAX_INT32:
+        raise InputError(f"--fan-out takes numbers up to {MAX_INT32}, not {max(fan_out)}; -1 takes all")
+
+
+def _check_imbalance(imbalance: float) -> None:
+    if not 0 <= imbalance <= 1:
+        raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {imbalance}")
+
+
+FanOut = Annotated[IntList, Accepted(_check_fan_out)]
+BatchSize = Annotated[int, Range(1)]
+Threads = Annotated[int, Range(0, MAX_THREADS)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(Checked):
+    """The training to come, as far as its mini-batches depend on it."""
+
+    fan_out: FanOut
+    """Neighbours drawn by hop, the first number for the targets; -1 takes all."""
+    batch_size: BatchSize
+    """Targets of a mini-batch over all trainers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionConfig(Checked):
+    """Make a layout: partition a graph store and relabel it. ``report LAYOUT`` says how good one is."""
+
+    store: Annotated[Path, tyro.conf.Positional]
+    """The graph store to partition, or a recipe: NAME.toml with these flags as keys."""
+    out: Path
+    """The layout folder to write."""
+    parts: Annotated[int, Range(1, MAX_INT32)] = 4
+    """Number of parts: one a trainer."""
+    method: Method = "metis"
+    """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
+    fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample). random
+    and range are ablations."""
+    weights: Weights = "uniform"
+    """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
+    sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and
+    --batch-size."""
+    hotness: Hotness | None = None
+    """Which vertices of a part come first, and are cached: those with most out-edges (degree), or those that sampling
+    needs most often (presample). By default presample with --weights presample, else degree."""
+    fan_out: FanOut = (20, 20, 20)
+    """presample: --fan-out of the training to come."""
+    batch_size: BatchSize = 4096
+    """presample: --batch-size of the training to come."""
+    presample_epochs: Annotated[int, Range(1, MAX_INT32)] = 3
+    """presample: how many epochs to sample."""
+    threads: Threads = 0
+    """Threads of presample and of kaminpar, whose parts are the same every time only with 1; 0: all cores."""
+    imbalance: Annotated[float, Accepted(_check_imbalance)] = 0.03
+    """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
+    cuts: Annotated[int, Range(0, MAX_CUTS)] = 0
+    """metis, kaminpar and streaming: make so many, one after another, and keep the best. 0: 4 with --weights
+    presample, where chance decides much about what is found, else 1."""
+    seed: Annotated[int, Range(0, MAX_SEED)] = 0
+    """Seed of the partitioner, and of the sampling."""
+    dry_run: bool = False
+    """Only print the memory and the disk that it will take."""
+    overwrite: bool = False
+    """Replace the layout if it is there."""
+
+    @property
+    def training(self) -> Training:
+        """The training that is presampled."""
+        return Training(fan_out=self.fan_out, batch_size=self.batch_size)
+
+    @property
+    def ordered_by(self) -> Hotness:
+        """What the vertices of a part are ordered by, as decided."""
+        return self.hotness or ("presample" if self.weights == "presample" else "degree")
+
+    @property
+    def presamples(self) -> bool:
+        """Whether the weights or the order of the vertices need counts of sampled mini-batches."""
+        return "presample" in (self.weights, self.ordered_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig(Checked):
+    """How good a layout is for a training: balance, local edges, cache hit rates."""
+
+    layout: Annotated[Path, tyro.conf.Positional]
+    """The layout folder."""
+    out: Path | None = None
+    """Where to write: OUT.json and OUT.png; by default the layout's name with -report, beside it."""
+    fan_out: FanOut | None = None
+    """--fan-out of the training; by default what the layout was presampled with, else 20,20,20."""
+    batch_size: BatchSize | None = None
+    """--batch-size of the training; by default what the layout was presampled with, else 4096."""
+    epochs: Annotated[int, Range(1)] = 1
+    """Epochs to sample and count; as many more, with other draws, for the pre-sampled order."""
+    seed: Annotated[int, Range(0)] = 0
+    """Seed of the draws."""
+    threads: Threads = 0
+    """Threads that sample; 0: all cores."""

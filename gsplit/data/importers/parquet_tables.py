@@ -1,0 +1,94 @@
+"""Tables of numbers in Parquet, read in chunks by pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.errors import InputError
+
+BATCH_ROWS = 1 << 20
+"""Rows of a Parquet file read at once."""
+
+
+def import_pyarrow(path: Path) -> ModuleType:
+    """The module ``pyarrow``; InputError naming ``path`` where it is not installed."""
+    try:
+        import pyarrow.csv
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"reading {path} needs pyarrow: pip install 'gsplit[tables]'") from None
+    return pyarrow
+
+
+def to_numpy(column: Any, kind: type) -> NDArray[Any]:
+    """A column of pyarrow as an array: int64, float32, float64 or objects, by its kind."""
+    if kind is float:
+        return column.to_numpy(zero_copy_only=False).astype(np.float32, copy=False)
+    return column.to_numpy(zero_copy_only=kind is int)
+
+
+class ParquetTable:
+    """A Parquet file of flat columns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pyarrow = import_pyarrow(path)
+        try:
+            with self._open() as file:
+                self._schema = file.schema_arrow
+                self._rows = file.metadata.num_rows
+        except (self._pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{path} is not a readable Parquet file: {error}") from None
+        self.names = [name.lower() for name in self._schema.names]
+        self.num_columns = len(self.names)
+
+    def _open(self) -> Any:
+        return self._pyarrow.parquet.ParquetFile(self.path)
+
+    def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
+        """Read columns in chunks of rows, as :meth:`gsplit.data.importers.tables.Table.read` says."""
+        pa = self._pyarrow
+        fields = [self._schema.field(column) for column in columns]
+        for field, kind in zip(fields, kinds, strict=True):
+            self._check_type(field, kind)
+        types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
+        rows = 0
+        try:
+            with self._open() as file:
+                for batch in file.iter_batches(
+                    BATCH_ROWS, columns=[field.name for field in fields], use_threads=False
+                ):
+                    arrays = []
+                    for field, kind in zip(fields, kinds, strict=True):
+                        column = batch.column(field.name)
+                        if kind is int and column.null_count:
+                            at = rows + column.is_null().to_numpy(zero_copy_only=False).argmax()
+                            raise InputError(f"{self.path}, {self.place(at)}: column {field.name!r} is empty")
+                        arrays.append(to_numpy(column.cast(types[kind], safe=kind is int), kind))
+                    rows += batch.num_rows
+                    yield arrays
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
+
+    def _check_type(self, field: Any, kind: type) -> None:
+        is_ = self._pyarrow.types
+        whole = is_.is_integer(field.type)
+        number = whole or is_.is_floating(field.type) or is_.is_boolean(field.type)
+        text = is_.is_string(field.type) or is_.is_large_string(field.type) or is_.is_dictionary(field.type)
+        if not {int: whole, float: number, np.float64: number, str: text}[kind]:
+            wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
+            raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
+
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return int(self._rows)
+
+    def place(self, row: int) -> str:
+        """Number of a row, as messages name it."""
+        return f"row {row}"

@@ -1,0 +1,34 @@
+"""Memory that all trainers of a run map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gsplit.host import SharedBuffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Memory that all processes of a run share, empty until a trainer needs it; pickles only while one is spawned."""
+
+    levels: tuple[SharedBuffer, SharedBuffer]
+    """Of exact evaluation."""
+    features: SharedBuffer
+    """A copy of the feature rows, where one is made."""
+    caches: tuple[SharedBuffer, ...]
+    """Of each trainer, where they read each other's on the CPU."""
+    board: SharedBuffer
+    """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
+
+    @classmethod
+    def create(cls, trainers: int) -> Shared:
+        return cls(
+            levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
+            features=SharedBuffer("gsplit-features"),
+            caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
+            board=SharedBuffer("gsplit-board"),
+        )
+
+    def close(self) -> None:
+        for buffer in (*self.levels, self.features, *self.caches, self.board):
+            buffer.close()

@@ -1,0 +1,76 @@
+"""The collectives: all that trainers send each other goes through here, and only this module makes such calls.
+
+All members of a group make each call, in one order. ``None`` in place of a group is a trainer that is alone: it sends
+nothing and has its own values back. What belongs to a mini-batch is posted on the notice board
+(:mod:`gsplit.parallel.board`) before it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Group: TypeAlias = dist.ProcessGroup
+"""Trainers that talk to each other, as PyTorch knows them."""
+
+
+def size_of(group: Group | None) -> int:
+    """Number of members of a group."""
+    return 1 if group is None else group.size()
+
+
+def all_reduce(x: Tensor, group: Group | None, op: Literal["sum", "max"] = "sum") -> None:
+    """Replace ``x``, of one shape and type everywhere, by the element-wise sum or maximum over the group."""
+    if group is not None:
+        dist.all_reduce(x, dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM, group=group)
+
+
+def all_to_all(
+    out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int], group: Group | None
+) -> None:
+    """Send each member its rows, and fill ``out`` with those of member 0, 1, ...
+
+    Args:
+        out: [sum(receive_counts), ...] filled with the received rows.
+        sent: [sum(send_counts), ...] contiguous rows, those for member 0 first.
+        receive_counts: [P] rows from each member of the group.
+        send_counts: [P] rows for each member.
+        group: those who exchange rows.
+    """
+    if group is None:
+        out.copy_(sent)
+    else:
+        dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group)
+
+
+def all_gather(x: Tensor, group: Group | None) -> list[Tensor]:
+    """The tensors of all members, which are of one shape and type, in the order of their ranks."""
+    if group is None:
+        return [x]
+    gathered = [torch.empty_like(x) for _ in range(group.size())]
+    dist.all_gather(gathered, x, group=group)
+    return gathered
+
+
+def all_gather_object(value: Any, group: Group | None) -> list[Any]:
+    """The values of all members, which can be pickled, in the order of their ranks."""
+    values: list[Any] = [value]
+    if group is not None:
+        values *= group.size()
+        dist.all_gather_object(values, value, group=group)
+    return values
+
+
+def broadcast(x: Tensor, group: Group | None) -> None:
+    """Replace ``x``, of one shape and type everywhere, by that of the first member."""
+    if group is not None:
+        dist.broadcast(x, dist.get_global_rank(group, 0), group=group)
+
+
+def barrier(group: Group | None) -> None:
+    """Wait for all members. It is a sum on the host: NCCL's barrier would order the device, not the processes."""
+    all_reduce(torch.zeros(1), group)

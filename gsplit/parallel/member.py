@@ -1,0 +1,117 @@
+"""A trainer's place among all: its rank, its device, the grid that the trainers form and its groups in it.
+
+Whoever joins the processes is exchangeable: :func:`gsplit.parallel.join.joined` does it for processes that were
+spawned on this host. Another joiner initialises PyTorch's default group and calls :meth:`Member.of_default_group`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from gsplit.host import SharedBuffer
+from gsplit.parallel import collectives
+from gsplit.parallel.board import Board
+from gsplit.parallel.collectives import Group
+from gsplit.parallel.grid import SPLIT, Grid
+
+PATIENCE = timedelta(days=20)
+"""How long a trainer waits in a collective: as long as its peers live. One that dies breaks its connections, and the
+launcher ends all; one that is in another collective is found out (:mod:`gsplit.parallel.board`); so whoever is waited
+for is only slow, at an evaluation or at writing a checkpoint. Libraries count it in milliseconds, in 32 bits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One trainer among all."""
+
+    rank: int
+    """From 0 to ``world`` - 1."""
+    world: int
+    """Number of trainers."""
+    device: torch.device
+    """Where this trainer computes."""
+    group: Group | None = None
+    """All trainers; None only for a trainer that is alone, outside of any group."""
+    grid: Grid | None = None
+    """How the trainers are laid out; None where nobody asks for a part of them."""
+    made: dict[tuple[int, ...], Group] = field(default_factory=dict)
+    """Groups of some of the trainers that were made so far, by their ranks."""
+    board: Board | None = None
+    """The notice board, on which trainers agree about what they do next; None: that is not checked."""
+
+    def __post_init__(self) -> None:
+        if self.grid is not None and self.grid.world != self.world:
+            raise ValueError(f"the grid {self.grid} is for {self.grid.world} trainers, not for {self.world}")
+
+    @classmethod
+    def of_default_group(cls, device: torch.device) -> Member:
+        """The member that this process is in PyTorch's default group, which somebody has initialised.
+
+        Args:
+            device: where it computes.
+        """
+        return cls(rank=dist.get_rank(), world=dist.get_world_size(), device=device, group=dist.group.WORLD)
+
+    def on(self, grid: Grid) -> Member:
+        """The same member on a grid.
+
+        Raises:
+            ValueError: where the grid is for another number of trainers.
+        """
+        return replace(self, grid=grid)
+
+    def coordinate(self, axis: str) -> int:
+        """This trainer's coordinate along an axis of the grid."""
+        return self._grid.coordinate(self.rank, axis)
+
+    def along(self, *axes: str) -> Group | None:
+        """The group of this trainer along these axes; None where it is alone in it.
+
+        The first call makes the group. All trainers make the same calls in the same order: PyTorch knows a group by
+        its ranks and by how many groups the process has made before.
+        """
+        ranks = self._grid.group(self.rank, *axes)
+        if len(ranks) == self.world:
+            return self.group
+        if len(ranks) == 1:
+            return None
+        if ranks not in self.made:
+            self.made[ranks] = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
+        return self.made[ranks]
+
+    def barrier(self) -> None:
+        """Wait for all trainers."""
+        collectives.barrier(self.group)
+
+    @property
+    def _grid(self) -> Grid:
+        assert self.grid is not None, "the member is on no grid"
+        return self.grid
+
+
+def with_board(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] | None = None) -> Member:
+    """The same member with a fresh notice board; all trainers make the call.
+
+    Args:
+        member: on a grid.
+        buffer: memory for the board, the same for all.
+        axes: of the grid, along which rows are exchanged; by default ``split``, or all of them where there is none.
+    """
+    if member.world == 1:
+        return member
+    assert member.grid is not None
+    if axes is None:
+        axes = (SPLIT,) if SPLIT in member.grid.axes else member.grid.axes
+    shape = Board.shape(member.world)
+    if member.rank == 0:
+        buffer.grow(shape[0] * shape[1] * 8)
+    member.barrier()
+    words = buffer.view(shape, np.uint64)
+    words[2 * member.rank : 2 * member.rank + 2] = 0
+    member.barrier()
+    return replace(member, board=Board(words, member.rank, member.grid.group(member.rank, *axes)))

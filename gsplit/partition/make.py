@@ -1,0 +1,160 @@
+"""From a graph store to a layout: count, partition, measure, relabel and write.
+
+:func:`partition` is the whole way; :func:`dry_run` says what it would take.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import asdict
+from typing import Any
+
+from gsplit.config.partition import PartitionConfig
+from gsplit.data import GraphStore, open_store
+from gsplit.data.folders import check_free
+from gsplit.errors import InputError
+from gsplit.partition import methods, quality, relabel
+from gsplit.partition.estimate import estimate_of
+from gsplit.partition.presample import Counts, check_targets, presample
+from gsplit.partition.problem import Problem, size_of
+from gsplit.partition.stages import Stages
+from gsplit.partition.weights import edge_weights, heat, vertex_weights
+
+CUTS_WITH_PRESAMPLE = 4
+"""Cuts that are made with ``--weights presample`` where ``--cuts`` says nothing."""
+
+logger = logging.getLogger(__name__)
+
+
+def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str, Any]:
+    """Make the layout that ``config`` asks for: count, partition, relabel and write.
+
+    Returns its quality (:func:`gsplit.partition.quality.measure`).
+
+    Args:
+        stages: takes down what each stage took.
+
+    Raises:
+        InputError: for a store that cannot be read, more parts than vertices, an ``out`` that exists, a partitioner
+            that is not installed or does not fit in memory, no training vertices to sample for, too small a disk.
+    """
+    source = _open(config)
+    graph = source.graph
+    _warn_of_what_is_ignored(config)
+    estimate_of(graph).check_disk(config.out)
+    threads = _threads(config)
+    stages = stages or Stages()
+    counts = None
+    if config.presamples:
+        with stages.stage("presample"):
+            counts = presample(
+                graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
+            )
+    edge_weight = edge_weights(graph, config.weights, counts)
+    method = methods.choose(config.method, size_of(graph, edge_weight))
+    problem = Problem(
+        graph=graph,
+        parts=config.parts,
+        vertex_weight=vertex_weights(graph, config.weights, counts),
+        edge_weight=edge_weight,
+        # What targets cost is in the weights already where they were presampled.
+        targets=None if config.weights == "presample" else graph.train_idx,
+        imbalance=config.imbalance,
+        cuts=_cuts(config, method),
+        seed=config.seed,
+        threads=threads,
+    )
+    with stages.stage(f"partition by {method}"):
+        assignment = methods.assign(method, problem)
+    with stages.stage("measure"):
+        measured = quality.measure(graph, assignment, config.parts)
+    about = {
+        "method": method,
+        "weights": config.weights,
+        "hotness": config.ordered_by,
+        "imbalance": config.imbalance,
+        "cuts": problem.cuts,
+        "presample": None if counts is None else _about_counts(config, counts),
+        "seed": config.seed,
+        "quality": measured,
+        "stages": {name: asdict(taken) for name, taken in stages.taken.items()},
+    }
+    order = relabel.layout_order(assignment, heat(graph, config.ordered_by, counts))
+    del problem, edge_weight, counts
+    with stages.stage("relabel"):
+        relabel.write_layout(config.out, source, assignment, order, config.parts, about, overwrite=config.overwrite)
+    return measured
+
+
+def dry_run(config: PartitionConfig) -> list[str]:
+    """What :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
+    graph = _open(config).graph
+    _warn_of_what_is_ignored(config)
+    size = size_of(graph, None, edge_weights=config.weights == "presample")
+    method: Any = methods.choose(config.method, size) if config.method == "auto" else config.method
+    cuts = _cuts(config, method)
+    by = method if cuts == 1 else f"{method}, the best of {cuts} cuts"
+    lines = [f"{config.store} into {config.parts} parts by {by}, weights {config.weights}: nothing is written"]
+    lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
+    try:
+        methods.choose(method, size)
+    except InputError as error:
+        lines.append(f"it does not fit: {error}")
+    if config.weights == "presample":
+        lines.append("edges of vertices that are never computed are left out, so partitioning may take far less")
+    return lines
+
+
+def _open(config: PartitionConfig) -> GraphStore:
+    out, store = config.out.resolve(), config.store.resolve()
+    if out == store or out in store.parents:
+        raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
+    check_free(config.out, overwrite=config.overwrite)
+    methods.check_installed(config.method)
+    source = open_store(config.store)
+    if config.parts > source.graph.num_vertices:
+        vertices = source.graph.num_vertices
+        raise InputError(f"--parts {config.parts} is more than the {vertices} vertices of {config.store}")
+    if config.presamples:
+        check_targets(source.graph)
+    return source
+
+
+def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
+    if config.method == "random" and config.weights != "uniform":
+        logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
+    if config.cuts and config.method in methods.ABLATIONS:
+        logger.warning("--cuts is ignored: %s makes one", config.method)
+    if not config.presamples:
+        for name in ("fan_out", "batch_size", "presample_epochs"):
+            if getattr(config, name) != getattr(PartitionConfig, name):
+                flag = name.replace("_", "-")
+                logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
+
+
+def _cuts(config: PartitionConfig, method: str) -> int:
+    """How many cuts are made, of which the best is kept."""
+    if config.parts == 1 or method in methods.ABLATIONS:
+        return 1
+    return config.cuts or (CUTS_WITH_PRESAMPLE if config.weights == "presample" else 1)
+
+
+def _threads(config: PartitionConfig) -> int:
+    cores = len(os.sched_getaffinity(0))
+    if config.threads > cores:
+        logger.warning(
+            "--threads %d is more than the %d cores there are, so %d are used", config.threads, cores, cores
+        )
+    return min(config.threads or cores, cores)
+
+
+def _about_counts(config: PartitionConfig, counts: Counts) -> dict[str, Any]:
+    return {
+        "fan_out": list(config.fan_out),
+        "batch_size": config.batch_size,
+        "epochs": config.presample_epochs,
+        "mini_batches": counts.mini_batches,
+        "edges": int(counts.computed.sum()),
+        "inputs": int(counts.loaded.sum()),
+    }

@@ -1,0 +1,91 @@
+"""The micro-batches of a mini-batch, each sampled on its own and split between the trainers that share it.
+
+Which vertices a split owns follows from the layout and the number of splits, :func:`split_offsets`. Which targets a
+micro-batch has is said by the :class:`~gsplit.sampling.plan.EpochPlan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import Layout
+from gsplit.sampling.plan import EpochPlan
+from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
+from gsplit.supply.tickets import Ticket
+
+
+def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
+    """int64 [splits + 1]: split k owns the layout ids ``offsets[k] .. offsets[k + 1]``, whole parts of the layout.
+
+    Raises:
+        ValueError: where the parts cannot be dealt out evenly.
+    """
+    if layout.parts % splits:
+        raise ValueError(f"{layout.parts} parts cannot be dealt out to {splits} trainers")
+    return layout.offsets[:: layout.parts // splits]
+
+
+class MicroBatches:
+    """Samples and splits the micro-batches of each mini-batch.
+
+    Args:
+        layout: to sample from.
+        micro_batches: number of micro-batches that a mini-batch is cut into.
+        splits: number of splits of each micro-batch.
+        fixed_shares: see :class:`EpochPlan`.
+        fan_out, seed, edge_ids, memory, threads: see :class:`MiniBatchSampler`.
+        batch_size: targets of all micro-batches of a mini-batch together.
+
+    Raises:
+        ValueError: where the parts of the layout cannot be dealt out to the splits.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        *,
+        micro_batches: int,
+        splits: int,
+        fixed_shares: bool = False,
+        fan_out: tuple[int, ...],
+        batch_size: int,
+        seed: int,
+        edge_ids: bool,
+        memory: int | None = None,
+        threads: int = 1,
+    ) -> None:
+        graph = layout.graph
+        self.number, self.splits = micro_batches, splits
+        self.plan = EpochPlan(
+            graph.train_idx,
+            layout.permutation,
+            batch_size,
+            seed,
+            micro_batches=micro_batches,
+            fixed_shares=fixed_shares,
+        )
+        self._sampler = sampler_of(
+            layout,
+            split_offsets(layout, splits),
+            fan_outs=fan_out,
+            seed=seed,
+            edge_ids=edge_ids,
+            memory=memory,
+            threads=threads,
+        )
+
+    def sample(self, ticket: Ticket, micro: int) -> MiniBatchSampler:
+        """Sample one micro-batch of a mini-batch; it stays in the sampler until the next call."""
+        targets = self.plan.micro_batches(ticket.epoch, ticket.batch)
+        self._sampler.sample(
+            targets[micro], epoch=ticket.epoch, batch=ticket.batch, micro=micro, num_targets=sum(map(len, targets))
+        )
+        return self._sampler
+
+    def sample_all(self, ticket: Ticket) -> Iterator[MiniBatchSampler]:
+        """The same sampler for each micro-batch in turn, which it holds until the next one."""
+        for micro in range(self.number):
+            yield self.sample(ticket, micro)
