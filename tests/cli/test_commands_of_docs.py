@@ -52,6 +52,8 @@ PARSED = {
     "train": TrainConfig,
     "predict": PredictConfig,
 }
+REQUIRED = {"partition": ["--out"], "import": ["--out"], "export": ["--out"]}
+"""Flags that running text may leave out."""
 STARTS = r"(?:\.venv/bin/)?(?:gsplit (?!\()|python -m |make\b|pip install|tools/\w+\.sh)"
 
 
@@ -69,8 +71,9 @@ def named(words: list[str]) -> list[str]:
 def commands_of(document: Path) -> tuple[list[list[str]], list[list[str]]]:
     """The commands in blocks, which stand one to a line, and those in running text."""
     text = document.read_text()
-    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    lines = [line for block in blocks for line in block.splitlines() if re.match(STARTS, line)]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    shown = [block for language, block in blocks if language in ("", "sh")]
+    lines = [line for block in shown for line in block.splitlines() if re.match(STARTS, line)]
     spans = re.findall(rf"`({STARTS}[^`]*)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
     found = [[named(shlex.split(line, comments=True)) for line in some] for some in (lines, spans)]
     return found[0], found[1]
@@ -93,13 +96,8 @@ def parse(words: list[str]) -> None:
         if words[2].endswith(".toml"):
             assert "NAME" in words[2] or read_recipe(ROOT / words[2])
             return
-        required = {
-            "partition": ["--out", "DIR"],
-            "import": ["--out", "DIR"],
-            "export": ["--to", "pyg", "--out", "FILE"],
-        }
-        more = [] if len(words) > 3 or words[1] not in required else required[words[1]]
-        cli.parse(PARSED[words[1]], [*words[2:], *more], prog="test")
+        flags = [word for flag in REQUIRED.get(words[1], ()) if flag not in words for word in (flag, "FILE")]
+        cli.parse(PARSED[words[1]], [*words[2:], *flags], prog="test")
     elif words[0].startswith("tools/"):
         assert (ROOT / words[0]).is_file()
     elif words[:2] == ["python", "-m"]:
@@ -120,8 +118,9 @@ def test_commands(document, tmp_path, monkeypatch):
         make_graphs()
     for words in to_run:
         assert words[0] == "gsplit", f"{words} is run by nobody: run it here, or say in TOO_LONG why not"
-        if "--out" in words and (out := Path(words[words.index("--out") + 1])).is_dir():
-            shutil.rmtree(out)  # one of several ways to make it
+        if "--out" in words:  # one of several ways to make it
+            out = Path(words[words.index("--out") + 1])
+            out.unlink() if out.is_file() else shutil.rmtree(out, ignore_errors=True)
         command(words[1:])
 
 
