@@ -52,7 +52,7 @@ mutants: $(VENV)/.installed-dev
 
 # On the real graphs (CONTRIBUTING.md); DATA or GSPLIT_DATA names their folder.
 bench: $(VENV)/.installed
-	$(BIN)/python -m experiments.accuracy $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m experiments.paper.accuracy $(if $(DATA),--data $(DATA))
 
 clean:
 	rm -rf $(VENV) build work

@@ -1,4 +1,13 @@
-"""Tables and figures: one module each, with the command and the recorded results in docs/results.md."""
+"""Experiments by kind: the paper's tables and figures, micro-benchmarks, faults; baselines and what all share.
+
+- ``paper``: what the paper shows in a table or a figure, beside its numbers.
+- ``micro``: one part of the system at a time.
+- ``faults``: runs that are hurt and files that are damaged, at random.
+- ``baselines``: other systems that ours is compared with.
+- ``shared``: graphs, flags, placements, systems, counts of traffic, results.
+
+Each command is ``python -m experiments.KIND.NAME``; docs/results.md has what they gave.
+"""
 
 from gsplit import starting
 

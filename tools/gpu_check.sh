@@ -100,7 +100,7 @@ fi
 
 quick=()
 if [ "$device" != cuda ]; then quick=(--quick); fi
-"$python" -m experiments.loading --device "$device" ${quick[@]+"${quick[@]}"} --json "$out/loading.json" 2>&1 |
+"$python" -m experiments.micro.loading --device "$device" ${quick[@]+"${quick[@]}"} --json "$out/loading.json" 2>&1 |
     tee "$out/loading.txt" || failed+=(loading)
 
 "$python" -m gsplit.data import "synthetic:$preset" --out "$work/graph"
@@ -117,7 +117,7 @@ loaders=(gather)
 if [ "$device" = cuda ]; then loaders+=(zero-copy); fi
 for loader in "${loaders[@]}"; do
     train "traced-$loader" layout-1 --epochs 2 --cache none --loader "$loader" --profile --validate-every 0
-    "$python" -m experiments.overlap "$work/run-traced-$loader/trace.json" --json "$out/overlap-$loader.json" |
+    "$python" -m experiments.micro.overlap "$work/run-traced-$loader/trace.json" --json "$out/overlap-$loader.json" |
         tee "$out/overlap-$loader.txt" || failed+=("overlap $loader")
     gzip -c "$work/run-traced-$loader/trace.json" >"$out/trace-$loader.json.gz" || true
 done

@@ -1,1 +1,1 @@
-"""Other systems, as the experiments call them."""
+"""Baselines: other systems that ours is compared with, as the experiments call them."""

@@ -21,7 +21,7 @@ class Form:
     """One way to call DGL's sampler."""
 
     bits: int
-    """Of the ids: 32 or 64."""
+    """Bits of an id: 32 or 64."""
     fused: bool
 
     @property

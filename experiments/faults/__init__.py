@@ -1,1 +1,1 @@
-"""Faults that nobody chose: ``python -m experiments.faults``."""
+"""Random faults: ``python -m experiments.faults``."""

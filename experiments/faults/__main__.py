@@ -1,4 +1,4 @@
-"""Faults that nobody chose: runs that are hurt at random moments, and commands on damaged files.
+"""Counts of what goes wrong in runs that are hurt at random moments, and in commands on damaged files.
 
     python -m experiments.faults --runs 100
     python -m experiments.faults --inputs 1000 --json faults.json
@@ -43,9 +43,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.faults import cases, inputs, runs
-from experiments.flags import check_seed
-from experiments.results import write_json
+from experiments.shared.flags import Count, Seed
+from experiments.shared.results import write_json
 from gsplit import cli
+from gsplit.config.fields import Checked
 from gsplit.errors import InputError
 from gsplit.files import check_writable
 from gsplit.host import ending_tidily
@@ -54,29 +55,26 @@ PROG = "python -m experiments.faults"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaultsConfig:
+class FaultsConfig(Checked):
     """Hurt runs at random moments and give commands damaged files; count what must not be."""
 
-    runs: int = 0
+    runs: Count = 0
     """Runs to hurt, some nine seconds each."""
-    inputs: int = 0
+    inputs: Count = 0
     """Commands to give damaged files, some five a second."""
     quick: bool = False
-    """Within two minutes: 6 runs and 100 inputs."""
-    seed: int = 0
-    """Of all that is random."""
-    only: int | None = None
+    """Take two minutes: 6 runs and 100 inputs."""
+    seed: Seed = 0
+    """Seed of all that is random."""
+    only: Count | None = None
     """Repeat the case of this number; of the inputs where --inputs is given, else of the runs. Its folder is kept."""
-    jobs: int = 0
+    jobs: Count = 0
     """Inputs at a time; 0: one a core. Runs go one after the other."""
     json: Path | None = None
-    """Where to write the results."""
+    """File to write the results to."""
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
-        for name in ("runs", "inputs", "jobs", "only"):
-            if (value := getattr(self, name)) is not None and value < 0:
-                raise InputError(f"--{name} must be at least 0, not {value}")
+        super().__post_init__()
         if not self.runs and not self.inputs:
             raise InputError("nothing to do; give --runs 100, --inputs 1000 or --quick")
 
@@ -190,7 +188,7 @@ def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
 
 
 def make_layout(folder: Path) -> None:
-    """Of a small graph, in two parts; processes of their own, whose threads end with them."""
+    """Make the layout of a small graph in two parts, in processes of their own, whose threads end with them."""
     for words in (
         ("data", "import", "synthetic:tiny", "--out", "store"),
         ("partition", "store", "--parts", "2", "--method", "random", "--out", "layout"),

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import psutil
 
-from experiments.faults.traces import processes_of
+from experiments.faults.leftovers import processes_of
 
 SAVED = "checkpoint.json"
 READERS_S = 5.0
-"""For what was written to be read."""
+"""Limit for reading what the command wrote."""
 
 
 class Running:

@@ -27,7 +27,7 @@ from experiments.faults.cases import Case, contents
 from experiments.faults.hostile import CANARY
 
 LIMIT_S = 60.0
-"""For one command; they take a fraction of a second, trainings a few."""
+"""Limit of one command; most take a fraction of a second, trainings a few seconds."""
 MEMORY_BYTES = 8 << 30
 """Address space that a command may take beside what its imports have."""
 ANSWERS = ("error: ", "warning: ", "info: ")
@@ -194,7 +194,7 @@ def _command(case: Case) -> int:
     if not case.whole:
         for module in ("gsplit.train.api", "gsplit.predict.api"):
             importlib.import_module(module).start = _would_start  # type: ignore[attr-defined]
-    main = importlib.import_module(f"experiments.{name}" if name == "overlap" else f"gsplit.{name}.__main__")
+    main = importlib.import_module(f"experiments.micro.{name}" if name == "overlap" else f"gsplit.{name}.__main__")
     sys.argv = [main.PROG, *arguments]
     try:
         cli.main(main.command)
@@ -204,7 +204,7 @@ def _command(case: Case) -> int:
 
 
 def _would_start(*arguments: object, **options: object) -> None:
-    """In place of starting trainers, which takes seconds: all that is checked before has been."""
+    """Stand in for starting trainers, which takes seconds: all that is checked before has been."""
     raise SystemExit(0)
 
 

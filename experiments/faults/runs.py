@@ -20,12 +20,13 @@ from random import Random
 import psutil
 
 from experiments.faults.command import Running, position_of, running
-from experiments.faults.traces import difference, files_left, shared_left, temporary_left
+from experiments.faults.leftovers import files_left, shared_left, temporary_left
+from experiments.shared.same_run import difference
 
 LIMIT_S = 10.0
-"""In which a run must have ended that a fault ends."""
+"""Limit for a run to end after a fault that ends it."""
 PATIENCE_S = 120.0
-"""For a run that goes on, beside three times what the undisturbed one took."""
+"""Limit for a run that goes on, beside three times what the undisturbed one took."""
 POLL_S = 0.004
 OLD = "old-run"
 """A file in the run that another one is to replace."""
@@ -66,9 +67,9 @@ class Fault:
     victim: str
     """One of VICTIMS; all processes where the disk is full."""
     moment: float
-    """From 0, the start of the undisturbed run, to 1, its end."""
+    """Moment of the fault, from 0, the start of the undisturbed run, to 1, its end."""
     largest_bytes: int
-    """Of a file, once the disk is full."""
+    """Most bytes of a file, once the disk is full."""
     replaces: bool
     """The run is to replace another one (``--overwrite``)."""
 
@@ -120,9 +121,9 @@ class Outcome:
     done: str = ""
     """What was done, if it was not too late."""
     code: int | None = None
-    """Of the launcher; None where it had to be killed."""
+    """Exit code of the launcher; None where it had to be killed."""
     seconds: float | None = None
-    """From the fault to the end of the last process, where the fault ended the run."""
+    """Seconds from the fault to the end of the last process; None where the fault did not end the run."""
     problems: dict[str, str] = field(default_factory=dict)
     """One of PROBLEMS -> what was seen."""
 
@@ -231,7 +232,7 @@ def _may_ignore(fault: Fault, outcome: Outcome) -> bool:
 
 
 def _codes(fault: Fault, outcome: Outcome) -> set[int]:
-    """With which the launcher may end; 0 always, where the fault came too late to matter."""
+    """Exit codes with which the launcher may end; 0 always, where the fault came too late to matter."""
     if fault.kind == DISK_FULL:
         return {0, 2}
     number = int(signal.Signals[fault.kind])

@@ -20,15 +20,16 @@ class FeaturesConfig(Checked):
     normalize_features: bool = False
     """Divide each feature row by the sum of its absolute values."""
     feature_dtype: FeatureDtype = "stored"
-    """In which host and caches keep feature rows; other than stored takes a copy of them, shared by all trainers. The
-    model computes in --dtype."""
+    """Type in which host and caches keep feature rows; other than stored takes a copy of them, shared by all
+    trainers. The model computes in --dtype."""
     cache: CacheName = "auto"
     """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
     in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in
     PaGraph). auto is partitioned with split on GPUs or where --cache-size is given, else none."""
     cache_size: Annotated[str | None, Accepted(CacheSize.parse)] = None
-    """Of each trainer: bytes such as 4GiB (4GB is 4,000,000,000), a share of all feature rows such as 10%, or auto,
-    what its GPU has free less a reserve; on the CPU half of what is free, shared out. By default auto."""
+    """Size of each trainer's cache: bytes such as 4GiB (4GB is 4,000,000,000), a share of all feature rows such as
+    10%, or auto, what its GPU has free less a reserve; on the CPU half of what is free, shared out. By default
+    auto."""
     loader: LoaderName = "auto"
     """How rows come from the host to a GPU: gather (into pinned buffers, by the CPU) or zero-copy (the GPU reads host
     memory). auto is zero-copy where that can be had."""

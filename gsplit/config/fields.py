@@ -25,8 +25,7 @@ from gsplit.errors import InputError
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a field, or each item of a tuple, may hold: from ``least`` to ``most``, above ``above`` and
-    below ``below``."""
+    """Numbers that a field, or each item of a tuple, may hold: least <= x <= most, above < x < below."""
 
     least: float | None = None
     most: float | None = None

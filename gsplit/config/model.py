@@ -33,7 +33,7 @@ class ModelConfig(Checked):
     input_dropout: Share = 0.0
     """Share of feature values dropped in training."""
     norm: Norm = "none"
-    """Between the layers: layer (each vertex by itself) or batch (over the vertices of all trainers)."""
+    """Normalisation between the layers: layer (each vertex by itself) or batch (over all trainers' vertices)."""
     residual: bool = False
     """Add to the output of each layer its own input (a skip connection)."""
     input_projection: bool = False
@@ -51,7 +51,7 @@ class ModelConfig(Checked):
     self_loops: bool = True
     """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
     dtype: Dtype = "float32"
-    """In which the model computes."""
+    """Type in which the model computes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,9 +39,9 @@ class PredictConfig(Checked):
     """Neighbours drawn per hop, one number for each layer of the model, as in training. By default all neighbours
     count, exactly."""
     batch_size: Annotated[int, Range(1)] = 4096
-    """With --fan-out: vertices of one mini-batch over ALL trainers together."""
+    """Vertices of one mini-batch, with --fan-out, over ALL trainers together."""
     seed: Annotated[int, Range(0)] = 0
-    """With --fan-out: of the sampling."""
+    """Seed of the sampling, with --fan-out."""
 
     device: Device = "auto"
     """auto takes GPUs where there are any."""

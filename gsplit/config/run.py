@@ -29,13 +29,13 @@ class RunConfig(Checked):
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split."""
     seed: Annotated[int, Range(0)] = 0
-    """Of the initial weights, the sampling and the dropout."""
+    """Seed of the initial weights, the sampling and the dropout."""
     validate_every: Annotated[int, Range(0)] = 1
     """Validate after every so many epochs, exactly, over all neighbours; 0 never."""
     checkpoint_every: Annotated[int, Range(0)] = 1
     """Write a checkpoint after every so many epochs; 0 never."""
     checkpoint_every_batches: Annotated[int, Range(0)] = 0
-    """Also write one after every so many mini-batches; 0 never."""
+    """Write a checkpoint, too, after every so many mini-batches; 0 never."""
     save_predictions: Predictions = "no"
     """Write predictions.npy of all vertices, in global ids, at the end."""
     profile: bool = False

@@ -46,8 +46,10 @@ def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, 
 
 
 def own_range(layout: Layout, member: Member) -> tuple[int, int]:
-    """Begin and end of the layout ids that a trainer evaluates: its parts, or, where they cannot be dealt out, a run
-    as long as the others'."""
+    """Begin and end of the layout ids that a trainer evaluates.
+
+    They are its parts, or, where those cannot be dealt out, a run as long as the others'.
+    """
     if layout.parts % member.world == 0:
         bounds = layout.offsets[:: layout.parts // member.world]
     else:

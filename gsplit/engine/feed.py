@@ -55,7 +55,7 @@ class Feed:
         self._thread = ThreadPoolExecutor(1, "gsplit-feed", initializer=begin_thread, initargs=(device, threads))
         self._ahead: deque[Future[MiniBatch | None]] = deque()
         self._begun: deque[torch.cuda.Event] = deque()
-        """On CUDA, when the device begins with each of the mini-batches handed out last."""
+        """Events, on CUDA, of when the device begins with each of the mini-batches handed out last."""
         self._over = False
 
     def __iter__(self) -> Iterator[MiniBatch]:

@@ -42,7 +42,7 @@ class MiniBatch:
 
     @property
     def batch(self) -> int:
-        """Its number in the epoch, from 0."""
+        """Number of the mini-batch in its epoch, from 0."""
         return self.handle.ticket.batch
 
     def tensors(self) -> Iterator[Tensor]:

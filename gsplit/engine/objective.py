@@ -7,6 +7,7 @@ and divide once by the global count.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -15,58 +16,83 @@ from torch import Tensor
 from gsplit.errors import InputError
 
 
+class Objective(Protocol):
+    """What is learned: a loss, counts of hits and misses, and the score that they make."""
+
+    name: str
+    """Name of the score, as in ``valid_accuracy``."""
+    num_counts: int
+    """Number of counts that a score is made of."""
+
+    def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Scalar sum of the losses of some vertices, from logits [n, C]."""
+
+    def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
+        """[num_counts] counts over some vertices, from logits [n, C] on the CPU."""
+
+    def score(self, counts: Sequence[float]) -> float:
+        """The score that counts make; over all trainers when their counts were added."""
+
+    def predict(self, logits: Tensor) -> Tensor:
+        """Classes that logits [n, C] say."""
+
+
 class MultiClass:
-    """Cross-entropy and accuracy; labels int64 [n]."""
+    """One class of several: cross-entropy and accuracy; labels int64 [n]."""
 
     name = "accuracy"
     num_counts = 2
 
     def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Scalar sum of the cross-entropies."""
         return F.cross_entropy(logits, labels, reduction="sum")
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
-        """[right, all]"""
+        """[right, all] counts of vertices."""
         return [int((logits.argmax(dim=1) == labels).sum()), len(labels)]
 
     def score(self, counts: Sequence[float]) -> float:
-        """Share of vertices whose class is right; over all trainers when their counts were added."""
+        """Share of vertices whose class is right."""
         right, total = counts
         return right / total if total else 0.0
 
     def predict(self, logits: Tensor) -> Tensor:
-        """int64 [n]"""
+        """Most likely classes, int64 [n]."""
         return logits.argmax(dim=1)
 
 
 class MultiLabel:
-    """Binary cross-entropy, averaged over the classes, and micro-averaged F1; labels float32 [n, C]."""
+    """Any number of labels: binary cross-entropy, averaged over the classes, and micro-averaged F1.
+
+    Labels are float32 [n, C].
+    """
 
     name = "f1"
     num_counts = 3
 
     def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Scalar sum over the vertices of the mean over the classes."""
         each = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
         return each.sum() / max(1, logits.shape[1])
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
-        """[true positives, false positives, false negatives]"""
+        """[true positives, false positives, false negatives] counts of labels."""
         said, true = logits > 0, labels > 0.5
         return [int((said & true).sum()), int((said & ~true).sum()), int((~said & true).sum())]
 
     def score(self, counts: Sequence[float]) -> float:
+        """F1 over all labels of all vertices."""
         true_positives, false_positives, false_negatives = counts
         total = 2 * true_positives + false_positives + false_negatives
         return 2 * true_positives / total if total else 0.0
 
     def predict(self, logits: Tensor) -> Tensor:
-        """uint8 [n, C]"""
+        """Labels that are more likely than not, uint8 [n, C]."""
         return (logits > 0).to(torch.uint8)
 
 
-Objective = MultiClass | MultiLabel
-
-
 def objective_of(multi_label: bool) -> Objective:
+    """The objective of a graph, by whether its vertices may have several labels."""
     return MultiLabel() if multi_label else MultiClass()
 
 

@@ -27,12 +27,12 @@ CUSTOM = "custom"
 
 
 def signature(model: nn.Module) -> dict[str, Any]:
-    """Of a model handed over as an object."""
+    """Signature of a model handed over as an object."""
     return {"model": CUSTOM, "class": type(model).__qualname__, "shapes": _shapes(model)}
 
 
 def signature_of_class(config: ModelConfig, graph: GraphArrays) -> dict[str, Any]:
-    """Of a model named as package.module:Class, with the arguments to build it again."""
+    """Signature of a model named as package.module:Class, with the arguments to build it again."""
     known = {
         "in_features": graph.num_features,
         "hidden": config.hidden,
@@ -60,7 +60,7 @@ def build(path: str, arguments: dict[str, Any], dropout: float = 0.0) -> nn.Modu
 
 
 def shown(arguments: dict[str, Any]) -> str:
-    """As they stand in a call."""
+    """Arguments as they stand in a call."""
     return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 

@@ -1,4 +1,4 @@
-"""Exchange, blocks and models."""
+"""Models and what they compute on: blocks, the exchange of rows between trainers, sums over neighbours."""
 
 from gsplit.nn.aggregate import mean_of_neighbours, softmax_over_neighbours, sum_of_neighbours
 from gsplit.nn.block import Block, blocks_of
@@ -6,6 +6,7 @@ from gsplit.nn.exchange import Chain, ExchangeCounters, Route, exchange
 from gsplit.nn.gat import GAT, GATConv
 from gsplit.nn.gcn import GCN, GCNConv
 from gsplit.nn.layered import LayeredModel
+from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.sage import SAGE, SAGEConv
 
@@ -20,6 +21,7 @@ __all__ = [
     "GATConv",
     "GCNConv",
     "LayeredModel",
+    "Neighbourhood",
     "Route",
     "SAGEConv",
     "blocks_of",

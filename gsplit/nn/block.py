@@ -1,6 +1,8 @@
-"""Blocks: the bipartite graph of one layer of one split, as a model sees it.
+"""Blocks: the bipartite graph of one layer of one split, as it was sampled.
 
-A model does ``x = block.exchange(x)`` once per layer and then reads source rows by ``block.indices``.
+Convolutions ask a block for sums, means and attention over neighbours (:mod:`gsplit.nn.neighbourhood`), for which it
+exchanges rows and sums over the drawn edges. Other models do ``x = block.exchange(x)`` once a layer and then read
+source rows by ``block.indices``.
 """
 
 from __future__ import annotations
@@ -9,73 +11,82 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from typing_extensions import override
 
+from gsplit.nn.aggregate import attention_over_neighbours, mean_of_neighbours, sum_of_neighbours
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
+from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.sampling.segment import Segment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
-    """From the sources (level l-1) to the destinations (level l) of one split.
+class Block(Neighbourhood):
+    """One layer of one split of a mini-batch: edges from its sources (level l-1) to its destinations (level l).
 
     The first ``num_destinations`` own sources are the destinations themselves.
     """
 
     num_destinations: int
+    """Number of destinations, all of this split."""
     num_own_sources: int
-    """Rows of x before the exchange."""
+    """Number of sources of this split: rows of x before the exchange."""
     indptr: Tensor
-    """int32 [num_destinations + 1]"""
+    """Where the edges of each destination begin in ``indices``, int32 [num_destinations + 1]."""
     indices: Tensor
-    """int32 [edges] source rows after the exchange: own rows, then received ones"""
+    """Source row of each edge after the exchange, int32 [edges]: own rows come first, then received ones."""
     edge_ids: Tensor | None
-    """int64 [edges] positions in the layout's indices, where asked for"""
+    """Position of each edge in the layout's indices, int64 [edges]; None where nobody asked for it."""
     edge_weight: Tensor | None
-    """[edges] of the drawn edges (the paper's w_e); None where the graph has none, or the model wants none"""
+    """Weight of each drawn edge (the paper's w_e), [edges]; None: the graph has none, or the model wants none."""
     degrees: Tensor | None
-    """[num_own_sources] see :meth:`graph_degrees`"""
+    """Degree of each own source, [num_own_sources], as :meth:`graph_degrees` gives it; None: the model wants none."""
     whole_out_degrees: Callable[[], Tensor] | None = None
-    """Where all neighbours are taken, in evaluation: gives int64 [inputs of the segment], see :meth:`out_degrees`"""
+    """Function that gives the out-degrees of the segment's inputs in the whole graph, int64 [inputs]. It is set in
+    evaluation, where all neighbours are taken, and :meth:`out_degrees` calls it."""
     route: Route | None
-    """None where the block is not split: then the exchange does nothing."""
+    """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     chain: Chain | None
+    """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
 
     @property
     def num_sources(self) -> int:
-        """Rows of x after the exchange."""
+        """Number of all sources: rows of x after the exchange."""
         return self.num_own_sources + (0 if self.route is None else self.route.num_received)
 
     @property
     def num_edges(self) -> int:
+        """Number of drawn edges."""
         return len(self.indices)
 
     def in_degrees(self) -> Tensor:
-        """int32 [num_destinations] drawn in-edges of each destination."""
+        """Number of drawn in-edges of each destination, int32 [num_destinations]."""
         return self.indptr.diff()
 
+    @override
     def drawn_weight(self) -> Tensor:
-        """[num_destinations] the sum of the weights of the drawn in-edges; without weights, their number."""
+        """Sum of the weights of the drawn in-edges, [num_destinations]; without weights, their number."""
         if self.edge_weight is None:
             return self.in_degrees()
         total = self.edge_weight.new_zeros(self.num_destinations)
         return total.index_add(0, self.destinations(), self.edge_weight)
 
+    @override
     def graph_degrees(self) -> Tensor:
-        """[num_own_sources] the sum of the weights of all in-edges in the whole graph; without weights, their number.
+        """Sum of the weights of all in-edges in the whole graph, [num_own_sources]; without weights, their number.
 
         Raises:
-            ValueError: where the block carries none: a model that calls this sets ``uses_degrees = True``.
+            ValueError: where the block carries none; a model that calls this sets ``uses_degrees = True``.
         """
         if self.degrees is None:
             raise ValueError("the block carries no degrees; set uses_degrees = True on the model")
         return self.degrees
 
     def out_degrees(self) -> Tensor:
-        """int64 [num_sources] drawn out-edges of each source, counted over the whole mini-batch.
+        """Number of drawn out-edges of each source, int64 [num_sources], counted over the whole mini-batch.
 
-        All trainers must ask, or none: the counts travel. In exact evaluation those of the whole graph, so that no
-        result depends on which vertices are evaluated together.
+        All trainers must ask, or none: the counts travel. In exact evaluation the out-edges of the whole graph are
+        counted, so that no result depends on which vertices are evaluated together.
         """
         if self.whole_out_degrees is not None:
             return self.whole_out_degrees()[: self.num_sources]
@@ -85,22 +96,22 @@ class Block:
         return exchange(scatter_back(counts, self.num_own_sources, self.route, self.chain), self.route, self.chain)
 
     def destinations(self) -> Tensor:
-        """int32 [edges] destination row of each edge"""
+        """Destination row of each edge, int32 [edges]."""
         rows = torch.arange(self.num_destinations, dtype=torch.int32, device=self.indptr.device)
         return torch.repeat_interleave(rows, self.in_degrees(), output_size=self.num_edges)
 
     def edge_index(self) -> Tensor:
-        """int64 [2, edges] source and destination rows, as PyG's convolutions take them."""
+        """Source and destination row of each edge, int64 [2, edges], as PyG's convolutions take them."""
         return torch.stack([self.indices, self.destinations()]).long()
 
     def adjacency(self, dtype: torch.dtype) -> Tensor:
-        """Sparse CSR [num_destinations, num_sources] of edge weights (1 without), PyG's ``adj_t``."""
+        """Edge weights (1 without) as a sparse CSR tensor [num_destinations, num_sources], PyG's ``adj_t``."""
         weight = self.indices.new_ones(self.num_edges) if self.edge_weight is None else self.edge_weight
         size = (self.num_destinations, self.num_sources)
         return torch.sparse_csr_tensor(self.indptr.long(), self.indices.long(), weight.to(dtype), size=size)
 
     def exchange(self, x: Tensor) -> Tensor:
-        """Own source rows [num_own_sources, ...] -> all source rows [num_sources, ...].
+        """Rows of all sources [num_sources, ...]: the own ones, x [num_own_sources, ...], then the received ones.
 
         Raises:
             ValueError: for an ``x`` with another number of rows.
@@ -110,6 +121,36 @@ class Block:
         if self.route is None or self.chain is None:
             return x
         return exchange(x, self.route, self.chain)
+
+    @override
+    def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
+        weight = self.edge_weight.to(x.dtype) if weighted and self.edge_weight is not None else None
+        return self.projected(x, project, lambda rows: sum_of_neighbours(self, self.exchange(rows), weight))
+
+    @override
+    def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
+        return self.projected(x, project, lambda rows: mean_of_neighbours(self, self.exchange(rows)))
+
+    @override
+    def attend(
+        self,
+        z: Tensor,
+        att_source: Tensor,
+        att_destination: Tensor,
+        *,
+        negative_slope: float,
+        dropout: Callable[[Tensor], Tensor],
+        loops: bool,
+    ) -> Tensor:
+        return attention_over_neighbours(
+            self,
+            self.exchange(z),
+            att_source,
+            att_destination,
+            negative_slope=negative_slope,
+            dropout=dropout,
+            loops=loops,
+        )
 
 
 def blocks_of(
@@ -124,12 +165,12 @@ def blocks_of(
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
     Args:
-        segment: of this trainer; unsplit (one part) where ``chain`` is None.
+        segment: this trainer's; unsplit (one part) where ``chain`` is None.
         device: where the blocks shall be.
-        chain: of the mini-batch.
+        chain: the chain of the mini-batch.
         edge_weights: [edges] of each layer, on the device.
-        degrees: [num_own_sources of layer 1] of the segment's vertices in the whole graph, on the device.
-        whole_out_degrees: for blocks with all neighbours, gives the same of the out-edges.
+        degrees: [num_own_sources of layer 1] degrees of the segment's vertices in the whole graph, on the device.
+        whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
     """
     assert chain is not None or segment.parts == 1
     data = torch.from_numpy(segment.data).to(device, non_blocking=True)
@@ -146,6 +187,7 @@ def blocks_of(
                 send_counts=header.send_counts,
                 receive_counts=header.receive_counts,
                 layer=layer,
+                always_returns=layer > 1,
             )
         blocks[layer] = Block(
             num_destinations=header.num_destinations,

@@ -25,21 +25,25 @@ from gsplit.parallel.collectives import Group, all_reduce, all_to_all, size_of
 
 @dataclass(kw_only=True)
 class ExchangeCounters:
-    """What this trainer sent since the counters were made."""
+    """What this trainer sent in exchanges since the counters were made."""
 
     forward_bytes: int = 0
+    """Bytes of the rows sent in forward."""
     backward_bytes: int = 0
+    """Bytes of the gradients sent in backward, and of counts that go the same way."""
     forward_messages: int = 0
+    """Number of messages sent in forward: one to each trainer that needed a row."""
     backward_messages: int = 0
+    """Number of messages sent in backward."""
 
 
 class Chain:
-    """What the exchanges of one mini-batch share: process groups, token and counters.
+    """What the collectives of one mini-batch share: process groups, token and counters.
 
     Args:
         group: the trainers that exchange rows, those of a split group.
-        counters: of what is sent.
-        device: of the rows.
+        counters: what is sent is added to these.
+        device: where the rows are.
         everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``.
         board: on which all of them agree about what comes next; None: that is not checked.
     """
@@ -58,7 +62,6 @@ class Chain:
         self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.world = size_of(self.everyone)
-        self.exchanges = 0
 
     def tie(self, loss: Tensor) -> Tensor:
         """The loss with the token in its graph, so that backward reaches every exchange on every trainer."""
@@ -76,19 +79,28 @@ class Chain:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """Which rows go where before one layer."""
+    """Which rows go where before one layer, and whether gradients come back. P trainers exchange rows."""
 
     send_rows: Tensor
-    """int32 [sum(send_counts)] own rows, in the order of the trainers that need them"""
+    """Own rows to send, int32 [sum(send_counts)], in the order of the trainers that need them."""
     send_counts: tuple[int, ...]
-    """[P]"""
+    """Number of rows for each trainer, [P]."""
     receive_counts: tuple[int, ...]
-    """[P]"""
+    """Number of rows from each trainer, [P]."""
     layer: int = 0
-    """1 .. L, to be named in messages; 0 where it is not known."""
+    """The layer, 1 .. L, to be named in messages; 0 where it is not known."""
+    always_returns: bool = False
+    """Whether gradients of the rows come back in backward even if this trainer's rows want none.
+
+    True before every layer but the first. There the rows come out of a layer: a trainer without vertices may hold
+    zeros that want no gradient, while its peers wait for its part. Rows before the first layer are features, which
+    want no gradient on any trainer, or projections of features, which want one on all of them; so whether they want
+    one decides.
+    """
 
     @property
     def num_received(self) -> int:
+        """Number of rows received."""
         return sum(self.receive_counts)
 
 
@@ -96,18 +108,15 @@ def exchange(x: Tensor, route: Route, chain: Chain) -> Tensor:
     """Own rows, then the rows received from trainer 0, 1, ...
 
     Args:
-        x: [own rows, ...] of this trainer.
-        route: which of them go where.
-        chain: of the mini-batch.
+        x: [own rows, ...] rows of this trainer.
+        route: which of them go where, and whether gradients come back.
+        chain: the chain of the mini-batch.
 
     Returns:
         [own rows + received rows, ...].
     """
-    chain.exchanges += 1
-    # All trainers must decide alike whether gradients come back. Features get none anywhere; but later rows may want
-    # none on a single trainer, which has no vertex and returned zeros.
-    comes_back = x.requires_grad or (chain.exchanges > 1 and x.is_floating_point())
-    if not (torch.is_grad_enabled() and comes_back):
+    returns = x.requires_grad or (route.always_returns and x.is_floating_point())
+    if not (torch.is_grad_enabled() and returns):
         return _send_rows(x, route, chain.group, chain.counters, chain.board)
     out, chain.token = _Exchange.apply(x, chain.token, route, chain)
     return out
@@ -132,12 +141,12 @@ class _Exchange(torch.autograd.Function):
 
 
 def scatter_back(rows: Tensor, num_own: int, route: Route, chain: Chain) -> Tensor:
-    """What backward does, for counts: adds what each row holds to the row it is a copy of, on its owner.
+    """Add what each row holds to the row that it is a copy of, on its owner: what backward does, for counts.
 
     Args:
         rows: [num_own + received rows, ...], in the order that :func:`exchange` returns.
-        num_own: own rows.
-        route, chain: of the exchange.
+        num_own: number of own rows.
+        route, chain: those of the exchange.
 
     Returns:
         [num_own, ...].

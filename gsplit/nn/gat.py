@@ -4,8 +4,7 @@
     h_v' = b + sum over u of softmax_u(e_uv) W h_u                     heads concatenated or averaged
 
 PyG's ``GATConv`` computes the same; DGL's does with the loops in its graph and ``loops=False`` here. Trainers
-project their own rows and exchange the projections, so that no row is projected twice. Nothing of the size of
-the edges is wider than the heads.
+project their own rows, and the projections are what is sent, so that no row is projected twice.
 """
 
 from __future__ import annotations
@@ -15,21 +14,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from gsplit.nn.aggregate import softmax_over_neighbours, sum_of_neighbours
-from gsplit.nn.block import Block
 from gsplit.nn.layered import Between, LayeredModel
+from gsplit.nn.neighbourhood import Neighbourhood
 
 
 class GATConv(nn.Module):
-    """One layer; own level-(l-1) rows [num_own_sources, in] -> own level-l rows [num_destinations, out].
+    """One layer of GAT.
 
     Args:
         in_features: width of the sources.
         head_features: width of one head.
-        heads: attention heads.
+        heads: number of attention heads.
         average: average the heads (out = head_features) instead of concatenating them (out = heads x
             head_features).
-        negative_slope: of the LeakyReLU.
+        negative_slope: slope of the LeakyReLU below 0.
         attention_dropout: share of edges dropped, per head.
         loops: let every vertex attend to itself; False where the graph has such edges already.
     """
@@ -56,23 +54,17 @@ class GATConv(nn.Module):
         for weight in (self.lin.weight, self.att_source, self.att_destination):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, block: Block, x: Tensor) -> Tensor:
-        z_SHD = block.exchange(self.lin(x)).unflatten(1, (self.heads, -1))
-        z_NHD = z_SHD[: block.num_destinations]
-        source_SH = (z_SHD * self.att_source).sum(dim=2)
-        destination_NH = (z_NHD * self.att_destination).sum(dim=2)
-        score_EH = self._score(source_SH[block.indices] + destination_NH[block.destinations()])
-        own_NH = self._score(source_SH[: block.num_destinations] + destination_NH) if self.loops else None
-        share_EH, own_share_NH = softmax_over_neighbours(block, score_EH, own_NH)
-        share_HE = self.dropout(share_EH).t().contiguous()
-        z_HSD = z_SHD.transpose(0, 1).contiguous()
-        out = torch.stack([sum_of_neighbours(block, z_HSD[h], share_HE[h]) for h in range(self.heads)], dim=1)
-        if own_share_NH is not None:
-            out = out + self.dropout(own_share_NH).unsqueeze(2) * z_NHD
-        return (out.mean(dim=1) if self.average else out.flatten(1)) + self.bias
-
-    def _score(self, sum_of_both: Tensor) -> Tensor:
-        return F.leaky_relu(sum_of_both, self.negative_slope)
+    def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
+        out_NHD = block.attend(
+            self.lin(x).unflatten(1, (self.heads, -1)),
+            self.att_source,
+            self.att_destination,
+            negative_slope=self.negative_slope,
+            dropout=self.dropout,
+            loops=self.loops,
+        )
+        return (out_NHD.mean(dim=1) if self.average else out_NHD.flatten(1)) + self.bias
 
 
 class GAT(LayeredModel):
@@ -80,10 +72,10 @@ class GAT(LayeredModel):
 
     Args:
         hidden: width of the hidden layers, all heads together.
-        heads: of the hidden layers, concatenated.
-        out_heads: of the last layer, averaged.
-        negative_slope, attention_dropout, loops: of :class:`GATConv`.
-        in_features, out_features, num_layers, between: of :class:`LayeredModel`.
+        heads: heads of the hidden layers, concatenated.
+        out_heads: heads of the last layer, averaged.
+        negative_slope, attention_dropout, loops: arguments of :class:`GATConv`.
+        in_features, out_features, num_layers, between: arguments of :class:`LayeredModel`.
 
     Raises:
         ValueError: where ``heads`` does not divide ``hidden``.

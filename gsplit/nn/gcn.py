@@ -9,7 +9,7 @@ that were not: the sum is then unbiased where weights are equal, and over full n
 is what PyG's ``GCNConv`` computes. ``mean`` is the "gcn" aggregator of GraphSAGE. With ``loops=False``, for a graph
 that has loops already, the terms of v itself (and the 1 in d) are left out.
 
-W and the sums commute: whichever comes first is chosen to make the rows narrow that are exchanged and summed.
+W and the sums commute; the block decides which comes first.
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from gsplit.nn.aggregate import sum_of_neighbours
-from gsplit.nn.block import Block
 from gsplit.nn.layered import Between, LayeredModel
+from gsplit.nn.neighbourhood import Neighbourhood
 
 NORMALIZATIONS = ("both", "mean")
 
 
 class GCNConv(nn.Module):
-    """One layer; own level-(l-1) rows [num_own_sources, in] -> own level-l rows [num_destinations, out].
+    """One layer of GCN.
 
     Args:
         in_features: width of the sources.
         out_features: width of the destinations.
-        normalization: ``both`` or ``mean``, above. ``both`` wants blocks with degrees.
+        normalization: ``both`` or ``mean``, as in the equations of this module. ``both`` wants blocks with degrees.
         loops: add an edge of weight 1 from each vertex to itself.
 
     Raises:
@@ -49,31 +48,27 @@ class GCNConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
         nn.init.xavier_uniform_(self.lin.weight)
 
-    def forward(self, block: Block, x: Tensor) -> Tensor:
-        narrows = self.lin.in_features > self.lin.out_features
-        out = self._sum(block, self.lin(x) if narrows else x)
-        return (out if narrows else self.lin(out)) + self.bias
+    def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
+        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows)) + self.bias
 
-    def _sum(self, block: Block, x: Tensor) -> Tensor:
-        """The normalised sums over in-edges and loops; the exchange is in here."""
+    def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """The normalised sums over in-edges and loops, [num_destinations, D]."""
         n, own = block.num_destinations, float(self.loops)
-        weight = None if block.edge_weight is None else block.edge_weight.to(x.dtype)
         drawn = block.drawn_weight().to(x.dtype).unsqueeze(1)
         if self.normalization == "mean":
-            total = sum_of_neighbours(block, block.exchange(x), weight) + own * x[:n]
-            return total / _or_one(own + drawn)
+            return (block.sum(x, weighted=True) + own * x[:n]) / _or_one(own + drawn)
         degrees = block.graph_degrees().to(x.dtype).unsqueeze(1)  # of own sources; the destinations come first
         # Without loops a vertex without in-edges has no degree to divide by, and gives nothing, as in PyG.
         factor = torch.where(own + degrees > 0, (own + degrees).rsqrt(), torch.zeros_like(degrees))
         # Each trainer scales its own rows before they travel, so that no degree has to.
         x = x * factor
         missing = _or_one(degrees[:n]) / _or_one(drawn)
-        neighbours = sum_of_neighbours(block, block.exchange(x), weight) * missing
-        return (neighbours + own * x[:n]) * factor[:n]
+        return (block.sum(x, weighted=True) * missing + own * x[:n]) * factor[:n]
 
 
 def _or_one(values: Tensor) -> Tensor:
-    """1 where there is nothing to divide by: the sum it stands under is 0 there."""
+    """The values, but 1 where there is nothing to divide by: the sum above it is 0 there."""
     return torch.where(values > 0, values, torch.ones_like(values))
 
 
@@ -81,8 +76,8 @@ class GCN(LayeredModel):
     """Layers of :class:`GCNConv` with ReLU and dropout between them.
 
     Args:
-        normalization, loops: of :class:`GCNConv`.
-        in_features, hidden, out_features, num_layers, between: of :class:`LayeredModel`.
+        normalization, loops: arguments of :class:`GCNConv`.
+        in_features, hidden, out_features, num_layers, between: arguments of :class:`LayeredModel`.
     """
 
     uses_edge_weight = True

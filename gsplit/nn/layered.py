@@ -1,4 +1,4 @@
-"""What SAGE, GAT and GCN have in common: layers of one convolution, and what stands between them.
+"""Models made of layers of one convolution, as SAGE, GAT and GCN are, and what stands between the layers.
 
 A layer l < L:  x -> convolution -> (+ skip) -> normalisation -> activation -> dropout; the last one ends with the
 skip. With ``input_projection`` the features are first made as wide as the hidden layers, vertex by vertex.
@@ -6,13 +6,13 @@ skip. With ``input_projection`` the features are first made as wide as the hidde
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
 
-from gsplit.nn.block import Block
+from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -23,7 +23,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
 
 
 class Between(TypedDict, total=False):
-    """What stands between the convolutions; the named arguments of :class:`LayeredModel`."""
+    """The named arguments of :class:`LayeredModel`: what stands between the convolutions."""
 
     dropout: float
     input_dropout: float
@@ -38,11 +38,11 @@ class LayeredModel(nn.Module):
     Args:
         in_features: width of the features.
         hidden: width of the hidden layers.
-        out_features: classes.
+        out_features: width of the output, the number of classes.
         conv: makes the convolution of (layer, width in, width out), layer from 1 on.
-        num_layers: at least 1.
-        dropout: on the hidden vectors.
-        input_dropout: on the features.
+        num_layers: number of layers, at least 1.
+        dropout: share of the hidden vectors' numbers that is dropped.
+        input_dropout: share of the features' numbers that is dropped.
         norm: ``none``, ``layer`` (each vertex by itself) or ``batch`` (over all trainers' vertices).
         residual: add to each layer's output its own input, projected where the widths differ.
         input_projection: project the features to the hidden width before the first layer.
@@ -52,6 +52,7 @@ class LayeredModel(nn.Module):
     """
 
     activation: Callable[[Tensor], Tensor] = staticmethod(torch.relu)
+    """The activation behind each layer but the last."""
     uses_edge_weight = False
     """Whether blocks must carry the edge weights of the graph, where it has any."""
     uses_degrees = False
@@ -76,7 +77,7 @@ class LayeredModel(nn.Module):
             raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
         outputs = [*[hidden] * (num_layers - 1), out_features]
         self.level_widths = [in_features, *outputs]
-        """[L + 1] width of the vectors of each level."""
+        """Width of the vectors of each level, [L + 1]."""
         pairs = list(zip([hidden if input_projection else in_features, *outputs[:-1]], outputs, strict=True))
         self.projection = nn.Linear(in_features, hidden) if input_projection else None
         self.convs = nn.ModuleList(conv(layer, *pair) for layer, pair in enumerate(pairs, start=1))
@@ -91,16 +92,17 @@ class LayeredModel(nn.Module):
 
     @property
     def num_layers(self) -> int:
+        """Number of layers, L."""
         return len(self.convs)
 
-    def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
-        """Features of the inputs [n_0, in] -> logits of the targets [n_L, out]."""
+    def forward(self, blocks: Mapping[int, Neighbourhood], x: Tensor) -> Tensor:
+        """Logits of the targets [n_L, out] for features of the inputs [n_0, in]."""
         for layer in range(1, self.num_layers + 1):
             x = self.forward_layer(layer, blocks[layer], x)
         return x
 
-    def forward_layer(self, layer: int, block: Block, x: Tensor) -> Tensor:
-        """Level layer-1 -> level ``layer``; the seam that exact evaluation uses."""
+    def forward_layer(self, layer: int, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer."""
         if layer == 1:
             x = self.input_dropout(x)
             if self.projection is not None:

@@ -22,9 +22,10 @@ class BatchNorm(nn.BatchNorm1d):
     """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers. A single row is normalised to the bias."""
 
     chain: Chain | None = None
-    """Of the mini-batch at work, set by :func:`follow_chain`; None: this trainer holds all rows."""
+    """The chain of the mini-batch at work, set by :func:`follow_chain`; None: this trainer holds all rows."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
         if not (self.training or self.running_mean is None):
             return super().forward(x)
         ones = x.new_ones(x.shape[0], 1)

@@ -2,9 +2,7 @@
 
     h_v' = W_self h_v + b + W_neigh mean(h_u for u in N(v))
 
-PyG's ``SAGEConv`` and DGL's ``SAGEConv("mean")`` compute the same. As W_neigh and the mean commute, whichever
-comes first is chosen to make the rows narrow that are exchanged and averaged: where the layer has more inputs
-than outputs, the trainers project their own rows first and exchange the projections.
+PyG's ``SAGEConv`` and DGL's ``SAGEConv("mean")`` compute the same.
 """
 
 from __future__ import annotations
@@ -12,25 +10,27 @@ from __future__ import annotations
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from gsplit.nn.aggregate import mean_of_neighbours
-from gsplit.nn.block import Block
 from gsplit.nn.layered import Between, LayeredModel
+from gsplit.nn.neighbourhood import Neighbourhood
 
 
 class SAGEConv(nn.Module):
-    """One layer; own level-(l-1) rows [num_own_sources, in] -> own level-l rows [num_destinations, out]."""
+    """One layer of GraphSAGE.
+
+    Args:
+        in_features: width of the sources.
+        out_features: width of the destinations.
+    """
 
     def __init__(self, in_features: int, out_features: int) -> None:
         super().__init__()
         self.lin_self = nn.Linear(in_features, out_features)
         self.lin_neigh = nn.Linear(in_features, out_features, bias=False)
 
-    def forward(self, block: Block, x: Tensor) -> Tensor:
+    def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         own = x[: block.num_destinations]
-        if self.lin_neigh.in_features > self.lin_neigh.out_features:
-            neighbours = mean_of_neighbours(block, block.exchange(self.lin_neigh(x)))
-        else:
-            neighbours = self.lin_neigh(mean_of_neighbours(block, block.exchange(x)))
+        neighbours = block.mean(x, project=self.lin_neigh)
         return self.lin_self(own) + neighbours
 
 

@@ -111,7 +111,7 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """Memory of a partitioner at its peak, beside the mapped store, in bytes as measured (docs/results.md)."""
+    """Memory of a partitioner at its peak, beside the mapped store, in bytes as measured (docs/results/)."""
 
     per_adjacency: int
     per_weighted_adjacency: int

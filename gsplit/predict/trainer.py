@@ -60,7 +60,7 @@ class PredictSpec:
     dtype: str
     normalize_features: bool
     copied_dtype: torch.dtype | None
-    """In which the run kept its feature rows, where that is not as they are stored."""
+    """Type in which the run kept its feature rows, where that is not as they are stored."""
     fan_out: tuple[int, ...]
     """One for each layer; empty for all neighbours, exactly."""
     batch_size: int

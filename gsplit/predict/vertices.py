@@ -84,7 +84,7 @@ class Request:
 
     @property
     def num_rows(self) -> int:
-        """M"""
+        """Number of vertices asked for, M."""
         return len(self._rows_M)
 
     def in_order(self) -> NDArray[np.int64]:
@@ -97,7 +97,7 @@ class Request:
         return np.unique(self._sorted_M[slice(*np.searchsorted(self._sorted_M, (begin, end)))])
 
     def rows(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For layout ids that were asked for: rows of the result, and for each row the position in ``ids``."""
+        """Rows of the result that belong to layout ids, and for each row the position in ``ids``."""
         begin = np.searchsorted(self._sorted_M, ids, side="left")
         counts = np.searchsorted(self._sorted_M, ids, side="right") - begin
         positions = np.repeat(np.arange(len(ids)), counts)

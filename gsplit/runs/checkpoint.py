@@ -135,8 +135,9 @@ def load_state(run: Path, name: str) -> dict[str, Any]:
 
 
 def read_state(run: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON beside a saved state, and the state that it describes, on the CPU; also of a run at work, which may
-    replace both at any moment.
+    """The JSON beside a saved state, and the state that it describes, on the CPU.
+
+    The run may be at work and replace both at any moment.
 
     Raises:
         InputError: where it is missing or its checksum is wrong.

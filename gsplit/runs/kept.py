@@ -35,7 +35,7 @@ class Kept:
     def __init__(self, run: Path, about: dict[str, Any], *, writes: bool) -> None:
         self._run, self._about, self._writes = run, about, writes
         self.best: Weights | None = None
-        """By validation."""
+        """Best weights by validation."""
         self.validated = 0
         """The epoch that was validated last; 0: none."""
 
@@ -66,7 +66,7 @@ class Kept:
             )
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """What a checkpoint remembers of it."""
         return {"best": self.best, "validated": self.validated}
 
     def restore(self, state: dict[str, Any], epochs: Sequence[dict[str, Any]], score: str) -> None:

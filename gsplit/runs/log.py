@@ -47,6 +47,7 @@ def traffic_names(layers: int) -> tuple[str, ...]:
 
 
 def level_name(level: int) -> str:
+    """The key of ``traffic`` that counts the vertices of a level."""
     return f"level_{level}_vertices"
 
 
@@ -73,6 +74,7 @@ class RunLog:
         self._digest.update(lines)
 
     def state(self) -> dict[str, Any]:
+        """What a checkpoint remembers of the file."""
         return {"epochs": self.epochs, "num_bytes": self._num_bytes, "sha256": self._digest.hexdigest()}
 
     def mend(self, state: dict[str, Any]) -> None:
@@ -104,6 +106,7 @@ def finite(value: float) -> float | None:
 
 
 def write_summary(run: Path, summary: dict[str, Any]) -> None:
+    """Write ``summary.json``, in one piece."""
     replace_file(run / SUMMARY, (json.dumps(summary, indent=2) + "\n").encode())
 
 

@@ -42,9 +42,9 @@ def train(
         layout: the folder; by default ``config.layout``.
         config: the run; ``out`` must be set. To resume, :meth:`TrainConfig.resuming`.
         model: written for PyG or DGL (docs/bring_your_own_model.md), or a module with ``forward(blocks, x)``, from
-            features of the inputs [n_0, D] to logits of the targets [n_L, C], that calls ``block.exchange(x)`` once
-            per layer. With ``forward_layer(l, block, x)`` and ``level_widths`` it is evaluated level by level. By
-            default the model that ``config.model`` names.
+            features of the inputs [n_0, D] to logits of the targets [n_L, C], that calls ``block.mean(x)``, its like,
+            or ``block.exchange(x)`` in each layer. With ``forward_layer(l, block, x)`` and ``level_widths`` it is
+            evaluated level by level. By default the model that ``config.model`` names.
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.

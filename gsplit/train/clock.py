@@ -18,7 +18,7 @@ class Lap:
     _events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = field(default_factory=list)
 
     def seconds(self) -> dict[str, float]:
-        """Of each stage. On CUDA the device must have come that far: synchronise before."""
+        """Seconds of each stage. On CUDA the device must have come that far: synchronise before."""
         for stage, start, end in self._events:
             self._seconds[stage] = start.elapsed_time(end) / 1000
         self._events.clear()
@@ -34,6 +34,7 @@ class StageClock:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:
+        """Take the time of the block as that of a stage."""
         with torch.profiler.record_function(stage):
             yield from self._timed(stage)
 

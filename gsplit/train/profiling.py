@@ -22,7 +22,7 @@ from gsplit.terminal import say
 
 TRACE = "trace.json"
 MINI_BATCHES = 20
-"""That are recorded, with whatever comes between them."""
+"""Mini-batches that are recorded, with whatever comes between them."""
 SKIPPED = 1
 """Mini-batches before: the first one makes memory and kernels ready."""
 CLOCK = "gsplit clock"

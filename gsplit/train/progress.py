@@ -23,17 +23,17 @@ class Computed:
 
     batch: int
     num_targets: int
-    """Of all trainers."""
+    """Number of targets of all trainers."""
     loss: Tensor
-    """Of all targets; on the device, so that nobody waits for it."""
+    """Loss of all targets; on the device, so that nobody waits for it."""
     counts: dict[str, int]
-    """By the names of :func:`gsplit.runs.log.traffic_names`."""
+    """What was counted, by the names of :func:`gsplit.runs.log.traffic_names`."""
     ahead: dict[str, float]
     """Seconds that it took to sample and load."""
     lap: Lap
 
     def seconds(self) -> dict[str, float]:
-        """Of each stage; see :meth:`Lap.seconds`."""
+        """Seconds of each stage; see :meth:`Lap.seconds`."""
         return dict.fromkeys(STAGES, 0.0) | self.ahead | self.lap.seconds()
 
 
@@ -68,11 +68,11 @@ class Progress:
     """Sum over mini-batches of loss times targets; a tensor on the device, so that adding does not wait."""
     targets: int = 0
     traffic: dict[str, int] = field(default_factory=dict)
-    """Over all trainers, without what is still in ``fresh``."""
+    """Sums over all trainers, without what is still in ``fresh``."""
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     """Seconds, likewise."""
     own_edges: int = 0
-    """That this trainer computed in the epoch at work, since this start of the run."""
+    """Edges that this trainer computed in the epoch at work, since this start of the run."""
     fresh: list[Computed] = field(default_factory=list)
     """Mini-batches of this trainer that are in no file yet."""
     batches_since_checkpoint: int = 0
@@ -83,7 +83,7 @@ class Progress:
         return len(self.done)
 
     def position(self) -> Position:
-        """For the tickets that are left: what was done ahead of the first mini-batch that was not."""
+        """Where the tickets that are left begin, and what was done ahead of the first mini-batch that was not."""
         first_left = next(batch for batch in itertools.count() if batch not in self.done)
         ahead = sorted(batch for batch in self.done if batch > first_left)
         return Position(epoch=self.epoch, batch=self.batch, ahead=ahead)
@@ -107,9 +107,11 @@ class Progress:
         )
 
     def mean_loss(self) -> float:
+        """Mean loss of the targets of the epoch at work."""
         return float(self.loss_sum) / max(1, self.targets)
 
     def next_epoch(self) -> None:
+        """Begin the next epoch with nothing done."""
         self.epoch += 1
         self.done = set()
         self.seconds = 0.0
@@ -120,7 +122,7 @@ class Progress:
         self.stages = dict.fromkeys(STAGES, 0.0)
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; nothing is fresh any more."""
+        """What a checkpoint remembers; nothing is fresh any more."""
         assert not self.fresh
         return {
             "epoch": self.epoch,

@@ -9,6 +9,7 @@ from gsplit.units import binary
 
 
 def summary_text(summary: dict[str, Any]) -> str:
+    """The lines that a user reads when a run has ended."""
     scores = [
         f"{key.replace('_', ' ')} {summary[key]:.4f}"
         for key in ("test_accuracy", "valid_accuracy", "test_f1", "valid_f1")

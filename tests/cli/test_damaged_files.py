@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from experiments import overlap
+from experiments.micro import overlap
 from gsplit.errors import InputError
 from gsplit.runs.log import RunLog
 

@@ -1,7 +1,9 @@
-"""docs/bring_your_own_model.md runs as it stands."""
+"""docs/bring_your_own_model.md runs as it stands, and every command of an experiment that a document has parses."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shlex
@@ -10,10 +12,26 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.models import HAS_DGL
+
+from gsplit import cli
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "bring_your_own_model.md"
+DOCUMENTS = [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "tools").glob("*.sh"), *(ROOT / "docs").rglob("*.md")]
+DOCUMENTS.remove(ROOT / "docs" / "log.md")  # its commands are those of their day
+MENTIONED = [
+    found
+    for document in DOCUMENTS
+    for found in re.findall(r"-m (experiments[\w.]*)([^`\n|]*)", document.read_text().replace("\\\n", ""))
+]
+"""Modules that documents mention, each with the words after it."""
+COMMANDS = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+    for path in (ROOT / "experiments").rglob("*.py")
+    if "cli.parse(" in path.read_text()
+)
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
@@ -21,7 +39,7 @@ def test_bring_your_own_model(tmp_path):
     files = [text for kind, text in BLOCKS if kind == "python"]
     commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
     assert len(files) == 5
-    assert len(commands) == 9
+    assert len(commands) == 10
     for text in files:
         name = re.match(r"# (\w+\.py)\n", text)
         assert name, "a file says its name first"
@@ -59,3 +77,35 @@ def test_the_first_screen_says_what_has_never_run_and_where_it_does_not_help():
     first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:25])
     assert "Nothing of it has run on a GPU yet" in first_screen
     assert "It does not help everywhere" in first_screen
+
+
+def test_every_experiment_is_mentioned():
+    assert len(COMMANDS) >= 15
+    assert {module for module, _ in MENTIONED} == set(COMMANDS)
+    short = re.findall(r"`((?:paper|micro)\.\w+)`", (ROOT / "docs" / "results.md").read_text())
+    assert {f"experiments.{name}" for name in short} < set(COMMANDS)
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_the_commands_of_an_experiment_parse(module, monkeypatch, capsys):
+    """Experiments take minutes, so that their flags parse has to do."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # importing experiments.faults sets both
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    found = importlib.import_module(module)
+    if hasattr(found, "__path__"):
+        found = importlib.import_module(f"{module}.__main__")
+    assert f"python -m {module}" == found.PROG
+    names = {
+        ast.unparse(node.args[0])
+        for node in ast.walk(ast.parse(Path(found.__file__).read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
+    }
+    config = getattr(found, names.pop())
+    for mentioned, words in MENTIONED:
+        if mentioned == module and "$" not in words:
+            given = shlex.split(words, comments=True)
+            cli.parse(config, given, prog=found.PROG, default=getattr(found, "QUICK", None))
+    with pytest.raises(SystemExit) as end:
+        found.command(["--help"])
+    assert end.value.code == 0
+    assert found.PROG in capsys.readouterr().out

@@ -23,7 +23,7 @@ IMPORTED = "import time:"
         ("numpy", "gsplit.partition {out}-store --parts 2 --out {out}"),
         ("torch._subclasses.fake_tensor", "gsplit.train {out}-layout --out {out}"),  # it logs statistics at exit
         ("torch", "gsplit.predict {out}-run {out}-layout --out {out}"),
-        ("numpy", "experiments.redundancy --quick --json {out}"),
+        ("numpy", "experiments.paper.redundancy --quick --json {out}"),
         ("tyro", "gsplit --help"),
         ("torch", "SCRIPT train {out}-layout --out {out}"),
     ],

@@ -54,7 +54,7 @@ def test_cora_with_4_trainers(real_data, tmp_path):
     assert said.startswith("Epoch 01 | loss 1.9")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["trainers"] == 4
-    # Within two points of 0.80 on average (docs/results.md); this seed reached 0.815.
+    # Within two points of 0.80 on average (docs/results/accuracy.md); this seed reached 0.815.
     assert summary["test_accuracy"] >= 0.78
     with np.load(real_data / "cora.npz") as arrays:
         labels, test = arrays["y"], arrays["test_idx"]

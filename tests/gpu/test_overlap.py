@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.graphs import lay_out, random_graph
 
-from experiments.overlap import of_streams, of_threads, read_trace
+from experiments.micro.overlap import of_streams, of_threads, read_trace
 from gsplit.config.train import TrainConfig
 from gsplit.train.api import train
 

@@ -89,6 +89,11 @@ def test_attention_dropout_is_off_in_evaluation_and_drops_heads_apart(block):
     assert (changed[:, 0] != changed[:, 1]).any()
 
 
+def test_attention_dropout_drops_edges_and_loops(block):
+    conv = GATConv(5, 4, heads=2, attention_dropout=1.0)
+    assert torch.equal(conv(block, torch.randn(block.num_sources, 5)), conv.bias.expand(block.num_destinations, -1))
+
+
 def test_nothing_of_the_size_of_the_edges_is_wider_than_the_heads():
     n, heads, wide = 200, 2, 64
     block = complete_block(n)

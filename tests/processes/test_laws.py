@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from support.models import DGL, OURS, PYG, WEIGHTED, names
+from support.models import DGL, OURS, OWN, PYG, WEIGHTED, names
 from support.reference import sample_and_split
 from support.steps import CPU, Step
 
@@ -58,7 +58,7 @@ EACH = [
     "dgl-GraphConv-both",
 ]
 """With every number of trainers; their options and other ways to write a model with 3."""
-OPTIONS = [name for table in (OURS, PYG, DGL, WEIGHTED) for name in table if name not in EACH]
+OPTIONS = [name for table in (OURS, PYG, DGL, WEIGHTED, OWN) for name in table if name not in EACH]
 
 
 def cases(*worlds):
@@ -103,7 +103,10 @@ def compare_with_one_process(pool, whole, split, world, name):
 
 @pytest.mark.parametrize(
     "name",
-    ["sage", "gat-all", "gcn-batch-norm", "pyg-GATConv", "pyg-own-batch-norm", "dgl-GATConv", "dgl-GraphConv-both"],
+    [
+        *("sage", "gat-all", "gcn-batch-norm", "pyg-GATConv", "pyg-own-batch-norm"),
+        *("dgl-GATConv", "dgl-GraphConv-both", "own-twice"),
+    ],
 )
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_law_2_when_trainers_have_no_targets(pool, layouts, world, name):
@@ -151,7 +154,7 @@ def test_law_3_nothing_loaded_computed_or_sent_twice(pool, layouts, world, metho
     assert sum(r["exchanged"].backward_messages for r in results) == pairs - first
 
 
-def random_route(rank, world, seed, num_own):
+def random_route(rank, world, seed, num_own, *, always_returns=False):
     """The same random table of counts on all ranks; this rank's rows of it."""
     counts = np.random.default_rng(seed).integers(0, 5, (world, world))
     np.fill_diagonal(counts, 0)
@@ -162,6 +165,7 @@ def random_route(rank, world, seed, num_own):
         send_rows=torch.from_numpy(rows.astype(np.int32)),
         send_counts=tuple(counts[rank].tolist()),
         receive_counts=tuple(counts[:, rank].tolist()),
+        always_returns=always_returns,
     )
 
 
@@ -262,3 +266,42 @@ def unused_rows(member):
 @pytest.mark.parametrize("world", [2, 3])
 def test_a_loss_without_the_exchange_still_takes_part(pool, world):
     assert pool.run(world, unused_rows) == [True] * world
+
+
+def zeros_of_one_trainer(member):
+    """Before a later layer a trainer may hold rows that want no gradient; its part of backward is waited for."""
+    route = random_route(member.rank, member.world, 0, 5, always_returns=True)
+    chain = Chain(member.group, ExchangeCounters(), CPU)
+    x = torch.ones(5, 2, dtype=torch.float64, requires_grad=True)
+    rows = torch.zeros_like(x) if member.rank == 0 else x * 2
+    chain.tie(exchange(rows, route, chain).sum()).backward()
+    sent = np.bincount(route.send_rows.numpy(), minlength=5)
+    messages = sum(count > 0 for count in route.receive_counts)
+    wanted = None if member.rank == 0 else torch.from_numpy(2.0 * (1 + sent)).unsqueeze(1).expand(5, 2)
+    return chain.counters.backward_messages == messages and (
+        x.grad is None if wanted is None else torch.equal(x.grad, wanted)
+    )
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_rows_of_a_later_layer_always_return(pool, world):
+    assert pool.run(world, zeros_of_one_trainer) == [True] * world
+
+
+def messages_of_features(member):
+    """Messages in backward so far, after exchanges before layer 1 of features, of features again, of projections."""
+    route = random_route(member.rank, member.world, 0, 5)
+    chain = Chain(member.group, ExchangeCounters(), CPU)
+    features, weight = torch.ones(5, 2), torch.ones(2, 3, requires_grad=True)
+    messages = []
+    for x in (features, features, features @ weight):
+        chain.tie(exchange(x, route, chain).sum()).backward()
+        messages.append(chain.counters.backward_messages)
+    return messages, sum(count > 0 for count in route.receive_counts)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_features_return_nothing_however_often_they_are_exchanged(pool, world):
+    for messages, peers in pool.run(world, messages_of_features):
+        assert messages == [0, 0, peers]
+        assert peers > 0

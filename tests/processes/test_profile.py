@@ -8,7 +8,7 @@ import pytest
 from support.runs import config_for
 
 import gsplit
-from experiments.overlap import of_streams, of_threads, read_trace, trainers_of
+from experiments.micro.overlap import of_streams, of_threads, read_trace, trainers_of
 from gsplit.train.profiling import MINI_BATCHES, numbered, sampler_event, trainer_events
 
 STAGES = {"load", "wait", "forward", "backward", "reduce", "step"}
@@ -46,7 +46,7 @@ def test_a_run_writes_a_trace_of_all_processes(layouts, tmp_path, capfd):
         assert own[0] < theirs[1]
         assert theirs[0] < own[1]
     assert spans(events, sampler, "sample")
-    # What experiments.overlap reads out of it: it is loaded ahead, in a thread of its own.
+    # What experiments.micro.overlap reads out of it: it is loaded ahead, in a thread of its own.
     complete = read_trace(config.out / "trace.json")
     assert trainers_of(complete) == [0, 1]
     for rank in range(2):

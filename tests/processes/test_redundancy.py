@@ -1,11 +1,11 @@
-"""What experiments.redundancy counts from samples is what trainers count while they train."""
+"""What experiments.paper.redundancy counts from samples is what trainers count while they train."""
 
 from __future__ import annotations
 
 import pytest
 from support import runs
 
-from experiments.redundancy import RedundancyConfig, measure
+from experiments.paper.redundancy import RedundancyConfig, measure
 
 
 @pytest.mark.parametrize("hidden", [8, 4])

@@ -11,10 +11,8 @@ import time
 from pathlib import Path
 
 import psutil
-import torch
 
-from gsplit.runs import checkpoint
-from support.runs import records
+from experiments.shared.same_run import difference
 
 PATIENCE_S = 90.0
 LIMIT_S = 10.0
@@ -136,32 +134,6 @@ def assert_no_new_shared_memory(before: set[str]) -> None:
         time.sleep(0.01)
 
 
-def final_state(run: Path) -> dict:
-    return checkpoint.load_state(run, checkpoint.CHECKPOINT)
-
-
 def assert_same_run(first: Path, second: Path) -> None:
     """Bit for bit: weights, optimizer, best model; and what was counted."""
-    states = [final_state(run) for run in (first, second)]
-    for part in ("model", "optimizer", "best"):
-        assert same(states[0][part], states[1][part]), part
-    summaries = [json.loads((run / "summary.json").read_text()) for run in (first, second)]
-    for key in ("test_accuracy", "valid_accuracy", "best_epoch", "loss", "traffic"):
-        assert summaries[0][key] == summaries[1][key], key
-    assert counted(first) == counted(second)
-
-
-def counted(run: Path) -> list[dict]:
-    """Of every mini-batch on every trainer, without times, whatever the order."""
-    lines = [{**record, "stages": None} for record in records(run, "mini-batch")]
-    return sorted(lines, key=lambda record: (record["epoch"], record["batch"], record["trainer"]))
-
-
-def same(first, second) -> bool:
-    if isinstance(first, torch.Tensor):
-        return torch.equal(first, second)
-    if isinstance(first, dict):
-        return first.keys() == second.keys() and all(same(first[key], second[key]) for key in first)
-    if isinstance(first, list):
-        return len(first) == len(second) and all(map(same, first, second))
-    return first == second
+    assert difference(first, second) == ""

@@ -124,6 +124,25 @@ class DGLWholeNet(DGLNet):
         return h
 
 
+class OwnNet(nn.Module):
+    """On blocks, without any library; exchanges twice a layer: its rows, and a gate for each of them."""
+
+    def __init__(self, widths):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(w_in, w_out) for w_in, w_out in itertools.pairwise(widths))
+        self.gates = nn.ModuleList(nn.Linear(width, 1) for width in widths[:-1])
+
+    def forward(self, blocks, x):
+        for layer, linear, gate in zip(blocks, self.layers, self.gates, strict=True):
+            block = blocks[layer]
+            gated = block.exchange(x) * block.exchange(torch.sigmoid(gate(x)))
+            source, destination = block.edge_index()
+            total = x.new_zeros(block.num_destinations, x.shape[1]).index_add(0, destination, gated[source])
+            x = linear(x[: block.num_destinations] + total)
+            x = torch.relu(x) if layer < len(blocks) else x
+        return x
+
+
 def stacked(net, conv, **options):
     """A net of convolutions; ``conv`` makes one of (in, out)."""
 
@@ -215,6 +234,9 @@ WEIGHTED = {
 }
 """On a graph with edge weights."""
 
+OWN = {"own-twice": lambda: lambda features, classes, layers: OwnNet([features, *[HIDDEN] * (layers - 1), classes])}
+"""Written for our blocks by a user."""
+
 HAS_DGL = sys.version_info < (3, 12)
 """DGL 1.1.3, the last release that imports with a current torch, has no wheel for Python 3.12 and later."""
 
@@ -223,7 +245,7 @@ HAS_DGL = sys.version_info < (3, 12)
 def _factory(name):
     if name in OURS:
         return OURS[name]
-    return {**PYG, **DGL, **WEIGHTED}[name]()
+    return {**PYG, **DGL, **WEIGHTED, **OWN}[name]()
 
 
 def make_model(name, features, classes, layers):

@@ -118,9 +118,9 @@ PRESETS: dict[str, Preset | Calibrated] = {
 
 The last three have the counts of the paper's graphs (its table 3: 62M, 1.6B and 168M edges, counted as pairs of
 vertices; the exact numbers of vertices, and of edges of the first two, are those of ogbn-products, ogbn-papers100M
-and AmazonProducts) and are calibrated to its tables 2 and 5; docs/results.md has what they reach. Table 2's edges are
-788 a target on products, 109 on papers100M and 197 on amazon: on products what 15,10,5 gives, on none as many as
-20,20,20.
+and AmazonProducts) and are calibrated to its tables 2 and 5; docs/results/presets.md has what they reach. Table 2's
+edges are 788 a target on products, 109 on papers100M and 197 on amazon: on products what 15,10,5 gives, on none as
+many as 20,20,20.
 """
 
 

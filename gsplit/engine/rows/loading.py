@@ -97,7 +97,7 @@ class Loading:
             raise InputError(f"no memory for feature rows: {error}") from None
         self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
         self.cache_rows: list[int] = self._gathered(len(self._cache.rows))
-        """Of every trainer."""
+        """Number of cached rows of every trainer."""
 
     def loader(self, dtype: torch.dtype) -> FeatureLoader:
         """One for each user: a loader counts what it loads."""
@@ -112,7 +112,7 @@ class Loading:
         )
 
     def close(self) -> None:
-        """Before a trainer ends; all make the call."""
+        """Let go of the peers' caches, before a trainer ends; all make the call."""
         if isinstance(self._cache, PeerCaches):
             self._cache.close(self._member.barrier)
 

@@ -55,7 +55,7 @@ class Share:
 
 
 def share_of(num_vertices: int, num_edges: int, targets: int, fan_out: Sequence[int], trainers: int) -> Share:
-    """Of a mini-batch, or a micro-batch, that so many trainers split.
+    """The largest split of a mini-batch, or a micro-batch, that so many trainers split.
 
     Args:
         num_vertices, num_edges: of the graph.

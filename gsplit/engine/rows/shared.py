@@ -12,16 +12,17 @@ class Shared:
     """Memory that all processes of a run share, empty until a trainer needs it; pickles only while one is spawned."""
 
     levels: tuple[SharedBuffer, SharedBuffer]
-    """Of exact evaluation."""
+    """Two buffers that exact evaluation uses in turn."""
     features: SharedBuffer
     """A copy of the feature rows, where one is made."""
     caches: tuple[SharedBuffer, ...]
-    """Of each trainer, where they read each other's on the CPU."""
+    """Cache of each trainer, where they read each other's on the CPU."""
     board: SharedBuffer
     """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
 
     @classmethod
     def create(cls, trainers: int) -> Shared:
+        """Buffers for so many trainers, which take no memory yet."""
         return cls(
             levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
             features=SharedBuffer("gsplit-features"),
@@ -30,5 +31,6 @@ class Shared:
         )
 
     def close(self) -> None:
+        """Let go of all buffers."""
         for buffer in (*self.levels, self.features, *self.caches, self.board):
             buffer.close()

@@ -39,7 +39,7 @@ from gsplit.units import parse_bytes
 MAX_SAMPLERS = 64
 """Number of samplers that a host of any size is let start."""
 SPARE_SLOTS = 2
-"""Beside one for each sampler and one for each mini-batch that trainers load ahead: one at work, one finished."""
+"""Slots beside one for each sampler and for each mini-batch that is loaded ahead: one at work, one finished."""
 
 
 class Sampled:

@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class FromSlots:
-    """Out of the slots that samplers write to.
+    """Segments out of the slots that samplers write to.
 
     Args:
         end: of this trainer.
@@ -48,6 +48,7 @@ class FromSlots:
         self._mapped = not self._to_gpu
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
+        """This trainer's segment of a slot, and the seconds that the sampler took."""
         if not self._mapped:
             self._ring.map_all()
             self._mapped = True
@@ -55,22 +56,25 @@ class FromSlots:
         return Segment(data if self._to_gpu else data.copy()), handle.seconds
 
     def let_go(self, handle: Handle) -> None:
+        """Tell the launcher that this trainer is done with the slot."""
         self._released.send(handle.slot)
 
 
 class SampledHere:
-    """Without samplers: each trainer samples the whole micro-batch of its group, and keeps its own split."""
+    """Segments without samplers: each trainer samples the micro-batch of its group and keeps its own split."""
 
     def __init__(self, micro_batches: MicroBatches, member: Member, end: TrainerEnd | None) -> None:
         self._micro_batches, self._end = micro_batches, end
         self._micro, self._split = member.coordinate(DATA), member.coordinate(SPLIT)
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
+        """This trainer's split, sampled now, and the seconds that this took."""
         start_s = time.perf_counter()
         sampler = self._micro_batches.sample(handle.ticket, self._micro)
         return sampler.segment(self._split), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:
+        """Tell the launcher that training goes on."""
         if self._end is not None:
             self._end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on
 
@@ -83,6 +87,7 @@ class Pins:
         """Addresses."""
 
     def __call__(self, memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
+        """Register the memory of a slot, and forget that which it replaces."""
         cudart = torch.cuda.cudart()
         if replaced is not None and replaced.ctypes.data in self._pinned:
             self._pinned.remove(replaced.ctypes.data)

@@ -1,4 +1,4 @@
-"""What the adapters for PyG and DGL have in common: which block a convolution gets, and how ``forward`` is called."""
+"""The base of the adapters for PyG and DGL: which block a convolution gets, and how ``forward`` is called."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Adapter(nn.Module, ABC):
     """``forward(blocks, x)`` around a user's module. Weights are saved and loaded under the module's own names.
 
     Args:
-        module: the user's.
+        module: the user's module.
         convolutions: its convolutions, which get the hook.
     """
 
@@ -34,7 +34,7 @@ class Adapter(nn.Module, ABC):
         super().__init__()
         self.module = module
         self._blocks: dict[int, Block] = {}
-        """Of the mini-batch at work; empty outside forward, when the hooks do nothing."""
+        """The blocks of the mini-batch at work; empty outside forward, when the hooks do nothing."""
         self._calls = 0
         self._last_layer = 0
         self._stop_at = 0
@@ -43,7 +43,12 @@ class Adapter(nn.Module, ABC):
             convolution.register_forward_pre_hook(self._before_convolution, with_kwargs=True)
 
     def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
-        """Features of the inputs [n_0, D] -> logits of the targets [n_L, C]."""
+        """Logits of the targets [n_L, C] for features of the inputs [n_0, D].
+
+        Raises:
+            InputError: for a model that calls convolutions of more or fewer layers than there are blocks, or that
+                cannot compute on blocks.
+        """
         out = self._run(blocks, x, len(blocks), stop_at=0)
         if self._last_layer != len(blocks):
             raise InputError(
@@ -57,8 +62,11 @@ class Adapter(nn.Module, ABC):
 
         Args:
             layer: from 1 on, below the last; the vectors of the last level are the logits of :meth:`forward`.
-            blocks: of the layers 1 .. ``layer``.
-            x: [n_0, D].
+            blocks: those of the layers 1 .. ``layer``.
+            x: [n_0, D] features of the inputs.
+
+        Raises:
+            InputError: where the model has no convolution after ``layer``.
         """
         try:
             self._run(blocks, x, layer + 1, stop_at=layer + 1)
@@ -80,7 +88,7 @@ class Adapter(nn.Module, ABC):
             self._forget()
 
     def _explained(self, error: Exception) -> InputError | None:
-        """The two mistakes that whole-graph models make on blocks, in one line; None for any other error."""
+        """One line for each of the two mistakes that whole-graph models make on blocks; None for any other error."""
         name, said = type(self.module).__name__, str(error).lower()
         if isinstance(error, RuntimeError) and "size" in said and "match" in said:
             return InputError(
@@ -129,7 +137,7 @@ class Adapter(nn.Module, ABC):
         return block.exchange(rows)
 
     def _forward_parameters(self) -> dict[str, str]:
-        """Parameter of the module's forward -> what to give it (a feature name becomes "features").
+        """What to give each parameter of the module's forward, by name ("features" for all names of features).
 
         Raises:
             InputError: for a parameter that is needed and that we do not know.
@@ -154,11 +162,11 @@ class Adapter(nn.Module, ABC):
         return known
 
     graph_names: tuple[str, ...] = ()
-    """What the library's models call the graph."""
+    """The names of the graph, and of what belongs to it, among the arguments of the library's models."""
 
     @abstractmethod
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
-        """What to call the module's forward with."""
+        """The named arguments to call the module's forward with."""
 
     @abstractmethod
     def _forget(self) -> None:
@@ -175,10 +183,10 @@ class Adapter(nn.Module, ABC):
         """Whether blocks must carry the edge weights of the graph, where it has any."""
         return bool(getattr(self.module, "uses_edge_weight", True))
 
-    # Weights under the user's own names, so that they can be loaded with and without GSplit.
-
     def state_dict(self, *arguments: Any, **named: Any) -> Any:
+        """Weights under the user's own names, so that they can be loaded with and without GSplit."""
         return self.module.state_dict(*arguments, **named)
 
     def load_state_dict(self, *arguments: Any, **named: Any) -> Any:
+        """Load weights that are under the user's own names."""
         return self.module.load_state_dict(*arguments, **named)

@@ -1,6 +1,6 @@
 """Models written for DGL: convolutions are called on a DGL block of the layer.
 
-``forward(blocks, x)`` gets one block a layer; ``forward(g, x)`` a token, in whose place the hook puts the block of
+``forward(blocks, x)`` gets one block a layer; ``forward(g, x)`` a stand-in, in whose place the hook puts the block of
 the layer. Edge weights, where the graph has any, are ``block.edata["weight"]`` and, under a name of the library's
 own, ``edge_weight``.
 """
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
-from gsplit.nn.adapters.stand_in import token
+from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
 
 DGL_CONVOLUTIONS = "dgl.nn.pytorch.conv"
@@ -32,8 +32,8 @@ def is_dgl_convolution(module: nn.Module) -> bool:
     )
 
 
-class _Token:
-    """Stands for the graph of every layer in a forward that takes a single one."""
+class _GraphStandIn:
+    """What a forward that takes a single graph gets in its place, to hand on to the convolutions of all layers."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -42,11 +42,13 @@ class _Token:
 
 
 class DGLAdapter(Adapter):
+    """``forward(blocks, x)`` around a model of DGL's convolutions; arguments as :class:`Adapter`'s."""
+
     graph_names = (*LISTS, *SINGLE, "edge_weight")
 
     def __init__(self, module: nn.Module, convolutions: Sequence[nn.Module]) -> None:
         self._given: list[Any] = []
-        self._weight_token: Tensor | None = None
+        self._weight_stand_in: Tensor | None = None
         super().__init__(module, convolutions)
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
@@ -54,15 +56,15 @@ class DGLAdapter(Adapter):
         if any(name in LISTS for name in takes):
             self._given = [dgl_block(self._blocks.get(layer)) for layer in range(1, layers + 1)]
         else:
-            self._given = [_Token()]
+            self._given = [_GraphStandIn()]
         if any(block.edge_weight is not None for block in self._blocks.values()):
-            self._weight_token = token(x)
-        values: dict[str, Any] = {"features": x, "edge_weight": self._weight_token}
+            self._weight_stand_in = stand_in(x)
+        values: dict[str, Any] = {"features": x, "edge_weight": self._weight_stand_in}
         values |= dict.fromkeys(LISTS, self._given) | dict.fromkeys(SINGLE, self._given[0])
         return {name: values[what] for name, what in takes.items()}
 
     def _forget(self) -> None:
-        self._given, self._weight_token = [], None
+        self._given, self._weight_stand_in = [], None
 
     def _before_convolution(
         self, convolution: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
@@ -73,20 +75,20 @@ class DGLAdapter(Adapter):
         given = bound.arguments
         graph_name, x_name = list(given)[:2]
         graph, x = given[graph_name], given[x_name]
-        layer = self._layer_of(graph, self._given, one_a_layer=not isinstance(self._given[0], _Token))
+        layer = self._layer_of(graph, self._given, one_a_layer=not isinstance(self._given[0], _GraphStandIn))
         pair = x if isinstance(x, (tuple, list)) else None
         sources = self._sources(layer, x if pair is None else pair[0])
         given[x_name] = sources if pair is None else (sources, pair[1])
-        if isinstance(graph, _Token):
+        if isinstance(graph, _GraphStandIn):
             given[graph_name] = dgl_block(self._blocks[layer])
         for name, value in given.items():
-            if value is self._weight_token and value is not None:
+            if value is self._weight_stand_in and value is not None:
                 given[name] = self._blocks[layer].edge_weight
         return bound.args, bound.kwargs
 
 
 def dgl_block(block: Block | None) -> Any:
-    """The DGL block of a layer: all source rows, own destinations. None gives an empty one.
+    """The DGL block of a layer, from all sources to own destinations; an empty one for None.
 
     It answers out-degrees with counts over the whole mini-batch, which ``GraphConv(norm="both")`` asks for.
     """
@@ -112,7 +114,7 @@ _classes: list[type] = []
 
 
 def _split_block_class() -> type:
-    """Made on first use: DGL is not imported before a model of it comes."""
+    """The class of DGL's blocks with our out-degrees, made on first use: until then DGL is not imported."""
     if not _classes:
         from dgl.heterograph import DGLBlock
 

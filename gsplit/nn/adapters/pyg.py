@@ -1,8 +1,8 @@
 """Models written for PyG: convolutions are called on ``(x_source, x_destination), edge_index``.
 
-What forward gets as ``edge_index`` (or ``adj_t``, ``edge_weight``) is a token; the hook puts the block's own in its
-place, layer by layer. So a model written for the whole graph, or for ``NeighborLoader``, runs as
-it is, and every layer computes no more than its level.
+What forward gets as ``edge_index`` (or ``adj_t``, ``edge_weight``) is a stand-in; the hook puts the block's own in
+its place, layer by layer. So a model written for the whole graph, or for ``NeighborLoader``, runs as it is, and every
+layer computes no more than its level.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.nn.adapters.adapter import Adapter
-from gsplit.nn.adapters.stand_in import token
+from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
 
 GRAPH_ARGUMENTS = ("edge_index", "adj_t", "adj")
-"""What PyG's convolutions call the graph."""
+"""The names of the graph among the arguments of PyG's convolutions."""
 
 
 class Adj(NamedTuple):
@@ -29,7 +29,7 @@ class Adj(NamedTuple):
     edge_index: Tensor
     e_id: None
     size: tuple[int, int]
-    """Own sources and destinations; ``x[:size[1]]`` are the destinations."""
+    """Numbers of own sources and destinations; ``x[:size[1]]`` are the destinations."""
 
 
 def is_pyg_convolution(module: nn.Module) -> bool:
@@ -39,36 +39,38 @@ def is_pyg_convolution(module: nn.Module) -> bool:
 
 
 class PyGAdapter(Adapter):
+    """``forward(blocks, x)`` around a model of PyG's convolutions; arguments as :class:`Adapter`'s."""
+
     graph_names = ("edge_index", "adj_t", "adjs", "data", "edge_weight", "edge_attr")
 
     def __init__(self, module: nn.Module, convolutions: Sequence[nn.Module]) -> None:
-        self._tokens: list[Tensor] = []
-        """One a layer, or one for all layers."""
-        self._weight_token: Tensor | None = None
+        self._stand_ins: list[Tensor] = []
+        """Stand-ins for the graph: one for each layer, or one for all layers."""
+        self._weight_stand_in: Tensor | None = None
         super().__init__(module, convolutions)
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward
         if any(block.edge_weight is not None for block in self._blocks.values()):
-            self._weight_token = token(x)
+            self._weight_stand_in = stand_in(x)
         names = set(takes.values())
-        self._tokens = [token(x, torch.int64) for _ in range(layers if "adjs" in names else 1)]
+        self._stand_ins = [stand_in(x, torch.int64) for _ in range(layers if "adjs" in names else 1)]
         values: dict[str, Any] = {
             "features": x,
-            "edge_index": self._tokens[0],
-            "adj_t": self._tokens[0],
-            "edge_weight": self._weight_token,
-            "edge_attr": self._weight_token,
+            "edge_index": self._stand_ins[0],
+            "adj_t": self._stand_ins[0],
+            "edge_weight": self._weight_stand_in,
+            "edge_attr": self._weight_stand_in,
             "batch_size": self._sizes(layers)[1],
         }
         if "adjs" in names:
             values["adjs"] = [
-                Adj(of_layer, None, self._sizes(layer)) for layer, of_layer in enumerate(self._tokens, start=1)
+                Adj(of_layer, None, self._sizes(layer)) for layer, of_layer in enumerate(self._stand_ins, start=1)
             ]
         if "data" in names:
             from torch_geometric.data import Data
 
-            values["data"] = Data(x=x, edge_index=self._tokens[0], edge_weight=self._weight_token)
+            values["data"] = Data(x=x, edge_index=self._stand_ins[0], edge_weight=self._weight_stand_in)
         return {name: values[what] for name, what in takes.items()}
 
     def _sizes(self, layer: int) -> tuple[int, int]:
@@ -76,18 +78,18 @@ class PyGAdapter(Adapter):
         return (0, 0) if block is None else (block.num_own_sources, block.num_destinations)
 
     def _forget(self) -> None:
-        self._tokens, self._weight_token = [], None
+        self._stand_ins, self._weight_stand_in = [], None
 
     def _before_convolution(
         self, convolution: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        if not self._tokens:
+        if not self._stand_ins:
             return None
         bound = inspect.signature(convolution.forward).bind(*arguments, **named)
         given = bound.arguments
         graph_name = next((name for name in (*GRAPH_ARGUMENTS, *list(given)[1:]) if name in given), "")
         graph = given.get(graph_name)
-        layer = self._layer_of(graph, self._tokens, one_a_layer="adjs" in self._parameters_of_forward.values())
+        layer = self._layer_of(graph, self._stand_ins, one_a_layer="adjs" in self._parameters_of_forward.values())
         x_name = next(iter(given))
         x = given[x_name]
         pair = x if isinstance(x, (tuple, list)) else None
@@ -98,7 +100,7 @@ class PyGAdapter(Adapter):
         sparse = "adj_t" in self._parameters_of_forward
         given[graph_name] = block.adjacency(sources.dtype) if sparse else block.edge_index()
         for name, value in given.items():
-            if value is self._weight_token and value is not None:
+            if value is self._weight_stand_in and value is not None:
                 given[name] = _weights(block, column=name == "edge_attr")
         if given.get("size") is not None:
             given["size"] = (block.num_sources, block.num_destinations)

@@ -1,4 +1,4 @@
-"""What cannot be split, by name and with the reason."""
+"""Layers that cannot be split are refused, by name and with the reason."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ PYG_INSTEAD = {
 
 
 def refuse_inadmissible(model: nn.Module) -> None:
-    """Look at every layer of a model.
+    """Look whether every layer of a model can be split.
 
     Raises:
-        InputError: for the first that cannot be split.
+        InputError: for the first layer that cannot be split.
     """
     for path, layer in model.named_modules():
         reason = _reason(layer)

@@ -1,4 +1,4 @@
-"""Tokens: what a model's forward gets in place of the graph, to hand on to its convolutions and for nothing else."""
+"""Stand-ins: what a model's forward gets in place of the graph, only to hand it on to its convolutions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from gsplit.errors import InputError
 
 HARMLESS = ("device", "dtype", "is_cuda", "is_sparse", "layout", "ndim", "requires_grad")
-"""Attributes that libraries look at on the way, and that say nothing of the graph."""
+"""Attributes of a stand-in that libraries look at on the way, and that say nothing of the graph."""
 
 
-class Token(Tensor):
-    """An empty tensor that nothing can be computed from: a wrong result would come of it, and no error."""
+class StandIn(Tensor):
+    """An empty tensor that refuses to be computed with, as a wrong result would come of it, and no error."""
 
     @classmethod
     def __torch_function__(
@@ -31,6 +31,6 @@ class Token(Tensor):
         )
 
 
-def token(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """A token on the device of ``like``."""
-    return torch.empty((2, 0), dtype=dtype or like.dtype, device=like.device).as_subclass(Token)
+def stand_in(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """A stand-in on the device of ``like``, and in its dtype where none is given."""
+    return torch.empty((2, 0), dtype=dtype or like.dtype, device=like.device).as_subclass(StandIn)

@@ -95,7 +95,7 @@ def choose(method: Method, size: Size) -> str:
 
     ``auto`` takes the first of METIS, KaMinPar and streaming that does: METIS's answer is the same every time,
     KaMinPar needs the least memory of those that are good. With edge weights KaMinPar comes first: it finds better
-    cuts of pre-sampled graphs (docs/results.md).
+    cuts of pre-sampled graphs (docs/results/weights.md).
 
     Raises:
         InputError: for one that wants more memory than is available.

@@ -50,13 +50,13 @@ class Case:
     targets: NDArray[np.int64]
     """Layout ids."""
     batch: int
-    """Its number, which decides what is drawn."""
+    """Number of the mini-batch, which decides what is drawn."""
     cut: int
     """Trainer 0 owns the layout ids below it, trainer 1 the others."""
     rows: int
-    """That cross between the trainers, over all layers."""
+    """Rows that cross between the trainers, over all layers."""
     ordinary: bool = False
-    """As most mini-batches of a run are."""
+    """Whether it is as most mini-batches of a run are."""
 
 
 def chosen_cases(draws: Draws, model_name: str) -> list[Case]:

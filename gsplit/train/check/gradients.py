@@ -33,11 +33,11 @@ from gsplit.train.check.dropout import DropoutOff
 
 TRAINERS = 2
 TOLERANCE = 1e-8
-"""Of the difference, relative to the gradient; where models can be split, 1e-14 is seen."""
+"""Bound on the difference, relative to the gradient; where models can be split, 1e-14 is seen."""
 NEGLIGIBLE = 1e-3
 """A gradient smaller than this share of the largest one is measured by the largest: it may be rounding alone."""
 TINY = 1e-300
-"""Below any gradient: where all of them are 0, a difference of 0 is no difference."""
+"""Less than any gradient: where all of them are 0, a difference of 0 is no difference."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ def _size(gradient: Tensor) -> float:
 def _gradients(
     spec: CheckSpec, draws: Draws, case: Case, member: Member
 ) -> tuple[dict[str, Tensor], ExchangeCounters]:
-    """Of every parameter, on one mini-batch; and what was exchanged for it."""
+    """Gradient of every parameter on one mini-batch, and what was exchanged for it."""
     layout, graph = draws.layout, draws.layout.graph
     assert graph.features is not None
     user_model: nn.Module = pickle.loads(spec.pickled_model)

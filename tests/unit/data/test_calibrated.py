@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.ownership import relabelled
-from experiments.presets import measure
+from experiments.paper.presets import measure
+from experiments.shared.ownership import relabelled
 from gsplit.data.graph import check
 from gsplit.data.importers import load_source
 from gsplit.data.synthetic import PRESETS, Calibrated, choose, generate_preset
@@ -124,7 +124,7 @@ def test_products_is_calibrated():
 
 def test_redundancy_of_the_others(choice, graph):
     # Measured over seeds 0-3: amazon 75 to 79 %; papers 31 to 71 %, for at this scale chance decides which of its few
-    # communities have the targets (115 % from a scale of 0.02 on: docs/results.md).
+    # communities have the targets (115 % from a scale of 0.02 on: docs/results/presets.md).
     found = measure(
         relabelled(graph, np.zeros(graph.num_vertices, np.int32), 1),
         choice.preset.fan_out,

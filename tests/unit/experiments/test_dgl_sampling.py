@@ -11,8 +11,8 @@ from support.graphs import random_graph
 from support.models import HAS_DGL
 
 from experiments.baselines.dgl_sampling import FORMS, DrawnBlock, fault_of
-from experiments.contenders import Theirs, iterations
-from experiments.orders import open_dataset
+from experiments.baselines.sampling_ways import Theirs, iterations
+from experiments.shared.datasets import open_dataset
 from gsplit.sampling import MiniBatchSampler
 
 FAN_OUTS = (4, 3)
@@ -124,4 +124,4 @@ def test_the_corrupt_form_of_dgl_is_found_and_no_other(tmp_path):
     assert [(e["form"], e["order"]) for e in excluded] == [("int32 fused", "store"), ("int32 fused", "layout")]
     assert all("out of range" in e["fault"] or "in-neighbours" in e["fault"] for e in excluded)
     assert theirs.exclude_faulty(iteration) == []
-    assert {c.form for c in theirs.contenders()} == {form.name for form in FORMS} - {"int32 fused"}
+    assert {c.form for c in theirs.ways()} == {form.name for form in FORMS} - {"int32 fused"}

@@ -16,9 +16,10 @@ import torch
 
 from experiments.faults import __main__ as faults
 from experiments.faults import cases as case_table
-from experiments.faults import inputs, traces
+from experiments.faults import inputs, leftovers
 from experiments.faults.inputs import bad_lines, problems_of, run_cases
 from experiments.faults.runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
+from experiments.shared import same_run
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 
@@ -133,7 +134,7 @@ def finished(folder, *, weight=1.0, edges=5):
     state = {"model": {"w": torch.tensor([weight])}, "optimizer": {"state": {}}, "best": None}
     checkpoint.save_state(folder, checkpoint.CHECKPOINT, state, {**SIGNATURE, **POSITION})
     checkpoint.save_state(folder, checkpoint.MODEL, state["model"], SIGNATURE)
-    (folder / "summary.json").write_text(json.dumps(dict.fromkeys(traces.SAME_KEYS, 1)))
+    (folder / "summary.json").write_text(json.dumps(dict.fromkeys(same_run.SAME_KEYS, 1)))
     line = {"kind": "mini-batch", "epoch": 1, "batch": 0, "trainer": 0, "traffic": {"edges": edges}, "stages": 0.5}
     (folder / "metrics.jsonl").write_text(json.dumps(line) + "\n")
     return folder
@@ -141,10 +142,10 @@ def finished(folder, *, weight=1.0, edges=5):
 
 def test_runs_that_differ_in_the_last_bit_are_told_apart(tmp_path):
     run = finished(tmp_path / "a")
-    assert traces.difference(run, finished(tmp_path / "b")) == ""
+    assert same_run.difference(run, finished(tmp_path / "b")) == ""
     other = finished(tmp_path / "c", weight=float(np.nextafter(np.float32(1), np.float32(2))))
-    assert traces.difference(run, other) == "model of the checkpoint"
-    assert traces.difference(run, finished(tmp_path / "d", edges=6)) == "the counts of mini-batches"
+    assert same_run.difference(run, other) == "model of the checkpoint"
+    assert same_run.difference(run, finished(tmp_path / "d", edges=6)) == "the counts of mini-batches"
 
 
 @pytest.mark.parametrize(
@@ -159,29 +160,29 @@ def test_runs_that_differ_in_the_last_bit_are_told_apart(tmp_path):
 )
 def test_files_that_are_left_are_counted(tmp_path, planted, left):
     finished(tmp_path / "run")
-    assert traces.files_left(tmp_path, finished=True) == []
+    assert leftovers.files_left(tmp_path, finished=True) == []
     path = tmp_path / planted
     path.parent.mkdir(exist_ok=True)
     path.touch()
-    assert traces.files_left(tmp_path, finished=True) == left
+    assert leftovers.files_left(tmp_path, finished=True) == left
 
 
 def test_processes_and_shared_memory_that_are_left_are_counted(tmp_path, monkeypatch):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
-    monkeypatch.setattr(traces, "SHARED", tmp_path)
-    monkeypatch.setattr(traces, "SHARED_LIMIT_S", 0.0)
+    monkeypatch.setattr(leftovers, "SHARED", tmp_path)
+    monkeypatch.setattr(leftovers, "SHARED_LIMIT_S", 0.0)
     try:
-        assert [each.pid for each in traces.processes_of(tmp_path)] == [process.pid]
-        assert traces.processes_of(tmp_path / "other") == []
+        assert [each.pid for each in leftovers.processes_of(tmp_path)] == [process.pid]
+        assert leftovers.processes_of(tmp_path / "other") == []
     finally:
         process.communicate(b"\n")
-    assert traces.processes_of(tmp_path) == []
+    assert leftovers.processes_of(tmp_path) == []
     with (tmp_path / "torch_1").open("w"):
-        assert traces.shared_left(set()) == []  # somebody has it open
-    assert traces.shared_left(set()) == [str(tmp_path / "torch_1")]
-    assert traces.shared_left({"torch_1"}) == []
-    assert traces.temporary_left(tmp_path) == ["torch_1"]
+        assert leftovers.shared_left(set()) == []  # somebody has it open
+    assert leftovers.shared_left(set()) == [str(tmp_path / "torch_1")]
+    assert leftovers.shared_left({"torch_1"}) == []
+    assert leftovers.temporary_left(tmp_path) == ["torch_1"]
 
 
 @pytest.mark.parametrize(("count", "code"), [(0, 0), (1, 1)])

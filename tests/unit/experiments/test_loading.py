@@ -10,9 +10,9 @@ import pytest
 import torch
 from support.caches import CPU, STORAGE, host_rows
 
-from experiments import loading
-from experiments.loading import LoadingConfig, sampled_list
-from experiments.loading_ways import Way, ways_of
+from experiments.micro import loading
+from experiments.micro.loading import LoadingConfig, sampled_list
+from experiments.micro.loading_ways import Way, ways_of
 from gsplit.errors import InputError
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -90,7 +90,7 @@ def test_every_way_gives_the_same_rows(dtype, threads):
 def test_other_rows_end_the_experiment(monkeypatch):
     host, values = host_rows(9, 2, torch.float32)
     monkeypatch.setattr(
-        "experiments.loading_ways._on_cpu", lambda *_: [Way(name="wrong", threads=1, run=lambda: values[:3])]
+        "experiments.micro.loading_ways._on_cpu", lambda *_: [Way(name="wrong", threads=1, run=lambda: values[:3])]
     )
     with pytest.raises(AssertionError, match="wrong gives other rows"):
         ways_of(host, np.array([0, 1, 3]), CPU, 1)

@@ -1,4 +1,4 @@
-"""What experiments.offline and experiments.weights write is what they say they write."""
+"""What experiments.micro.offline and experiments.paper.weights write is what they say they write."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 import pytest
 from support.graphs import random_graph
 
-from experiments import offline, weights
+from experiments.micro import offline
+from experiments.paper import weights
 from gsplit.data import write_store
 from gsplit.errors import InputError
 

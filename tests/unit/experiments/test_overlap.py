@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import overlap
-from experiments.overlap import common, of_streams, of_threads, trainers_of, union
+from experiments.micro import overlap
+from experiments.micro.overlap import common, of_streams, of_threads, trainers_of, union
 from gsplit.errors import InputError
 from gsplit.train.profiling import numbered
 

@@ -15,9 +15,9 @@ from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 from support.traffic import hottest_set
 
-from experiments import redundancy
-from experiments.redundancy import RedundancyConfig, measure
-from experiments.redundancy_table import bar_of
+from experiments.paper import redundancy
+from experiments.paper.redundancy import RedundancyConfig, measure
+from experiments.paper.redundancy_table import bar_of
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan
 
@@ -41,7 +41,7 @@ def cut(items, pieces):
 
 
 def slow_counts(layout, config):
-    """(system, cache %) -> [hit, peer, host] rows; (layer, "rows" or "messages"); and laying -> [edges, inputs]."""
+    """(system, cache %) -> [hit, peer, host] rows; (layer, "rows" or "messages"); placement -> [edges, inputs]."""
     graph, offsets, parts = layout.graph, layout.offsets.tolist(), layout.parts
     n, hops = graph.num_vertices, len(config.fan_out)
     owner = {v: p for p in range(parts) for v in range(offsets[p], offsets[p + 1])}
@@ -70,8 +70,8 @@ def slow_counts(layout, config):
         for v in vertices:
             row[0 if v in own else 1 if v in peers else 2] += 1
 
-    def add_work(laying, splits):
-        row = work.setdefault(laying, [0, 0])
+    def add_work(placement, splits):
+        row = work.setdefault(placement, [0, 0])
         row[0] += sum(len(drawn) for split in splits for rows in split.edges.values() for drawn in rows)
         row[1] += sum(len(split.vertices) for split in splits)
 
@@ -80,8 +80,8 @@ def slow_counts(layout, config):
         splits = sampled(order[begin:end], batch, offsets=offsets)
         micros = [sampled(t, batch, g)[0] for g, t in enumerate(cut(order[begin:end], parts))]
         fixed = [sampled([v for share, v in dealt[begin:end] if share == g], batch, micro=g)[0] for g in range(parts)]
-        for laying, made in (("splits", splits), ("micro-batches", micros), ("fixed shares", fixed)):
-            add_work(laying, made)
+        for placement, made in (("splits", splits), ("micro-batches", micros), ("fixed shares", fixed)):
+            add_work(placement, made)
         for split in splits:
             for layer, received in split.received.items():
                 exchanges[layer, "rows"] += sum(map(len, received))

@@ -14,9 +14,9 @@ import pytest
 from support.models import HAS_DGL
 from support.reference import sample_and_split
 
-from experiments import sampling
-from experiments.contenders import iterations
-from experiments.orders import open_dataset, store_order
+from experiments.baselines.sampling_ways import iterations
+from experiments.paper import sampling
+from experiments.shared.datasets import open_dataset, store_order
 from gsplit.data import open_store
 from gsplit.errors import InputError
 
@@ -62,7 +62,7 @@ def ran(work):
     """The process, and the JSON it wrote."""
     out = work / "result.json"
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.sampling", *TINY, "--work", work, "--json", out],
+        [sys.executable, "-m", "experiments.paper.sampling", *TINY, "--work", work, "--json", out],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -186,7 +186,7 @@ def test_a_second_run_takes_the_same_layout(work, ran):
 
 
 def test_threads_are_set_before_torch_is_loaded():
-    code = "import sys, experiments.sampling; sys.exit('torch' in sys.modules)"
+    code = "import sys, experiments.paper.sampling; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
@@ -259,7 +259,7 @@ def test_mistakes(words, message, work, tmp_path, monkeypatch):
 
 def test_a_mistake_is_one_line(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "experiments.sampling", "--dataset", tmp_path],
+        [sys.executable, "-m", "experiments.paper.sampling", "--dataset", tmp_path],
         cwd=ROOT,
         capture_output=True,
         text=True,

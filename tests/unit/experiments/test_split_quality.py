@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from support.reference import sample_and_split
 
-from experiments import split_quality
-from experiments.ownership import at_random, of_layout
-from experiments.split_quality import QualityConfig, rows_of
+from experiments.paper import split_quality
+from experiments.paper.split_quality import QualityConfig, rows_of
+from experiments.shared.ownership import at_random, of_layout
 from gsplit.errors import InputError
 from gsplit.partition.report import edge_skew
 from gsplit.sampling import EpochPlan

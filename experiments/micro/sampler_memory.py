@@ -1,0 +1,99 @@
+"""Memory of sampler processes: the graph that all map, and what each has for itself.
+
+python -m experiments.micro.sampler_memory LAYOUT [--samplers 1,2,4]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import tyro
+
+from experiments.shared.flags import FanOut, Positive, from_one_on
+from experiments.shared.slab_path import attend
+from gsplit import cli
+from gsplit.config.fields import Accepted, Checked
+from gsplit.data import open_layout
+from gsplit.errors import InputError
+from gsplit.supply.pool import SamplerPool
+from gsplit.supply.ring import Handle
+from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.tickets import Position, tickets
+from gsplit.units import binary, parse_bytes
+
+PROG = "python -m experiments.micro.sampler_memory"
+GRAPH = ("indptr.npy", "indices.npy", "permutation.npy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryConfig(Checked):
+    """Memory of sampler processes, after each has sampled some mini-batches."""
+
+    layout: Annotated[Path, tyro.conf.Positional]
+    """The layout to sample from."""
+    samplers: Annotated[cli.IntList, from_one_on("--samplers")] = (1, 2, 4)
+    """Numbers of processes."""
+    fan_out: FanOut = (20, 20, 20)
+    """Neighbours drawn per hop."""
+    batch_size: Positive = 4096
+    """Targets of a mini-batch."""
+    sampler_memory: Annotated[str, Accepted(parse_bytes)] = "4GiB"
+    """Memory of the maps of all samplers, as in training."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(MemoryConfig, arguments, prog=PROG)
+    path = config.layout.resolve()
+    if not len(open_layout(path).graph.train_idx):
+        raise InputError(f"{path} has no training vertices to sample for")
+    size = sum((path / name).stat().st_size for name in GRAPH)
+    print(f"graph files {binary(size)}: {', '.join(GRAPH)}")
+    print("samplers | graph, proportional | of the files | private of each, the interpreter included | a slot")
+    for number in config.samplers:
+        with_pool(config, path, number, size)
+
+
+def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
+    layout = open_layout(path, trusted=True)
+    job = SamplerJob(
+        layout=path,
+        fan_out=config.fan_out,
+        batch_size=config.batch_size,
+        seed=0,
+        edge_ids=False,
+        memory=parse_bytes(config.sampler_memory),
+        threads=1,
+    )
+    num_batches = max(1, len(layout.graph.train_idx) // config.batch_size)
+    arrived: list[Handle] = []
+    pool = SamplerPool(
+        job,
+        tickets(num_batches, 1 + 3 * number // num_batches, Position()),
+        samplers=number,
+        slots=3 * number,
+        readers=1,
+        finished=arrived.append,
+        max_restarts=0,
+    )
+    try:
+        while len(arrived) < 3 * number:
+            attend(pool)
+        graph_files = {str(path / name) for name in GRAPH}
+        graph, own = 0, []
+        for sampler in pool.processes:
+            maps = psutil.Process(sampler.pid).memory_maps(grouped=False)
+            graph += sum(entry.pss for entry in maps if entry.path in graph_files)
+            own.append(sum(entry.private_dirty for entry in maps if entry.path in ("[heap]", "[anon]")))
+        print(
+            f"{number:>8} | {binary(graph):>19} | {graph / size:>12.3f} | {binary(max(own)):>41} | "
+            f"{binary(pool.slots[0].num_bytes)}"
+        )
+    finally:
+        pool.end()
+
+
+if __name__ == "__main__":
+    cli.main(command)

@@ -1,0 +1,153 @@
+"""What weights give: edge skew, local edges and cache hit rates of layouts by uniform, degree and pre-sampled weights.
+
+    python -m experiments.paper.weights "synthetic:products?scale=0.1" "synthetic:papers?scale=0.02" "synthetic:amazon?scale=0.2"
+    python -m experiments.paper.weights STORE --fan-out 20,20,20 --batch-size 1024 --methods metis kaminpar --json weights.json
+
+Each graph is partitioned by each method with each kind of weights, for one training; then an epoch of that training is
+sampled, with other draws than those that were counted (``python -m gsplit.partition report`` says how). Calibrated
+presets bring the fan-out and batch size of their training. ``--json`` writes a list, ``rows``: ``dataset``, ``method``,
+``weights``, and ``report``, as docs/formats.md describes it.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from experiments.shared.datasets import PREFIX, write_store_of
+from experiments.shared.flags import Count, FanOut, Imbalance, Positive, Seed
+from experiments.shared.results import write_json
+from gsplit import cli
+from gsplit.config.fields import Checked
+from gsplit.data import open_layout
+from gsplit.data.synthetic import Calibrated, choose
+from gsplit.files import check_writable
+from gsplit.partition import PartitionConfig, partition
+from gsplit.partition.methods import Method
+from gsplit.partition.presample import Training
+from gsplit.partition.report import CACHE_PERCENTS, measure
+from gsplit.partition.weights import Weights
+
+HEAD = """\
+Hits: share of the inputs that are cached where 10 % of each part are; in this layout's order, by degree, by pre-sampling,
+and by the very counts (optimal). Reached: inputs of a mini-batch, of all vertices.
+
+| graph | fan-out, batch | method | weights | local edges | edge skew | balance of edges, targets, vertices | reached | hits (%) | of optimal |
+|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
+PROG = "python -m experiments.paper.weights"
+PERCENT = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsConfig(Checked):
+    """Edge skew, local edges and cache hit rates by uniform, degree and pre-sampled weights."""
+
+    datasets: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Graph stores, or synthetic:PRESET, made for as long as it takes."""
+    methods: tuple[Method, ...] = ("kaminpar",)
+    """Partitioners to compare."""
+    weights: tuple[Weights, ...] = ("uniform", "degree", "presample")
+    """Weights to compare."""
+    parts: Positive = 4
+    """Parts of the layouts."""
+    fan_out: FanOut | None = None
+    """Fan-out of the training; by default that of a calibrated preset, else 20,20,20."""
+    batch_size: Positive | None = None
+    """Batch size of the training; by default that of a calibrated preset, else 4096."""
+    imbalance: Imbalance = 0.03
+    """How much more than the mean a part may hold of what is balanced."""
+    cuts: Count = 0
+    """Cuts of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
+    presample_epochs: Positive = 3
+    """Epochs that pre-sampled weights are counted over."""
+    epochs: Positive = 3
+    """Epochs that are sampled to measure."""
+    seed: Seed = 0
+    """Seed of the generator, the partitioner and the draws."""
+    work: Path = Path("work")
+    """Folder of stores and layouts, for as long as it takes."""
+    json: Path | None = None
+    """File to write the results to."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(WeightsConfig, arguments, prog=PROG)
+    if config.json:
+        check_writable(config.json)
+    trainings = {dataset: training_of(dataset, config) for dataset in config.datasets}
+    print(HEAD)
+    rows = []
+    for dataset, training in trainings.items():
+        config.work.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=config.work) as folder:
+            store = Path(dataset)
+            if dataset.startswith(PREFIX):
+                store = Path(folder) / "store"
+                write_store_of(choose(dataset.removeprefix(PREFIX)), config.seed, store, dataset)
+            for method in config.methods:
+                for weights in config.weights:
+                    report = report_of(store, Path(folder) / "layout", method, weights, training, config)
+                    rows.append({"dataset": dataset, "method": method, "weights": weights, "report": report})
+                    print(text_of(rows[-1]), flush=True)
+    if config.json:
+        write_json(config.json, {"rows": rows})
+
+
+def training_of(dataset: str, config: WeightsConfig) -> Training:
+    fan_out: tuple[int, ...] = (20, 20, 20)
+    batch_size = 4096
+    if dataset.startswith(PREFIX):
+        preset = choose(dataset.removeprefix(PREFIX)).preset
+        if isinstance(preset, Calibrated):
+            fan_out, batch_size = preset.fan_out, preset.batch_size
+    return Training(fan_out=tuple(config.fan_out or fan_out), batch_size=config.batch_size or batch_size)
+
+
+def report_of(
+    store: Path, out: Path, method: Method, weights: Weights, training: Training, config: WeightsConfig
+) -> dict[str, Any]:
+    partition(
+        PartitionConfig(
+            store=store,
+            out=out,
+            parts=config.parts,
+            method=method,
+            weights=weights,
+            hotness="presample",
+            fan_out=training.fan_out,
+            batch_size=training.batch_size,
+            presample_epochs=config.presample_epochs,
+            imbalance=config.imbalance,
+            cuts=config.cuts if weights == "presample" else 0,
+            seed=config.seed,
+            overwrite=True,
+        )
+    )
+    threads = len(os.sched_getaffinity(0))
+    return measure(open_layout(out), training, epochs=config.epochs, seed=config.seed, threads=threads)
+
+
+def text_of(row: dict[str, Any]) -> str:
+    """A line of the table."""
+    report = row["report"]
+    sampled, graph, training = report["sampled"], report["graph"], report["training"]
+    at = CACHE_PERCENTS.index(PERCENT)
+    hits = {name: 100 * rates[at] for name, rates in report["cache"]["hit_rate"].items()}
+    reached = sampled["inputs_per_iteration"] / report["layout"]["vertices"]
+    fan_out = ",".join(map(str, training["fan_out"]))
+    return (
+        f"| {row['dataset']} | {fan_out}, {training['batch_size']:,} | {row['method']} "
+        f"| {row['weights']} | {sampled['local_edges']:.4f} | {sampled['edge_skew']:.3f} "
+        f"| {sampled['balance_edges']:.3f}, {sampled['balance_targets']:.3f}, {graph['balance_vertices']:.3f} "
+        f"| {reached:.3f} | {' / '.join(f'{rate:.1f}' for rate in hits.values())} "
+        f"| {hits['this layout'] / hits['optimal']:.3f} |"
+    )
+
+
+if __name__ == "__main__":
+    cli.main(command)

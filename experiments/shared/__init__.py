@@ -1,0 +1,1 @@
+"""What experiments share: graphs, flags, placements, systems, counts of traffic, results."""

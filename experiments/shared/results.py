@@ -1,0 +1,52 @@
+"""What experiments write and print alike: the graph, and ``--json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gsplit.data import Layout
+from gsplit.files import replace_file
+
+
+def write_json(path: Path, result: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """Write what an experiment found, indented; a file that is there is replaced at once."""
+    replace_file(path, json.dumps(result, indent=2).encode() + b"\n")
+
+
+def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:
+    """The graph as ``--json`` names it; ``generator`` as in :class:`experiments.shared.datasets.Dataset`."""
+    return {
+        "name": layout.name,
+        "vertices": layout.graph.num_vertices,
+        "edges": layout.graph.num_edges,
+        "parts": layout.parts,
+        "training_targets": len(layout.graph.train_idx),
+        "store_checksum": layout.store_checksum,
+        "generator": generator,
+    }
+
+
+def dataset_text(dataset: dict[str, Any]) -> str:
+    """What :func:`about` says, in a line."""
+    generator = dataset["generator"]
+    made = (
+        "a layout folder"
+        if generator is None
+        else "generator: {preset}, version {version}, seed {seed}".format(**generator)
+    )
+    return (
+        f"{dataset['name']}: {dataset['vertices']:,} vertices, {dataset['edges']:,} edges, {dataset['parts']} parts, "
+        f"{dataset['training_targets']:,} training targets; {made}"
+    )
+
+
+PAPER_GRAPHS = {"products": "products", "papers100M": "papers100M", "papers": "papers100M", "amazon": "amazon"}
+"""Ours -> the paper's."""
+
+
+def paper_graph(name: str) -> str:
+    """Which of the paper's graphs (its table 3) to show beside the one of this name; products where it is none."""
+    plain = name.removeprefix("synthetic-").removeprefix("ogbn-").partition("-scale")[0]
+    return PAPER_GRAPHS.get(plain, "products")
