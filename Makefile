@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORK := work/demo
-SOURCES := $(shell find gsplit -name '*.cpp' -o -name '*.hpp') CMakeLists.txt pyproject.toml constraints.txt
+CORE := $(shell find gsplit/csrc -name '*.cpp' -o -name '*.hpp')
+SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
 
 # Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
 # starve the tests that have a time limit.
@@ -34,11 +35,13 @@ demo: $(VENV)/.installed
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	$(BIN)/clang-format --dry-run --Werror $(CORE)
 	$(BIN)/mypy
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
+	$(BIN)/clang-format -i $(CORE)
 
 test: check
 	$(PYTEST) -m 'not slow'

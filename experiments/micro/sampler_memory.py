@@ -18,9 +18,10 @@ from gsplit import cli
 from gsplit.config.fields import Accepted, Checked
 from gsplit.data import open_layout
 from gsplit.errors import InputError
+from gsplit.sampling import Neighbours
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle
-from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import binary, parse_bytes
 
@@ -58,9 +59,9 @@ def command(arguments: list[str]) -> None:
 
 def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
     layout = open_layout(path, trusted=True)
-    job = SamplerJob(
+    spec = SamplerSpec(
         layout=path,
-        fan_out=config.fan_out,
+        rule=Neighbours(fan_out=config.fan_out),
         batch_size=config.batch_size,
         seed=0,
         edge_ids=False,
@@ -70,7 +71,7 @@ def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
     num_batches = max(1, len(layout.graph.train_idx) // config.batch_size)
     arrived: list[Handle] = []
     pool = SamplerPool(
-        job,
+        spec,
         tickets(num_batches, 1 + 3 * number // num_batches, Position()),
         samplers=number,
         slots=3 * number,

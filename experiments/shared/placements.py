@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling import MicroBatches, Segment
-from gsplit.supply.tickets import Ticket
+from gsplit.sampling import MicroBatches, Neighbours, Segment
 
 EPOCH = 0
 Place = Callable[[int], list[Segment]]
@@ -40,23 +39,24 @@ class Placements:
             "micro-batches": (trainers, 1, False),
             "fixed shares": (trainers, 1, True),
         }
+        rule = Neighbours(fan_out=tuple(fan_outs))
         self._ways = {
             name: MicroBatches(
                 layout,
                 micro_batches=micro_batches,
                 splits=splits,
                 fixed_shares=fixed_shares,
-                fan_out=tuple(fan_outs),
+                rule=rule,
                 batch_size=batch_size,
                 seed=seed,
                 edge_ids=False,
             )
             for name, (micro_batches, splits, fixed_shares) in ways.items()
         }
-        self.plan = self._ways["splits"].plan
-        shares = self._ways["fixed shares"].plan.shares
-        assert shares is not None
-        self.shares: list[NDArray[np.int64]] = shares
+        self.plan = rule.plan(layout, batch_size=batch_size, seed=seed)
+        fixed = rule.plan(layout, batch_size=batch_size, seed=seed, micro_batches=trainers, fixed_shares=True)
+        assert fixed.shares is not None
+        self.shares: list[NDArray[np.int64]] = fixed.shares
         """[P] the training vertices of each trainer, where they stay the same."""
 
     def ways(self) -> dict[str, Place]:
@@ -65,9 +65,8 @@ class Placements:
 
     def _segments(self, name: str, batch: int) -> list[Segment]:
         micro_batches = self._ways[name]
-        ticket = Ticket(number=batch, epoch=EPOCH, batch=batch)
         return [
             sampler.segment(split)
-            for sampler in micro_batches.sample_all(ticket)
+            for sampler in micro_batches.sample_all(EPOCH, batch)
             for split in range(micro_batches.splits)
         ]

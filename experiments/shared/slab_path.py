@@ -15,10 +15,10 @@ from statistics import median
 from typing import Any
 
 from gsplit.data import Layout
-from gsplit.sampling import Segment
+from gsplit.sampling import Neighbours, Segment
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle, Ring
-from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 
 WARM_UP = 2
@@ -32,9 +32,9 @@ def slab_path(
     layout: Layout, samplers: Sequence[int], *, fan_out: tuple[int, ...], batch_size: int, rounds: int, seed: int
 ) -> list[dict[str, Any]]:
     """A row for each number of samplers: medians over the rounds, and the ratio to the first number, by round."""
-    job = SamplerJob(
+    spec = SamplerSpec(
         layout=layout.path,
-        fan_out=fan_out,
+        rule=Neighbours(fan_out=fan_out),
         batch_size=batch_size,
         seed=seed,
         edge_ids=False,
@@ -44,7 +44,7 @@ def slab_path(
     rates: dict[int, list[tuple[float, float]]] = {number: [] for number in samplers}
     for _ in range(rounds):
         for number in samplers:
-            rates[number].append(_run(job, layout, number))
+            rates[number].append(_run(spec, layout, number))
     first = [batches for batches, _ in rates[samplers[0]]]
     rows = []
     for number, measured in rates.items():
@@ -63,13 +63,13 @@ def slab_path(
     return rows
 
 
-def _run(job: SamplerJob, layout: Layout, samplers: int) -> tuple[float, float]:
+def _run(spec: SamplerSpec, layout: Layout, samplers: int) -> tuple[float, float]:
     """Mini-batches and edges a second of one run."""
-    num_batches = max(1, len(layout.graph.train_idx) // job.batch_size)  # whole ones, as often as it takes
+    num_batches = max(1, len(layout.graph.train_idx) // spec.batch_size)  # whole ones, as often as it takes
     warm_up, total = WARM_UP * samplers, (WARM_UP + COUNTED) * samplers
     arrived: list[Handle] = []
     pool = SamplerPool(
-        job,
+        spec,
         tickets(num_batches, -(-total // num_batches), Position()),
         samplers=samplers,
         slots=2 * samplers + 1,

@@ -69,8 +69,7 @@ struct BoundSampler {
   BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
                std::vector<int64_t> offsets, int64_t memory, int threads)
       : indptr(std::move(indptr_)), indices(std::move(indices_)), global_ids(std::move(global_ids_)),
-        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, std::move(offsets), memory,
-                threads) {}
+        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, std::move(offsets), memory, threads) {}
 
   bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
               int64_t micro, int64_t num_targets, bool with_edge_ids, int64_t max_edges) {
@@ -130,60 +129,64 @@ nb::tuple symmetrize(Array<int64_t> indptr, Array<Index> indices, std::optional<
 
 template <class Index>
 void bind_graph(nb::module_& m) {
-  m.def("csc_from_edges",
-        [](Array<Index> sources, Array<Index> destinations, int64_t n, bool symmetric) {
-          gsplit::Csc<Index> csc;
-          {
-            nb::gil_scoped_release unlocked;
-            csc = gsplit::csc_from_edges(span_of(sources), span_of(destinations), n, symmetric);
-          }
-          return csc_to_numpy(std::move(csc));
-        },
-        nb::arg("sources"), nb::arg("destinations"), nb::arg("n"), nb::arg("symmetric"));
+  m.def(
+      "csc_from_edges",
+      [](Array<Index> sources, Array<Index> destinations, int64_t n, bool symmetric) {
+        gsplit::Csc<Index> csc;
+        {
+          nb::gil_scoped_release unlocked;
+          csc = gsplit::csc_from_edges(span_of(sources), span_of(destinations), n, symmetric);
+        }
+        return csc_to_numpy(std::move(csc));
+      },
+      nb::arg("sources"), nb::arg("destinations"), nb::arg("n"), nb::arg("symmetric"));
   m.def("symmetrize_wide", &symmetrize<int64_t, Index>, nb::arg("indptr"), nb::arg("indices"),
         nb::arg("weights").none() = nb::none());
-  m.def("count_in_degrees",
-        [](Array<Index> pairs, bool reverse, Writable<int64_t> degrees) {
+  m.def(
+      "count_in_degrees",
+      [](Array<Index> pairs, bool reverse, Writable<int64_t> degrees) {
+        nb::gil_scoped_release unlocked;
+        gsplit::count_in_degrees(span_of(pairs), reverse, std::span<int64_t>(degrees.data(), degrees.size()));
+      },
+      nb::arg("pairs"), nb::arg("reverse"), nb::arg("degrees"));
+  m.def(
+      "rows_from_edges",
+      [](Array<Index> pairs, std::optional<Array<float>> weights, int64_t own, int64_t first, Array<int64_t> degrees,
+         Writable<Index> seen, bool keep_duplicates, bool add_loops) {
+        gsplit::Rows<Index> rows;
+        {
           nb::gil_scoped_release unlocked;
-          gsplit::count_in_degrees(span_of(pairs), reverse, std::span<int64_t>(degrees.data(), degrees.size()));
-        },
-        nb::arg("pairs"), nb::arg("reverse"), nb::arg("degrees"));
-  m.def("rows_from_edges",
-        [](Array<Index> pairs, std::optional<Array<float>> weights, int64_t own, int64_t first,
-           Array<int64_t> degrees, Writable<Index> seen, bool keep_duplicates, bool add_loops) {
-          gsplit::Rows<Index> rows;
-          {
-            nb::gil_scoped_release unlocked;
-            std::optional<std::span<const float>> given;
-            if (weights) given = span_of(*weights);
-            rows = gsplit::rows_from_edges(span_of(pairs), given, own, first, span_of(degrees),
-                                           std::span<Index>(seen.data(), seen.size()), keep_duplicates, add_loops);
-          }
-          return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
-                                to_numpy(std::move(rows.weights)), rows.duplicates, rows.reverses, rows.loops);
-        },
-        nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
-        nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
+          std::optional<std::span<const float>> given;
+          if (weights) given = span_of(*weights);
+          rows = gsplit::rows_from_edges(span_of(pairs), given, own, first, span_of(degrees),
+                                         std::span<Index>(seen.data(), seen.size()), keep_duplicates, add_loops);
+        }
+        return nb::make_tuple(to_numpy(std::move(rows.degrees)), to_numpy(std::move(rows.indices)),
+                              to_numpy(std::move(rows.weights)), rows.duplicates, rows.reverses, rows.loops);
+      },
+      nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
+      nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
 }
 
 template <class Index>
 void bind_stream(nb::module_& m) {
-  m.def("stream_range",
-        [](Array<int64_t> indptr, Array<Index> indices, std::optional<Array<uint32_t>> edge_weight,
-           std::optional<Array<int64_t>> vertex_weight, std::optional<Array<int32_t>> target_weight,
-           std::optional<Array<uint8_t>> movable, Writable<int32_t> group, Writable<int64_t> load,
-           Writable<int64_t> target_load, Writable<int64_t> gain, int64_t limit, int64_t target_limit,
-           bool everywhere, int64_t strain, uint64_t seed, int64_t begin, int64_t end) {
-          nb::gil_scoped_release unlocked;
-          const gsplit::StreamGraph<Index> graph{span_of(indptr),        span_of(indices),       span_of(edge_weight),
-                                                 span_of(vertex_weight), span_of(target_weight), span_of(movable)};
-          return gsplit::stream_range(graph, {span_of(group), span_of(load), span_of(target_load), span_of(gain)},
-                                      {limit, target_limit, everywhere, strain, seed}, begin, end);
-        },
-        nb::arg("indptr"), nb::arg("indices"), nb::arg("edge_weight").none(), nb::arg("vertex_weight").none(),
-        nb::arg("target_weight").none(), nb::arg("movable").none(), nb::arg("group"), nb::arg("load"),
-        nb::arg("target_load"), nb::arg("gain"), nb::arg("limit"), nb::arg("target_limit"), nb::arg("everywhere"),
-        nb::arg("strain"), nb::arg("seed"), nb::arg("begin"), nb::arg("end"));
+  m.def(
+      "stream_range",
+      [](Array<int64_t> indptr, Array<Index> indices, std::optional<Array<uint32_t>> edge_weight,
+         std::optional<Array<int64_t>> vertex_weight, std::optional<Array<int32_t>> target_weight,
+         std::optional<Array<uint8_t>> movable, Writable<int32_t> group, Writable<int64_t> load,
+         Writable<int64_t> target_load, Writable<int64_t> gain, int64_t limit, int64_t target_limit, bool everywhere,
+         int64_t strain, uint64_t seed, int64_t begin, int64_t end) {
+        nb::gil_scoped_release unlocked;
+        const gsplit::StreamGraph<Index> graph{span_of(indptr),        span_of(indices),       span_of(edge_weight),
+                                               span_of(vertex_weight), span_of(target_weight), span_of(movable)};
+        return gsplit::stream_range(graph, {span_of(group), span_of(load), span_of(target_load), span_of(gain)},
+                                    {limit, target_limit, everywhere, strain, seed}, begin, end);
+      },
+      nb::arg("indptr"), nb::arg("indices"), nb::arg("edge_weight").none(), nb::arg("vertex_weight").none(),
+      nb::arg("target_weight").none(), nb::arg("movable").none(), nb::arg("group"), nb::arg("load"),
+      nb::arg("target_load"), nb::arg("gain"), nb::arg("limit"), nb::arg("target_limit"), nb::arg("everywhere"),
+      nb::arg("strain"), nb::arg("seed"), nb::arg("begin"), nb::arg("end"));
 }
 
 }  // namespace
@@ -202,28 +205,29 @@ NB_MODULE(_core, m) {
   bind_stream<int64_t>(m);
   nb::class_<gsplit::DefaultSignals>(m, "DefaultSignals", "While one lives, SIGTERM has its default meaning.")
       .def(nb::init<>());
-  m.def("gather_rows",
-        [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
-           nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads,
-           std::optional<Array<int64_t>> positions) {
-          if (out.shape(1) != rows.shape(1)) throw nb::value_error("out must be as wide as the rows");
-          if (positions ? positions->size() != ids.size() : out.shape(0) != ids.size())
-            throw nb::value_error("there must be one position, or else one row of out, for each id");
-          nb::gil_scoped_release unlocked;
-          gsplit::gather_rows(rows.data(), static_cast<int64_t>(rows.shape(0)),
-                              static_cast<int64_t>(rows.shape(1)), span_of(ids), out.data(),
-                              static_cast<int64_t>(out.shape(0)),
-                              positions ? span_of(*positions) : std::span<const int64_t>(), threads);
-        },
-        nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"), nb::arg("positions") = nb::none());
-  m.def("post",
-        [](nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> words, int64_t slot, int64_t own,
-           uint64_t note, Array<int64_t> peers) {
-          const auto rows = static_cast<int64_t>(words.shape(0)), slots = static_cast<int64_t>(words.shape(1));
-          bool inside = slot >= 0 && slot < slots && own >= 0 && own < rows;
-          for (const int64_t peer : span_of(peers)) inside &= peer >= 0 && peer < rows;
-          if (!inside) throw nb::value_error("the board has no such place");
-          return gsplit::post({words.data(), words.size()}, slots, slot, own, note, span_of(peers));
-        },
-        nb::arg("words"), nb::arg("slot"), nb::arg("own"), nb::arg("note"), nb::arg("peers"));
+  m.def(
+      "gather_rows",
+      [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
+         nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> out, int threads,
+         std::optional<Array<int64_t>> positions) {
+        if (out.shape(1) != rows.shape(1)) throw nb::value_error("out must be as wide as the rows");
+        if (positions ? positions->size() != ids.size() : out.shape(0) != ids.size())
+          throw nb::value_error("there must be one position, or else one row of out, for each id");
+        nb::gil_scoped_release unlocked;
+        gsplit::gather_rows(rows.data(), static_cast<int64_t>(rows.shape(0)), static_cast<int64_t>(rows.shape(1)),
+                            span_of(ids), out.data(), static_cast<int64_t>(out.shape(0)),
+                            positions ? span_of(*positions) : std::span<const int64_t>(), threads);
+      },
+      nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"), nb::arg("positions") = nb::none());
+  m.def(
+      "post",
+      [](nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> words, int64_t slot, int64_t own,
+         uint64_t note, Array<int64_t> peers) {
+        const auto rows = static_cast<int64_t>(words.shape(0)), slots = static_cast<int64_t>(words.shape(1));
+        bool inside = slot >= 0 && slot < slots && own >= 0 && own < rows;
+        for (const int64_t peer : span_of(peers)) inside &= peer >= 0 && peer < rows;
+        if (!inside) throw nb::value_error("the board has no such place");
+        return gsplit::post({words.data(), words.size()}, slots, slot, own, note, span_of(peers));
+      },
+      nb::arg("words"), nb::arg("slot"), nb::arg("own"), nb::arg("note"), nb::arg("peers"));
 }

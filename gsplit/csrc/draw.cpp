@@ -69,8 +69,8 @@ void Drawer<Index>::read(Destination& destination, bool positions, int64_t at, D
 }
 
 template <class Index>
-void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out,
-                         uint64_t hop_prefix, bool positions, Drawn<Index>& drawn) {
+void Drawer<Index>::draw(const Run& run, std::span<const int64_t> destinations, int64_t fan_out, uint64_t hop_prefix,
+                         bool positions, Drawn<Index>& drawn) {
   drawn.run = run;
   drawn.counts.resize(run.last_row - run.first_row);
   drawn.neighbours.clear();

@@ -59,7 +59,7 @@ class Drawer {
 
   struct Destination {
     const Index* neighbours = nullptr;
-    uint64_t state = 0;     // of the draws
+    uint64_t state = 0;  // of the draws
     int64_t degree = 0;
     int32_t count = 0;      // how many are drawn
     bool chosen = false;    // the draws are made

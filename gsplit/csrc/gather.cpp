@@ -10,7 +10,7 @@
 namespace gsplit {
 namespace {
 
-constexpr int64_t LOOK_AHEAD = 8;           // rows fetched early: a row is a cache miss or several
+constexpr int64_t LOOK_AHEAD = 8;              // rows fetched early: a row is a cache miss or several
 constexpr int64_t MIN_THREAD_BYTES = 1 << 18;  // below this a thread costs more than it saves
 
 void check_range(const char* what, std::span<const int64_t> values, int64_t end) {
@@ -45,10 +45,8 @@ void gather_rows(const uint8_t* rows, int64_t num_rows, int64_t row_bytes, std::
   const auto work = [=](int64_t worker) {
     const int64_t begin = count * worker / workers;
     const auto own = ids.subspan(begin, count * (worker + 1) / workers - begin);
-    if (positions.empty())
-      gather_range(rows, row_bytes, own, out, [=](int64_t i) { return begin + i; });
-    else
-      gather_range(rows, row_bytes, own, out, [=](int64_t i) { return positions[begin + i]; });
+    if (positions.empty()) gather_range(rows, row_bytes, own, out, [=](int64_t i) { return begin + i; });
+    else gather_range(rows, row_bytes, own, out, [=](int64_t i) { return positions[begin + i]; });
   };
   std::vector<std::jthread> pool;
   for (int64_t w = 1; w < workers; ++w) pool.emplace_back(work, w);

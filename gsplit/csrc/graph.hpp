@@ -28,12 +28,12 @@ Csc<Index> csc_from_edges(std::span<const Index> sources, std::span<const Index>
 /// A range of rows of the adjacency, made from the edges that end there.
 template <class Index>
 struct Rows {
-  std::vector<int64_t> degrees;   // [rows]
-  std::vector<Index> indices;     // [edges kept], in order of first appearance within each row
-  std::vector<float> weights;     // [edges kept]; empty without weights
-  int64_t duplicates = 0;         // edges of the source that were dropped
-  int64_t reverses = 0;           // reverse edges that were not there already
-  int64_t loops = 0;              // self-loops that were added
+  std::vector<int64_t> degrees;  // [rows]
+  std::vector<Index> indices;    // [edges kept], in order of first appearance within each row
+  std::vector<float> weights;    // [edges kept]; empty without weights
+  int64_t duplicates = 0;        // edges of the source that were dropped
+  int64_t reverses = 0;          // reverse edges that were not there already
+  int64_t loops = 0;             // self-loops that were added
 };
 
 /// Adds to `degrees` one for each edge at its destination, and when `reverse` also one at its source unless it

@@ -36,8 +36,8 @@ struct LazyAllocator {
     if (bytes < HUGE_BYTES) return static_cast<T*>(::operator new(bytes));
     // Whole huge pages: more than enough is mapped, and what stands over at both ends is given back.
     const size_t size = whole_pages(bytes);
-    void* mapped = mmap(nullptr, size + HUGE_PAGE, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* mapped =
+        mmap(nullptr, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
     const auto from = reinterpret_cast<uintptr_t>(mapped);
     const uintptr_t begin = (from + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
@@ -48,10 +48,8 @@ struct LazyAllocator {
   }
 
   void deallocate(T* memory, size_t n) {
-    if (n * sizeof(T) < HUGE_BYTES)
-      ::operator delete(memory);
-    else
-      munmap(memory, whole_pages(n * sizeof(T)));
+    if (n * sizeof(T) < HUGE_BYTES) ::operator delete(memory);
+    else munmap(memory, whole_pages(n * sizeof(T)));
   }
 
   /// Elements begin unset, where std::allocator would zero them.

@@ -23,9 +23,9 @@ namespace gsplit {
 template <class Index>
 class Pipeline {
  public:
-  using Claim = std::function<std::optional<Run>()>;                          // the next run, in order; under a lock
+  using Claim = std::function<std::optional<Run>()>;  // the next run, in order; under a lock
   using Draw = std::function<void(Drawer<Index>&, const Run&, Drawn<Index>&)>;  // by any thread
-  using Number = std::function<bool(const Drawn<Index>&)>;                    // by the caller; false ends the hop
+  using Number = std::function<bool(const Drawn<Index>&)>;                      // by the caller; false ends the hop
 
   /// threads - 1 threads are started beside the caller's, at the first hop.
   Pipeline(GraphView<Index> graph, int threads) : drawers_(threads, Drawer<Index>(graph)) {

@@ -80,8 +80,7 @@ class Chooser {
  public:
   /// Writes `draws`, which has k + 1 places.
   void choose(uint64_t state, uint32_t d, uint32_t k, uint32_t* draws) {
-    if (d <= 64 ? choose_in_words<1>(state, d, k, draws) : d <= 128 && choose_in_words<2>(state, d, k, draws))
-      return;
+    if (d <= 64 ? choose_in_words<1>(state, d, k, draws) : d <= 128 && choose_in_words<2>(state, d, k, draws)) return;
     Draws random(state);
     const uint32_t first = d - k;
     if (d > SMALL && k <= LINEAR) {

@@ -38,8 +38,8 @@ Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, in
 }
 
 template <class Index>
-bool Sampler<Index>::sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs,
-                            const DrawKey& key, bool edge_ids, int64_t max_edges) {
+bool Sampler<Index>::sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key,
+                            bool edge_ids, int64_t max_edges) {
   for (int64_t fan_out : fan_outs)
     if (fan_out < -1 || fan_out == 0)
       throw std::invalid_argument("a fan-out must be -1 (all) or at least 1, not " + std::to_string(fan_out));

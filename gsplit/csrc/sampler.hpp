@@ -43,8 +43,8 @@ class Sampler {
   /// false, with no mini-batch, as soon as more than max_edges edges were drawn. Throws std::invalid_argument
   /// for a target that is out of range or given twice, std::bad_alloc where there is no memory: there is no
   /// mini-batch then either, and the sampler can be used again.
-  bool sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key,
-              bool edge_ids, int64_t max_edges);
+  bool sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key, bool edge_ids,
+              int64_t max_edges);
 
   /// The last mini-batch sampled.
   const std::vector<Split>& splits() const { return splitter_->splits(); }

@@ -50,8 +50,9 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
   header.reserve(words);
   Cursor cursor(out, words * 8);
   const int64_t vertices_at = cursor.put(split.vertices);
-  header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts, rank, layers, id.epoch, id.batch,
-            id.num_targets, edge_ids ? SEGMENT_HAS_EDGE_IDS : 0, vertices_at, id.micro};
+  header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts,          rank,
+            layers,        id.epoch,        id.batch,          id.num_targets, edge_ids ? SEGMENT_HAS_EDGE_IDS : 0,
+            vertices_at,   id.micro};
   header.insert(header.end(), split.level_sizes.begin(), split.level_sizes.end());
 
   for (int64_t l = 1; l <= layers; ++l) {
@@ -64,8 +65,7 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
     header.push_back(edge_ids ? cursor.put(layer.edge_ids) : 0);
     header.push_back(0);  // reserved
     for (const auto& rows : layer.send_rows) header.push_back(static_cast<int64_t>(rows.size()));
-    for (const Split& peer : splits)
-      header.push_back(static_cast<int64_t>(peer.layers[l].send_rows[rank].size()));
+    for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].send_rows[rank].size()));
   }
   const int64_t total = cursor.begin();
   header[2] = total;

@@ -22,7 +22,7 @@ struct LayerSplit {
 };
 
 struct Split {
-  Array<int64_t> vertices;     // layout ids, targets first
+  Array<int64_t> vertices;           // layout ids, targets first
   std::vector<int64_t> level_sizes;  // [L + 1]: level l is vertices[0 .. level_sizes[l])
   std::vector<LayerSplit> layers;    // [L + 1], entry 0 unused
 };

@@ -14,8 +14,9 @@ constexpr size_t LOOK_AHEAD = 64;  // edges whose map entry is fetched early
 
 int32_t checked_row(size_t value) {
   if (value > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
-    throw std::invalid_argument("a mini-batch has more than 2^31 - 1 rows or edges in one split; use a smaller "
-                                "batch size or fan-out");
+    throw std::invalid_argument(
+        "a mini-batch has more than 2^31 - 1 rows or edges in one split; use a smaller "
+        "batch size or fan-out");
   return static_cast<int32_t>(value);
 }
 
@@ -66,8 +67,7 @@ class MappedSplitter final : public Splitter<Index> {
 template <class Index, class Map>
 size_t MappedSplitter<Index, Map>::owner(int64_t vertex) const {
   const size_t parts = offsets_.size() - 1;
-  if (parts > 16)
-    return std::upper_bound(offsets_.begin() + 1, offsets_.end() - 1, vertex) - offsets_.begin() - 1;
+  if (parts > 16) return std::upper_bound(offsets_.begin() + 1, offsets_.end() - 1, vertex) - offsets_.begin() - 1;
   size_t part = 0;
   for (size_t i = 1; i < parts; ++i) part += vertex >= offsets_[i];
   return part;

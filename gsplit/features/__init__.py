@@ -1,8 +1,8 @@
-"""What is looked up for a split: feature rows, from caches or the host to the trainer; edge weights, degrees."""
+"""What is looked up for a split: feature rows, from caches or the host; edge weights; degrees."""
 
 from gsplit.features.cache import Cache, NoCache, PartitionedCache, PeerCaches, ReplicatedCache
 from gsplit.features.edges import EdgeData, EdgeLoader
-from gsplit.features.host import HostRows
+from gsplit.features.host_rows import HostRows
 from gsplit.features.loader import FeatureLoader, LoadCounters, gather
 from gsplit.features.places import Prefixes
 from gsplit.features.room import Memory, prefix_rows, replicated_ids, replicated_rows

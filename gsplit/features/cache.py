@@ -1,4 +1,4 @@
-"""Caches of feature rows on the trainers, behind one interface: who has which row of a list of vertices?
+"""Caches of feature rows on the trainers, behind one interface that says who has which row.
 
 | cache | holds | index | asks |
 |---|---|---|---|
@@ -7,7 +7,7 @@
 | peers (Quiver, Tan et al., 2023) | the same | none: ranges | itself, the other trainers, the host |
 | replicated (PaGraph, Lin et al., SoCC 2020) | any rows | int32 [N] | itself, the host |
 
-Rows lie on the device in the type they are stored in. Which rows those are is decided by
+Rows lie on the device in the type they are stored in. Which rows are cached is decided by
 :mod:`gsplit.features.placement`, how many by :mod:`gsplit.features.room`.
 
 Legend: N vertices, D features, R rows of one cache, P parts, n vertices that are asked for.
@@ -25,36 +25,41 @@ from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
 import gsplit._core as _core
-from gsplit.features.host import HostRows, pieces
+from gsplit.features.host_rows import HostRows, pieces
 from gsplit.features.places import NOTHING, Found, Places, Prefixes
 from gsplit.host import SharedBuffer
 
 
 class Cache(Protocol):
-    """What a loader asks."""
+    """What a loader asks a cache."""
 
     rows: Tensor
-    """[R, D] on the trainer's device."""
+    """The cached rows, [R, D] on the trainer's device, in the type they are stored in."""
     peers: Mapping[int, Tensor]
-    """The ``rows`` of other trainers, by rank; on their devices."""
+    """The ``rows`` of other trainers by rank, on their devices."""
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
-        """Where int64 [n] layout ids are read from."""
+        """Where the rows of some vertices are read from.
+
+        Args:
+            vertices: int64 [n] layout ids.
+        """
 
 
 class NoCache:
-    """Everything comes from the host."""
+    """The cache that holds nothing: every row comes from the host."""
 
     def __init__(self) -> None:
         self.rows = torch.empty((0, 0))
         self.peers: Mapping[int, Tensor] = {}
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         return Places(own=NOTHING, host=Found(rows=vertices, positions=None))
 
 
 class PartitionedCache:
-    """The prefixes of the trainer's own parts.
+    """A cache of the prefixes of the trainer's own parts.
 
     Args:
         host: rows to fill it from.
@@ -71,14 +76,15 @@ class PartitionedCache:
         _fill(self.rows, host, prefixes.ids(rank, host.row_bytes), threads)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         found, left = self._prefixes.find(vertices, [self._rank])
         return Places(own=found.get(self._rank, NOTHING), host=left)
 
 
 class PeerCaches:
-    """The prefixes of all parts: the own ones, and those of the other trainers, whose memory is read directly.
+    """A cache of the prefixes of all parts: the own ones, and those in the memory of the other trainers.
 
-    Made by :meth:`in_buffers` or :meth:`on_gpus`; every trainer makes the call.
+    It is made by :meth:`in_buffers` or :meth:`on_gpus`, which every trainer calls.
 
     Args:
         prefixes: of all trainers.
@@ -102,7 +108,7 @@ class PeerCaches:
         barrier: Callable[[], None],
         threads: int,
     ) -> PeerCaches:
-        """On the CPU: each trainer fills its own buffer and maps the others'.
+        """The caches of trainers on the CPU: each trainer fills its own buffer and maps the others'.
 
         Args:
             buffers: one a trainer, the same for all.
@@ -133,7 +139,7 @@ class PeerCaches:
         all_gather_object: Callable[[Any], list[Any]],
         threads: int,
     ) -> PeerCaches:
-        """On GPUs of one host: each trainer opens the memory of the others (CUDA IPC).
+        """The caches of trainers on GPUs of one host: each trainer opens the memory of the others (CUDA IPC).
 
         Args:
             device: of this trainer; the others must see it under the same number.
@@ -171,13 +177,14 @@ class PeerCaches:
             torch.cuda.ipc_collect()
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         found, left = self._prefixes.find(vertices, range(self._prefixes.holders))
         own = found.pop(self._rank, NOTHING)
         return Places(own=own, peers={peer: some for peer, some in found.items() if len(some)}, host=left)
 
 
 class ReplicatedCache:
-    """Any rows, whatever the other trainers have, so it needs an index.
+    """A cache of any rows, whatever the other trainers have; so it needs an index.
 
     Args:
         host: rows to fill it from.
@@ -194,6 +201,7 @@ class ReplicatedCache:
         _fill(self.rows, host, (ids[b:e] for b, e in pieces(0, len(ids), host.row_bytes)), threads)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
+        """Where the row of each vertex is read from."""
         rows = self._row_of_N[vertices]
         hits, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
         return Places(
@@ -203,7 +211,7 @@ class ReplicatedCache:
 
 
 def bytes_of(rows: Tensor) -> NDArray[np.uint8]:
-    """[R, row_bytes], the same memory, of a CPU tensor [R, D]."""
+    """The memory of a CPU tensor [R, D] as bytes, uint8 [R, row_bytes]."""
     return rows.view(torch.uint8).numpy()
 
 
@@ -216,7 +224,7 @@ def _mapped(host: HostRows, num_rows: int, buffer: SharedBuffer) -> Tensor:
 
 
 def _fill(rows: Tensor, host: HostRows, ids_of_pieces: Iterable[NDArray[np.int64]], threads: int) -> None:
-    """Row by row what the host has of some vertices; on a GPU through a bounded buffer."""
+    """Fill ``rows`` with the host's rows of some vertices, in their order; on a GPU through a bounded buffer."""
     done = 0
     for ids in ids_of_pieces:
         into = rows[done : done + len(ids)]

@@ -14,13 +14,16 @@ from gsplit.data import GraphArrays
 from gsplit.sampling.segment import Segment
 
 PIECE_EDGES = 1 << 24
+"""Edges that are read at a time."""
 
 
 class EdgeData(TypedDict):
     """The named arguments of :func:`gsplit.nn.blocks_of`."""
 
     edge_weights: dict[int, Tensor] | None
+    """[edges] weights of the drawn edges of each layer; None where the model uses none."""
     degrees: Tensor | None
+    """[level_sizes[0]] degrees in the whole graph, weighted where edges are; None where the model uses none."""
 
 
 class EdgeLoader:
@@ -42,7 +45,7 @@ class EdgeLoader:
         self.degrees = degrees
 
     def load(self, segment: Segment) -> EdgeData:
-        """The edge data of one split."""
+        """The edge data of one split, on the device, in the type that the model computes in."""
         weights = None
         if self.weights:
             assert self._graph.edge_weight is not None
@@ -55,12 +58,16 @@ class EdgeLoader:
         return {"edge_weights": weights, "degrees": degrees}
 
     def out_degrees(self, vertices: NDArray[np.int64]) -> Tensor:
-        """int64 [n] out-edges of vertices in the whole graph."""
+        """Degrees of the out-edges of vertices in the whole graph, int64 [n], on the device.
+
+        Args:
+            vertices: int64 [n] layout ids.
+        """
         return torch.from_numpy(self._out_degrees[vertices]).to(self._device)
 
     @cached_property
     def _out_degrees(self) -> NDArray[np.int64]:
-        """[N]; read once, when a model asks, piece by piece."""
+        """Degrees of the out-edges of all vertices, int64 [N]; counted once, when a model asks, piece by piece."""
         n, indices = self._graph.num_vertices, self._graph.indices
         counts = np.zeros(n, np.int64)
         for begin in range(0, len(indices), PIECE_EDGES):
@@ -74,7 +81,7 @@ class EdgeLoader:
 
     @cached_property
     def _weighted_degrees(self) -> NDArray[np.float64]:
-        """[N] sums of the weights of all in-edges; read once, at the first mini-batch."""
+        """Sums of the weights of all in-edges, float64 [N]; computed once, at the first mini-batch."""
         assert self._graph.edge_weight is not None
         begins, ends = self._graph.indptr[:-1], self._graph.indptr[1:]
         some = ends > begins  # reduceat has no empty sums

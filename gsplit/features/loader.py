@@ -1,4 +1,4 @@
-"""Loads the feature rows of a split, from wherever they lie: a cache, a peer's cache, the host.
+"""Loading the feature rows of a split from wherever they lie: a cache, a peer's cache, the host.
 
 | rows of | on the CPU | on CUDA |
 |---|---|---|
@@ -7,7 +7,7 @@
 | the host | copied in C++ | copied in C++ to pinned memory, then to the device; or read by a kernel (zero copy) |
 
 Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On CUDA
-all runs on the current stream of whoever calls.
+everything runs on the caller's current stream.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.features.cache import Cache, NoCache, bytes_of
-from gsplit.features.host import HostRows
+from gsplit.features.host_rows import HostRows
 from gsplit.features.places import Found, Places
 
 logger = logging.getLogger(__name__)
 
 ReadRows = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
-"""(host rows, ids, positions, out): :func:`gsplit.features.zero_copy.read_rows`."""
+"""The signature of :func:`gsplit.features.zero_copy.read_rows`: host rows, ids, positions, out."""
 
 
 @dataclass(kw_only=True)
@@ -38,19 +38,20 @@ class LoadCounters:
     """What was loaded since the counters were made; the same on CUDA and on the CPU, where the host is the device."""
 
     rows: int = 0
-    """Feature rows: the sum of the next three."""
+    """Number of feature rows: the sum of the next three."""
     cache_hits: int = 0
-    """From the trainer's own cache."""
+    """Number of rows from the trainer's own cache."""
     peer_rows: int = 0
-    """From the caches of other trainers."""
+    """Number of rows from the caches of other trainers."""
     host_rows: int = 0
+    """Number of rows from the host."""
     host_to_device_bytes: int = 0
-    """Of the rows from the host, as stored."""
+    """Bytes of the rows from the host, as stored."""
     device_to_device_bytes: int = 0
-    """Of the rows from other trainers, as stored."""
+    """Bytes of the rows from other trainers, as stored."""
 
     def add(self, places: Places, row_bytes: int) -> None:
-        """Count a list of vertices."""
+        """Count the rows of a list of vertices, and their bytes."""
         hits, host = len(places.own), len(places.host)
         peers = sum(len(found) for found in places.peers.values())
         self.rows += hits + peers + host
@@ -101,7 +102,10 @@ class FeatureLoader:
         return taken
 
     def load(self, vertices: NDArray[np.int64]) -> Tensor:
-        """Features [len(vertices), D] in the compute dtype, on the device.
+        """The features of some vertices, [n, D] in the type to compute in, on the device.
+
+        Args:
+            vertices: int64 [n] layout ids.
 
         Raises:
             ValueError: for an id outside the rows.
@@ -115,7 +119,7 @@ class FeatureLoader:
         return x_ND
 
     def _on_cpu(self, places: Places, count: int) -> Tensor:
-        """Every row straight to its position."""
+        """Copy every row straight to its position."""
         out = torch.empty((count, self._host.width), dtype=self._host.dtype)
         self._copy(bytes_of(self._cache.rows), places.own, out)
         for peer, found in places.peers.items():
@@ -124,7 +128,7 @@ class FeatureLoader:
         return out.to(self._dtype)
 
     def _on_gpu(self, places: Places, count: int) -> Tensor:
-        """The rows of GPUs first: the device copies them while the CPU collects those of the host."""
+        """Copy the rows of GPUs first, so that the device does so while the CPU collects those of the host."""
         if places.host.positions is None and self._read_rows is None:
             return self._collect(places.host).to(self._dtype)
         x_ND = torch.empty((count, self._host.width), dtype=self._dtype, device=self._device)
@@ -148,7 +152,7 @@ class FeatureLoader:
             _core.gather_rows(rows, found.rows, bytes_of(out), self._threads, found.positions)
 
     def _collect(self, found: Found) -> Tensor:
-        """Rows of the host on the GPU, one after the other, as stored."""
+        """Rows of the host, brought to the GPU one after the other, as stored."""
         staged = torch.empty((len(found), self._host.width), dtype=self._host.dtype, pin_memory=True)
         if staged.numel():
             _core.gather_rows(self._host.bytes_view, found.rows, bytes_of(staged), self._threads)
@@ -160,7 +164,12 @@ class FeatureLoader:
 
 
 def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tensor:
-    """``rows[ids]`` as a CPU tensor [len(ids), D] of the rows' dtype.
+    """``rows[ids]`` as a CPU tensor [n, D] of the rows' dtype.
+
+    Args:
+        rows: [N, D], C-contiguous.
+        ids: int64 [n] rows.
+        threads: that copy.
 
     Raises:
         ValueError: for an id outside the rows.
@@ -173,19 +182,23 @@ def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tenso
 
 
 def _to(device: torch.device, values: NDArray[np.int64]) -> Tensor:
-    """On a GPU, through pinned memory, so that the copy waits for nothing and nothing for it."""
+    """Copy values to a GPU through pinned memory, so that the copy waits for nothing and nothing for it."""
     return torch.from_numpy(values).pin_memory().to(device, non_blocking=True)
 
 
 def _check_ids(ids: NDArray[np.int64], num_rows: int) -> None:
-    """What the C++ copy checks, for the kernel, which does not: an address that is wrong would end the process."""
+    """Check ids before the kernel reads them: it does not, and a wrong address would end the process.
+
+    Raises:
+        ValueError: for an id outside the rows.
+    """
     if len(ids) and (ids.min() < 0 or ids.max() >= num_rows):
         bad = ids[(ids < 0) | (ids >= num_rows)][0]
         raise ValueError(f"row {bad} is outside 0 .. {num_rows - 1}")
 
 
 def _zero_copy(host: HostRows, device: torch.device, dtype: torch.dtype) -> ReadRows | None:
-    """The kernel, or None, with a warning that says why not."""
+    """The kernel that reads the host's rows; None where there can be none, with a warning that says why."""
     if device.type != "cuda":
         reason = "there is no GPU to read them"
     elif not host.pin():

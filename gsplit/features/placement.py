@@ -1,12 +1,12 @@
-"""Which feature rows are cached on which trainer; the rules by which trainers cache and experiments count.
+"""Which feature rows are cached on which trainer: the choice that trainers cache by and experiments count with.
 
 Legend: N vertices, P parts of the layout, ``holders`` trainers that hold the parts between them.
 
 - *Partitioned*: a prefix of each part, on the trainer that holds the part. A layout's parts stand hottest first, so a
   prefix is the best cache of its size and needs no index: v is cached if and only if it lies less than ``cache_rows``
   behind the begin of its part.
-- *Replicated* (PaGraph, Lin et al., SoCC 2020): each trainer the hottest rows of the neighbourhood of its
-  own training vertices, whatever the others have.
+- *Replicated* (PaGraph, Lin et al., SoCC 2020): the hottest rows of the neighbourhood of a trainer's own training
+  vertices, whatever the others have.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 PIECE_EDGES = 1 << 24
+"""Edges that are read at a time."""
 
 
 def prefixes(
     offsets: NDArray[np.int64], holders: int, *, rows: int | None = None, share: Fraction | None = None
 ) -> NDArray[np.int64]:
-    """``cache_rows``, int64 [P]: how many rows of each part its holder caches.
+    """How many rows of each part its holder caches: ``cache_rows``, int64 [P].
 
     Each holder has P / ``holders`` parts, one after the other.
 
@@ -48,7 +49,7 @@ def prefixes(
 def hottest(
     indptr: NDArray[np.int64], indices: NDArray[Any], targets: NDArray[np.int64], hops: int, rows: int
 ) -> NDArray[np.int64]:
-    """int64 [at most ``rows``] layout ids, hottest first, of the neighbourhood of some targets.
+    """The hottest vertices in the neighbourhood of some targets, int64 [at most ``rows``] layout ids, hottest first.
 
     The heat of a vertex is the number of edges that an L-hop sample of the targets could draw it by; a vertex without
     such an edge, a target say, comes after all others. Reads the graph L times.
@@ -76,7 +77,7 @@ def hottest(
 
 
 def _pieces(indptr: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of destinations with a bounded number of edges (but for a vertex that breaks the bound alone)."""
+    """Ranges (begin, end) of destinations with at most ``PIECE_EDGES`` edges, or a single destination."""
     begin, n = 0, len(indptr) - 1
     while begin < n:
         end = int(np.searchsorted(indptr, indptr[begin] + PIECE_EDGES, side="right")) - 1

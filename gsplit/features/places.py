@@ -1,4 +1,4 @@
-"""Where feature rows are read from: in a cache of one trainer or another, or on the host; and the ranges that say so.
+"""Where feature rows are read from: the cache of one trainer or another, or the host; and the ranges that say so.
 
 Legend: N vertices, P parts, n vertices that are asked for.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.features.host import pieces
+from gsplit.features.host_rows import pieces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +19,9 @@ class Found:
     """Some of the vertices that were asked for, all in the same place."""
 
     rows: NDArray[np.int64]
-    """[m] where they lie there: row of a cache, or layout id on the host."""
+    """Where they lie there, [m]: rows of a cache, or layout ids on the host."""
     positions: NDArray[np.int64] | None
-    """[m], different and ascending: where they stood in the list; None where they are all of it, in order."""
+    """Where they stood in the list, [m], distinct and ascending; None where they are all of it, in the same order."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -35,12 +35,14 @@ class Places:
     """Where each of n vertices is read from: in exactly one of these."""
 
     own: Found
+    """The vertices that are read from the trainer's own cache."""
     host: Found
+    """The vertices that are read from the host."""
     peers: Mapping[int, Found] = field(default_factory=dict)
-    """By trainer; those that nothing is read from may be missing."""
+    """The vertices that are read from each other trainer's cache, by rank; trainers with none may be missing."""
 
     def validate(self, n: int) -> None:
-        """Every position in one place. For tests."""
+        """Assert that every position is in one place; for tests."""
         parts = [found.positions for found in (self.own, self.host, *self.peers.values())]
         listed = np.concatenate([np.arange(n) if part is None else part for part in parts])
         assert np.array_equal(np.sort(listed), np.arange(n))
@@ -64,18 +66,23 @@ class Prefixes:
             [(int(b), int(b + r), int(f)) for b, r, f in zip(*of_holder, strict=True) if r]
             for of_holder in zip(begins, rows, firsts, strict=True)
         ]
-        """Of each holder: first vertex, vertex after the last, row of the first."""
+        """The prefixes of each holder as (first vertex, vertex after the last, row of the first)."""
         self.num_rows = [int(total) for total in rows.sum(axis=1)]
-        """Of each holder."""
+        """Number of rows that each holder caches."""
 
     def ids(self, holder: int, row_bytes: int) -> Iterator[NDArray[np.int64]]:
-        """The vertices that a holder caches, row by row, in pieces."""
+        """The vertices that a holder caches, row by row: int64 layout ids, piece by piece."""
         for begin, end, _ in self._ranges[holder]:
             for first, last in pieces(begin, end, row_bytes):
                 yield np.arange(first, last)
 
     def find(self, vertices: NDArray[np.int64], holders: Iterable[int]) -> tuple[dict[int, Found], Found]:
-        """What some holders have, and the others, by id."""
+        """What some holders have of a list of vertices, by holder; and what none of them has, as layout ids.
+
+        Args:
+            vertices: int64 [n] layout ids.
+            holders: to look at.
+        """
         # Two comparisons for each part take a third of the time of a search, with up to 8 parts.
         missed = np.ones(len(vertices), bool)
         found = {}

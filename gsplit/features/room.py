@@ -1,4 +1,4 @@
-"""How many rows a cache may have: what ``--cache-size`` asks for, held against what the device has."""
+"""How many rows a cache may have: what ``--cache-size`` asks for, compared with what the device has."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gsplit.limits import host_memory
 from gsplit.units import CacheSize, binary
 
 MIN_RESERVE_BYTES = 2 << 30
+"""Bytes of a GPU that ``auto`` leaves to the model and its mini-batches at least."""
 RESERVE_SHARE = Fraction(1, 4)
-"""Of a GPU; ``auto`` leaves that, the minimum, or what training is estimated to take to the model and its
-mini-batches: whichever is most."""
+"""Share of a GPU that ``auto`` leaves to them at least; or what training is estimated to take, where that is more."""
 CONTEXT_BYTES = 512 << 20
-"""What a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a CUDA context.
-About as much as current GPUs and drivers take; only a GPU shows the true figure."""
+"""Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a CUDA
+context. About as much as current GPUs and drivers take; only a GPU shows the true figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,19 +30,23 @@ class Memory:
     """What one trainer can have of its device. Free memory changes: trainers agree on the least (:meth:`least`)."""
 
     device: str
+    """The name of the device, for messages."""
     total_bytes: int
+    """Bytes of the device, shared out to the trainers on it."""
     free_bytes: int
+    """Bytes that are free, shared out likewise."""
     auto_bytes: int
-    """That ``auto`` takes."""
+    """Bytes that a cache of size ``auto`` takes."""
 
     @classmethod
     def of(cls, device: torch.device, sharers: int, *, working_bytes: int = 0, visitors: int = 0) -> Memory:
-        """Of a trainer's device.
+        """What a trainer can have of its device now.
 
         Args:
+            device: of the trainer.
             sharers: trainers that take their caches from the same memory: all of the host on the CPU, one on a GPU
                 of its own.
-            working_bytes: that each of them is estimated to take for training, on a GPU.
+            working_bytes: estimate of what each of them takes for training, on a GPU.
             visitors: trainers on other GPUs that will open memory of this one.
         """
         if device.type == "cuda":
@@ -57,7 +61,13 @@ class Memory:
 
     @classmethod
     def of_empty_gpus(cls, sharers: int) -> Memory:
-        """What a trainer has where nothing is taken yet, without taking anything: asking what is free would."""
+        """What a trainer can have of a GPU of which nothing is taken yet.
+
+        What is free is not asked for: asking would take memory.
+
+        Args:
+            sharers: trainers on each GPU.
+        """
         total = min(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
         spare = spare_bytes(total, total)
         return cls(
@@ -66,7 +76,7 @@ class Memory:
 
     @staticmethod
     def least(memories: Sequence[Memory]) -> Memory:
-        """What each of some trainers has at least, under the name of the device with the least free."""
+        """What each of some trainers can have at least, with the name of the device that has the least free."""
         return Memory(
             device=min(memories, key=lambda memory: memory.free_bytes).device,
             total_bytes=min(memory.total_bytes for memory in memories),
@@ -76,12 +86,12 @@ class Memory:
 
 
 def spare_bytes(free: int, total: int, working_bytes: int = 0, visitors: int = 0) -> int:
-    """What ``auto`` may take of a GPU.
+    """Bytes that caches of size ``auto`` may take of a GPU.
 
     Args:
         free, total: bytes of the GPU.
-        working_bytes: that training is estimated to take. From above, so it does not count for more than half of
-            what is free.
+        working_bytes: estimate, from above, of what training takes; so it does not count for more than half of what
+            is free.
         visitors: trainers on other GPUs that will open memory of this one.
     """
     reserve = max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE), min(working_bytes, free // 2))
@@ -91,17 +101,17 @@ def spare_bytes(free: int, total: int, working_bytes: int = 0, visitors: int = 0
 def prefix_rows(
     size: CacheSize, offsets: NDArray[np.int64], holders: int, row_bytes: int, memory: Memory
 ) -> NDArray[np.int64]:
-    """``cache_rows`` int64 [P] of partitioned caches.
+    """How many rows of each part a partitioned cache holds: ``cache_rows``, int64 [P].
 
     Args:
         size: what was asked for.
         offsets: int64 [P + 1] of the layout.
-        holders: trainers.
-        row_bytes: as stored.
+        holders: number of trainers that hold the parts between them.
+        row_bytes: of a row as stored.
         memory: that each of them has.
 
     Raises:
-        InputError: where that is less than a row, or more than there is.
+        InputError: where a cache would have less than a row, or more than there is room for.
     """
     if size.share is not None:
         cache_rows = prefixes(offsets, holders, share=size.share)
@@ -123,16 +133,16 @@ def replicated_ids(
     row_bytes: int,
     memory: Memory,
 ) -> NDArray[np.int64]:
-    """int64 [R] layout ids that one trainer caches for itself; none where it has no targets.
+    """The vertices that one trainer caches for itself, int64 [R] layout ids; none where it has no targets.
 
     Args:
         size: what was asked for.
-        indptr, indices, targets, hops: as of :func:`gsplit.features.placement.hottest`.
-        row_bytes: as stored.
+        indptr, indices, targets, hops: see :func:`gsplit.features.placement.hottest`.
+        row_bytes: of a row as stored.
         memory: that the trainer has.
 
     Raises:
-        InputError: where that is less than a row, or more than there is.
+        InputError: where the cache would have less than a row, or more than there is room for.
     """
     num_rows = replicated_rows(size, len(indptr) - 1, row_bytes, memory)
     ids = hottest(indptr, indices, targets, hops, num_rows)
@@ -144,7 +154,7 @@ def replicated_rows(size: CacheSize, num_vertices: int, row_bytes: int, memory: 
     """How many rows one trainer may cache for itself, at most.
 
     Raises:
-        InputError: where that is less than a row, or more than a device has.
+        InputError: where that is less than a row, or more than the device has room for.
     """
     if size.share is None:
         return min(num_vertices, _rows_within(size, row_bytes, memory))
@@ -152,7 +162,11 @@ def replicated_rows(size: CacheSize, num_vertices: int, row_bytes: int, memory: 
 
 
 def _rows_within(size: CacheSize, row_bytes: int, memory: Memory) -> int:
-    """Of a number of bytes, or of ``auto``."""
+    """How many rows fit into a size in bytes, or into ``auto``.
+
+    Raises:
+        InputError: where that is less than a row, or more than the device has room for.
+    """
     num_bytes = size.num_bytes
     if num_bytes is None:
         num_bytes = memory.auto_bytes

@@ -36,7 +36,7 @@ MAX_BLOCK = 1024
 def _read_rows(  # type: ignore[no-untyped-def]
     host_rows, ids, positions, out, D: tl.constexpr, SPAN: tl.constexpr, ROUNDS: tl.constexpr, BLOCK: tl.constexpr
 ):
-    """out[positions[i]] = host_rows[ids[i]] for program i, in the type of out. Offsets are int64, as the ids are."""
+    """Program i does ``out[positions[i]] = host_rows[ids[i]]``, in the type of out. Offsets are int64, as ids are."""
     i = tl.program_id(0)
     first = tl.load(ids + i) * D
     to = tl.load(positions + i) * D
@@ -51,12 +51,12 @@ def _read_rows(  # type: ignore[no-untyped-def]
 
 
 def prepare(host_rows: Tensor, device: torch.device, dtype: torch.dtype) -> None:
-    """Compile the kernel for these rows and read one with it, so that nothing is left to fail, or to wait for, later.
+    """Compile the kernel for these rows and read one row, so that nothing is left to fail, or to wait for, later.
 
     Args:
         host_rows: [N, D], N > 0; registered with CUDA.
-        device: that will read them.
-        dtype: in which they shall arrive.
+        device: that reads them.
+        dtype: in which they arrive.
 
     Raises:
         Exception: of whatever kind Triton gives.

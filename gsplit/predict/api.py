@@ -22,7 +22,7 @@ from gsplit.models import custom
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.parallel.devices import choose_device, threads_of
-from gsplit.predict import trainer
+from gsplit.predict import compute
 from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
 from gsplit.processes import check_script, start
@@ -80,7 +80,7 @@ def predict(
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
-            spec = trainer.PredictSpec(
+            spec = compute.PredictSpec(
                 layout=opened.path,
                 folder=folder,
                 world=world,
@@ -100,7 +100,7 @@ def predict(
                 batch_size=config.batch_size,
                 seed=config.seed,
             )
-            start(trainer.run, world, spec).join()
+            start(compute.run, world, spec).join()
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
                 publish(config.out, folder, asked, values, config.what, overwrite=config.overwrite)

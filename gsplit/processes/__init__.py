@@ -1,6 +1,7 @@
-"""Processes and signals: where children are started, watched and ended. Imports no torch."""
+"""Processes and signals: where child processes are started, watched and ended. Imports no torch."""
 
-from gsplit.processes.children import Child, ProcessDied, start
+from gsplit.processes.child import Child, ProcessDied
+from gsplit.processes.children import start
 from gsplit.processes.environment import environment
 from gsplit.processes.scripts import check_script, finds_main
 

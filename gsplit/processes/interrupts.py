@@ -1,5 +1,8 @@
-"""Ctrl-C and SIGTERM as a request: the first one asks the children to stop; a second one, or a day of silence, ends
-them. SIGTERM is what Slurm, docker stop and systemd send."""
+"""Ctrl-C and SIGTERM as requests to stop.
+
+The first one asks the children to stop; a second one, or a day of silence, ends them. SIGTERM is what Slurm, docker
+stop and systemd send.
+"""
 
 from __future__ import annotations
 
@@ -16,31 +19,34 @@ from typing import Any
 from gsplit.host import end_tidily
 
 STOP_S = 86400.0
-"""How long children may take to stop when they are asked to: an evaluation they are at is finished first, and may
-take long. Who does not want to wait presses Ctrl-C again."""
+"""Seconds that children may take to stop when they are asked to: an evaluation at work is finished first, and may
+take long. Whoever does not want to wait presses Ctrl-C again."""
 SAME_S = 1.0
-"""SIGTERM that comes again sooner is the same one: timeout(1), for one, sends it to the process and to its group."""
+"""Seconds within which a second SIGTERM is the same one: timeout(1), for one, sends it to the process and to its
+group."""
 STOPPING = "stopping after the mini-batch at work, or the evaluation; Ctrl-C again ends at once"
+"""What the user is told when the children are asked to stop."""
 
 
 class Interrupts:
-    """Whether somebody asked to stop, how, and a bell that wakes the waiting parent."""
+    """Whether somebody asked to stop, and how; and a bell that wakes the waiting parent."""
 
     def __init__(self) -> None:
         self.bell, self._ring = multiprocessing.get_context("spawn").Pipe(duplex=False)
+        """The pipe to wait for: it has something to read once somebody has asked to stop."""
         self._since_s: float | None = None
         self._number: int | None = None
 
     @property
     def end(self) -> BaseException:
-        """What ends this process as the signal would have, with what is half done taken back."""
+        """The exception that ends this process as the signal would have, with what is half done taken back."""
         return SystemExit(128 + signal.SIGTERM) if self._number == signal.SIGTERM else KeyboardInterrupt()
 
     def left_s(self) -> float | None:
         """Seconds that the children still have to stop; None where nobody asked them to.
 
         Raises:
-            KeyboardInterrupt, SystemExit: where they have none.
+            KeyboardInterrupt, SystemExit: where no time is left.
         """
         if self._since_s is None:
             return None
@@ -50,7 +56,11 @@ class Interrupts:
         return left_s
 
     def note(self, number: int, _: Any) -> None:
-        """The signal handler. It only rings: what the parent is at is not torn apart."""
+        """Handle a signal. The first one only rings, so that what the parent is at is not torn apart.
+
+        Raises:
+            KeyboardInterrupt, SystemExit: for the second one.
+        """
         now_s = time.monotonic()
         if self._since_s is None:
             self._number, self._since_s = number, now_s
@@ -65,15 +75,20 @@ class Interrupts:
             print(STOPPING, file=sys.stderr, flush=True)
 
     def close(self) -> None:
+        """Close the bell."""
         self.bell.close()
         self._ring.close()
 
 
 @contextmanager
 def interrupts(asking: bool) -> Iterator[Interrupts]:
-    """Notes Ctrl-C and SIGTERM instead of raising them, where there is someone to ask, and signals reach this thread.
+    """Note Ctrl-C and SIGTERM in the block instead of raising them.
 
-    What the process handles in another way stays.
+    A signal that the process handles in a way of its own is left alone; in other threads than the main one, which
+    signals do not reach, all are.
+
+    Args:
+        asking: whether there is anyone to ask; otherwise signals are left alone.
     """
     noted = Interrupts()
     ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: end_tidily}

@@ -14,7 +14,11 @@ from gsplit.errors import InputError
 
 
 class Parcel:
-    """Pickled where multiprocessing pickles it, into memory of its own; unpickled by :meth:`open` in the child."""
+    """What a child is given: pickled into memory of its own as it starts, unpickled by :meth:`Sent.open`.
+
+    Args:
+        content: anything that multiprocessing could send.
+    """
 
     def __init__(self, content: Any) -> None:
         self._content = content
@@ -31,20 +35,20 @@ class Parcel:
         return Sent, (reduction.DupFd(self._fd),)
 
     def close(self) -> None:
-        """Once the child is started, which has it by then."""
+        """Let go of the memory, once the child is started: it has it by then."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
 
 class Sent:
-    """A parcel in the child."""
+    """A parcel as the child receives it."""
 
     def __init__(self, fd: Any) -> None:
         self._fd = fd
 
     def open(self) -> Any:
-        """What was put in. Once only."""
+        """The content. It can be taken out once."""
         with open(self._fd.detach(), "rb") as file:
             file.seek(0)
             return reduction.ForkingPickler.loads(file.read())

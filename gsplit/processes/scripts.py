@@ -1,4 +1,4 @@
-"""What trainers make of the user's script: a spawned process imports it again, under another name.
+"""The user's script in the trainers: a spawned process imports it again, under another name.
 
 So the script must be a file, models of the user's must be defined where a trainer finds them, and the import must not
 reach the call that starts trainers. The first two are looked at before a process is started. The last shows only in a
@@ -15,20 +15,26 @@ from types import ModuleType
 from gsplit.errors import InputError, one_line_errors
 
 NAME = "gsplit-trainer"
-"""Of the processes, followed by the rank."""
+"""The name of trainer processes; the rank follows."""
 NO_GUARD = 95
 """Exit code of a trainer that was about to start trainers of its own."""
 GUARD = (
     "a trainer imported the script that starts trainers and would start them again; put the call of gsplit.train or "
     "gsplit.predict under: if __name__ == '__main__':"
 )
+"""What the user is told about that."""
 
 _at_work = False
-"""In a trainer: the script has been imported."""
+"""Whether this is a trainer that has imported the script."""
 
 
 def check_script(call: str) -> None:
-    """For functions that start trainers, before all else. A mistake that nobody catches will be one line.
+    """Check that trainers can import the script, before anything else is done by a function that starts them.
+
+    From then on a mistake of the user's that nobody catches ends the script with one line.
+
+    Args:
+        call: the name of the function, for messages.
 
     Raises:
         InputError: for a script that trainers could not import, and in a trainer at work.
@@ -48,13 +54,13 @@ def check_script(call: str) -> None:
 
 
 def script_was_imported() -> None:
-    """In a trainer: what it calls from now on is its work."""
+    """Note, in a trainer, that the script has been imported: what is called from now on is the trainer's work."""
     global _at_work
     _at_work = True
 
 
 def finds_main() -> bool:
-    """Whether a trainer finds what ``__main__`` defines: not that of a prompt, a notebook, ``-c`` or a package."""
+    """Whether a trainer finds what ``__main__`` defines; not with a prompt, a notebook, ``-c`` or a package."""
     main = sys.modules["__main__"]
     name = getattr(main.__spec__, "name", None)
     if name is not None:

@@ -1,8 +1,24 @@
-"""Mini-batches: which targets an epoch brings, and sampling and splitting them. Imports no torch."""
+"""Mini-batches: which targets an epoch brings, and sampling and splitting them. Imports no torch.
+
+``rule`` says how mini-batches are sampled; ``plan`` has their targets, ``sampler`` draws and splits, ``segment`` is a
+split at rest, ``micro_batches`` brings them together.
+"""
 
 from gsplit.sampling.micro_batches import MicroBatches, split_offsets
 from gsplit.sampling.plan import EpochPlan
+from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
 
-__all__ = ["EpochPlan", "MicroBatches", "MiniBatchSampler", "Segment", "sampler_of", "split_offsets"]
+__all__ = [
+    "EpochPlan",
+    "MicroBatchSampler",
+    "MicroBatches",
+    "MiniBatchSampler",
+    "Neighbours",
+    "Plan",
+    "Rule",
+    "Segment",
+    "sampler_of",
+    "split_offsets",
+]

@@ -1,7 +1,7 @@
 """The micro-batches of a mini-batch, each sampled on its own and split between the trainers that share it.
 
 Which vertices a split owns follows from the layout and the number of splits, :func:`split_offsets`. Which targets a
-micro-batch has is said by the :class:`~gsplit.sampling.plan.EpochPlan`.
+micro-batch has is said by the plan of the rule (:mod:`gsplit.sampling.rule`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
-from gsplit.supply.tickets import Ticket
+from gsplit.sampling.rule import MicroBatchSampler, Rule
 
 
 def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
@@ -29,15 +27,16 @@ def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
 
 
 class MicroBatches:
-    """Samples and splits the micro-batches of each mini-batch.
+    """Samples and splits the micro-batches of each mini-batch of a run.
 
     Args:
         layout: to sample from.
         micro_batches: number of micro-batches that a mini-batch is cut into.
         splits: number of splits of each micro-batch.
-        fixed_shares: see :class:`EpochPlan`.
-        fan_out, seed, edge_ids, memory, threads: see :class:`MiniBatchSampler`.
+        fixed_shares: see :meth:`gsplit.sampling.rule.Rule.plan`.
+        rule: says which vertices start and which in-edges are kept.
         batch_size: targets of all micro-batches of a mini-batch together.
+        seed, edge_ids, memory, threads: see :meth:`gsplit.sampling.rule.Rule.sampler`.
 
     Raises:
         ValueError: where the parts of the layout cannot be dealt out to the splits.
@@ -50,42 +49,30 @@ class MicroBatches:
         micro_batches: int,
         splits: int,
         fixed_shares: bool = False,
-        fan_out: tuple[int, ...],
+        rule: Rule,
         batch_size: int,
         seed: int,
         edge_ids: bool,
         memory: int | None = None,
         threads: int = 1,
     ) -> None:
-        graph = layout.graph
         self.number, self.splits = micro_batches, splits
-        self.plan = EpochPlan(
-            graph.train_idx,
-            layout.permutation,
-            batch_size,
-            seed,
-            micro_batches=micro_batches,
-            fixed_shares=fixed_shares,
+        self.plan = rule.plan(
+            layout, batch_size=batch_size, seed=seed, micro_batches=micro_batches, fixed_shares=fixed_shares
         )
-        self._sampler = sampler_of(
-            layout,
-            split_offsets(layout, splits),
-            fan_outs=fan_out,
-            seed=seed,
-            edge_ids=edge_ids,
-            memory=memory,
-            threads=threads,
+        self._sampler = rule.sampler(
+            layout, split_offsets(layout, splits), seed=seed, edge_ids=edge_ids, memory=memory, threads=threads
         )
 
-    def sample(self, ticket: Ticket, micro: int) -> MiniBatchSampler:
+    def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:
         """Sample one micro-batch of a mini-batch; it stays in the sampler until the next call."""
-        targets = self.plan.micro_batches(ticket.epoch, ticket.batch)
+        targets = self.plan.micro_batches(epoch, batch)
         self._sampler.sample(
-            targets[micro], epoch=ticket.epoch, batch=ticket.batch, micro=micro, num_targets=sum(map(len, targets))
+            targets[micro], epoch=epoch, batch=batch, micro=micro, num_targets=sum(map(len, targets))
         )
         return self._sampler
 
-    def sample_all(self, ticket: Ticket) -> Iterator[MiniBatchSampler]:
+    def sample_all(self, epoch: int, batch: int) -> Iterator[MicroBatchSampler]:
         """The same sampler for each micro-batch in turn, which it holds until the next one."""
         for micro in range(self.number):
-            yield self.sample(ticket, micro)
+            yield self.sample(epoch, batch, micro)

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 GOLDEN = 0x9E3779B97F4A7C15
-SHUFFLE = 0x53485546  # keeps the shuffle's keys apart from those of the draws
+"""The increment of SplitMix64, as in csrc/random.hpp."""
+SHUFFLE = 0x53485546
+"""A tag that keeps the shuffle's keys apart from those of the draws."""
 _MASK = 2**64 - 1
 
 
@@ -46,29 +48,29 @@ class EpochPlan:
         fixed_shares: bool = False,
     ) -> None:
         global_train = np.asarray(global_ids)[train_idx]
-        order = np.argsort(global_train)
-        self._global_ids = global_train[order].astype(np.uint64)
-        self._layout_ids = np.asarray(train_idx)[order]
+        by_global_id = np.argsort(global_train)
+        self._global_ids = global_train[by_global_id].astype(np.uint64)
+        self._layout_ids = np.asarray(train_idx)[by_global_id]
         self._batch_size = batch_size
         self._seed = seed
         self._micro_batches = micro_batches
         self.shares = np.array_split(np.sort(train_idx), micro_batches) if fixed_shares else None
-        """[G] layout ids, where each micro-batch has a share of its own."""
+        """The share of each micro-batch, [G] int64 arrays of layout ids; None where shares are not fixed."""
         self._epoch: tuple[int, list[NDArray[np.int64]]] | None = None
-        """The epoch asked for last, and its targets in order, by share: mini-batches are asked for one at a time."""
+        """The epoch asked for last and its shuffled targets, by share: mini-batches are asked for one at a time."""
 
     @property
     def num_batches(self) -> int:
-        """Mini-batches of an epoch."""
+        """Number of mini-batches of an epoch."""
         return num_batches(len(self._layout_ids), self._batch_size)
 
     def targets(self, epoch: int) -> NDArray[np.int64]:
-        """[T] layout ids in the order of an epoch."""
+        """All targets as they are shuffled in an epoch, int64 [T] layout ids."""
         key = fold_key(self._seed, epoch, SHUFFLE)
         return self._layout_ids[np.argsort(_hash(key, self._global_ids), kind="stable")]
 
     def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
-        """The targets of one mini-batch by micro-batch, [G] arrays of layout ids."""
+        """The targets of one mini-batch by micro-batch: [G] int64 arrays of layout ids."""
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = epoch, self._by_share(self.targets(epoch))
         total = len(self._layout_ids)
@@ -80,11 +82,11 @@ class EpochPlan:
         return [share[-((g - begin) // number) : -((g - end) // number)] for g, share in enumerate(self._epoch[1])]
 
     def batch(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """The targets of one mini-batch, [T] layout ids."""
+        """The targets of one mini-batch, int64 [at most ``batch_size``] layout ids."""
         return np.concatenate(self.micro_batches(epoch, batch))
 
     def batches(self, epoch: int, first: int = 0) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """(number, targets) of the mini-batches of an epoch, from number ``first`` on."""
+        """The mini-batches of an epoch from number ``first`` on, each as (number, targets)."""
         for batch in range(first, self.num_batches):
             yield batch, self.batch(epoch, batch)
 
@@ -102,7 +104,7 @@ def mix64(x: int) -> int:
 
 
 def fold_key(*words: int) -> int:
-    """One 64-bit key from several words; the same as ``fold_key`` of csrc/random.hpp."""
+    """One 64-bit key from several words, as ``fold_key`` of csrc/random.hpp gives it."""
     key = 0
     for word in words:
         key = mix64(((key ^ (word & _MASK)) + GOLDEN) & _MASK)
@@ -110,6 +112,7 @@ def fold_key(*words: int) -> int:
 
 
 def _hash(key: int, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """uint64 [n] each id folded into the key, as ``fold_word`` of csrc/random.hpp does it."""
     x = (ids ^ np.uint64(key)) + np.uint64(GOLDEN)  # wraps, as it should
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

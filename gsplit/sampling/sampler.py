@@ -1,4 +1,7 @@
-"""Samples one mini-batch and splits it; a thin front of the C++ core (csrc/sampler.hpp has the essay)."""
+"""Neighbour sampling: draws one mini-batch and splits it; a thin front of the C++ core.
+
+csrc/sampler.hpp opens with how it is done.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from gsplit.data import Layout
 from gsplit.sampling.segment import Segment
 
 NO_LIMIT = 2**62
+"""Edges that no mini-batch has."""
 NO_BOUND = -1
+"""The core's word for maps of any size."""
 
 
 class MiniBatchSampler:
@@ -61,6 +66,7 @@ class MiniBatchSampler:
         bytes_ = NO_BOUND if memory is None else memory
         self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets], bytes_, threads)
         self.parts = len(offsets) - 1
+        """P, the number of splits."""
         self._fan_outs = np.array(fan_outs, np.int64)
         self._seed = seed % 2**64
         self._edge_ids = edge_ids
@@ -75,18 +81,21 @@ class MiniBatchSampler:
         num_targets: int | None = None,
         max_edges: int = NO_LIMIT,
     ) -> bool:
-        """Sample a mini-batch; it stays until the next call. False, and none, beyond ``max_edges`` edges.
+        """Sample a mini-batch; it stays until the next call.
+
+        Returns False, and there is no mini-batch, where it would have more than ``max_edges`` edges.
 
         Args:
             targets: int64 [T] distinct layout ids.
             epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
-            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default these.
+            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
+            max_edges: that the mini-batch may have over all hops and splits.
 
         Raises:
             ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
             MemoryError: where there is none.
 
-        There is no mini-batch after either; the next call samples as if the failed one had not been.
+        After an error there is no mini-batch; the next call samples as if the failed one had not been.
         """
         return self._core.sample(
             np.ascontiguousarray(targets, np.int64),

@@ -16,29 +16,36 @@ from numpy.typing import NDArray
 MAGIC = int.from_bytes(b"GSPLTSEG", "little")
 VERSION = 1
 HAS_EDGE_IDS = 1
+"""The bit of the header's flags that says that edge ids are carried."""
 HEADER_FIXED_WORDS = 12
+"""Words of the header before the level sizes."""
 LAYER_FIXED_WORDS = 6
+"""Words of a layer's header before the counts of rows sent and received."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerHeader:
-    """Where the arrays of one layer lie in the segment, in bytes, and how long they are."""
+    """Where the arrays of one layer lie in the segment, and how long they are."""
 
     num_destinations: int
+    """Number of own level-l vertices."""
     num_own_sources: int
+    """Number of own level-(l-1) vertices."""
     num_edges: int
+    """Number of edges of the layer's block."""
     indptr_at: int
-    """int32 [num_destinations + 1]"""
+    """Offset in bytes of ``indptr``, int32 [num_destinations + 1]."""
     indices_at: int
-    """int32 [num_edges], source rows: own level-(l-1) rows, then the rows received from trainer 0, 1, ..."""
+    """Offset in bytes of ``indices``, int32 [num_edges]: source rows, own level-(l-1) rows first, then the rows
+    received from trainer 0, 1, ..."""
     send_rows_at: int
-    """int32 [sum(send_counts)], own level-(l-1) rows that trainer 0, 1, ... need"""
+    """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own level-(l-1) rows for trainer 0, 1, ..."""
     edge_ids_at: int
-    """int64 [num_edges], positions in the layout's indices; 0 where the segment carries none"""
+    """Offset in bytes of ``edge_ids``, int64 [num_edges]: positions in the layout's indices; 0 without them."""
     send_counts: tuple[int, ...]
-    """[P] rows sent to each trainer"""
+    """[P] numbers of rows sent to each trainer."""
     receive_counts: tuple[int, ...]
-    """[P] rows received from each trainer"""
+    """[P] numbers of rows received from each trainer."""
 
 
 class Segment:
@@ -70,15 +77,16 @@ class Segment:
             self.vertices_at,
             self.micro,
         ) = head[2:12]
-        """num_targets counts the targets of all splits of all micro-batches: the loss is divided by it (law 2)."""
+        # num_targets counts the targets of all splits of all micro-batches: the loss is divided by it (law 2).
         self.has_edge_ids = bool(flags & HAS_EDGE_IDS)
         levels = self.num_layers + 1
         layer_words = LAYER_FIXED_WORDS + 2 * self.parts
         end = HEADER_FIXED_WORDS + levels + self.num_layers * layer_words
         words = data[HEADER_FIXED_WORDS * 8 : end * 8].view(np.int64).tolist()
         self.level_sizes: tuple[int, ...] = tuple(words[:levels])
-        """[L + 1]: the level-l vertices are the first level_sizes[l]."""
+        """[L + 1] sizes of the levels: the level-l vertices are the first ``level_sizes[l]`` of ``vertices``."""
         self.layers: dict[int, LayerHeader] = {}
+        """The header of each layer, 1 .. L."""
         for layer in range(1, levels):
             at = levels + (layer - 1) * layer_words
             edges, indptr_at, indices_at, send_rows_at, edge_ids_at = words[at : at + 5]
@@ -100,27 +108,30 @@ class Segment:
 
     @property
     def vertices(self) -> NDArray[np.int64]:
-        """int64 [level_sizes[0]] layout ids, targets first."""
+        """Layout ids of this split's vertices, int64 [level_sizes[0]], targets first."""
         return self.data[self.vertices_at : self.vertices_at + 8 * self.level_sizes[0]].view(np.int64)
 
     @property
     def targets(self) -> NDArray[np.int64]:
-        """int64 [level_sizes[L]] this split's own targets."""
+        """Layout ids of this split's targets, int64 [level_sizes[L]]."""
         return self.vertices[: self.level_sizes[self.num_layers]]
 
     def indptr(self, layer: int) -> NDArray[np.int32]:
+        """Where the edges of each destination row of a layer begin and end, int32 [num_destinations + 1]."""
         return self._int32(self.layers[layer].indptr_at, self.layers[layer].num_destinations + 1)
 
     def indices(self, layer: int) -> NDArray[np.int32]:
+        """The source row of each edge of a layer, int32 [num_edges]."""
         return self._int32(self.layers[layer].indices_at, self.layers[layer].num_edges)
 
     def send_rows(self, layer: int) -> list[NDArray[np.int32]]:
-        """[P] arrays of own rows."""
+        """The own level-(l-1) rows that each trainer needs for layer l, [P] int32 arrays."""
         counts = self.layers[layer].send_counts
         rows = self._int32(self.layers[layer].send_rows_at, sum(counts))
         return np.split(rows, np.cumsum(counts)[:-1])
 
     def edge_ids(self, layer: int) -> NDArray[np.int64] | None:
+        """The position of each edge of a layer in the layout's indices, int64 [num_edges]; None without edge ids."""
         header = self.layers[layer]
         if not self.has_edge_ids:
             return None
@@ -128,7 +139,7 @@ class Segment:
 
     @property
     def num_edges(self) -> int:
-        """Edges of all layers: what this split computes."""
+        """Number of edges of all layers: what this split computes."""
         return sum(header.num_edges for header in self.layers.values())
 
     def validate(self) -> None:

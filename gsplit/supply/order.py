@@ -1,4 +1,4 @@
-"""In which order finished mini-batches are trained: the leader picks, the others follow.
+"""The order in which finished mini-batches are trained: the leader picks, the others follow.
 
 The leader, trainer 0, hears from the launcher of every mini-batch that a sampler has finished, picks the next one and
 writes its handle into one pipe for each other trainer. So all train the same mini-batches in the same order, and all
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from gsplit.supply.pipes import TrainerEnd
 
 By = Literal["sequence", "ready"]
-"""``sequence``: in the order of the epoch, so that results do not depend on the samplers; ``ready``: first finished,
-first trained, though never before the epoch that comes first is over."""
-
+"""How the leader picks. ``sequence``: as the tickets are numbered, so that results do not depend on the samplers;
+``ready``: first finished, first trained, though never before the epoch that comes first is over."""
 
 PATIENCE_S = 600.0
-"""How long the leader waits for a mini-batch to be sampled. A sampler that dies is replaced at once; this is for one
-that hangs."""
+"""Seconds that the leader waits for a mini-batch to be sampled. A sampler that dies is replaced at once; this is for
+one that hangs."""
 
 
 class Order(Protocol):
@@ -35,17 +34,19 @@ class Order(Protocol):
         """The handle of the next mini-batch; None when the run is over, or shall stop.
 
         Raises:
-            RuntimeError: where none is sampled.
+            RuntimeError: where no mini-batch is sampled in time.
+            EOFError: where the leader has ended.
         """
 
 
 class OwnOrder:
-    """Of a trainer that is told nothing: all tickets, one after the other."""
+    """The order of a trainer that is told nothing: all tickets, one after the other."""
 
     def __init__(self, tickets: Iterator[Ticket]) -> None:
         self._tickets = tickets
 
     def next(self) -> Handle | None:
+        """The next ticket, without a slot; None after the last."""
         ticket = next(self._tickets, None)
         return None if ticket is None else Handle(ticket=ticket)
 
@@ -54,11 +55,12 @@ class Leader:
     """Picks the next mini-batch and tells the others.
 
     Args:
-        tickets: all of the run, in order.
+        tickets: all of the run, in sequence.
         heard: from the launcher: handles of finished mini-batches, and None to stop.
         followers: a pipe to each other trainer.
-        by: the order.
-        sampled: by sampler processes; otherwise every trainer samples for itself, and no handle is waited for.
+        by: how it picks.
+        sampled: whether there are sampler processes; otherwise every trainer samples for itself, and no handle is
+            waited for.
     """
 
     def __init__(
@@ -66,9 +68,9 @@ class Leader:
     ) -> None:
         self._epochs = (list(epoch) for _, epoch in groupby(tickets, lambda ticket: ticket.epoch))
         self._left: dict[int, Ticket] = {}
-        """Of the epoch at work, by number, in order."""
+        """The tickets of the epoch at work that are not trained yet, by number, in sequence."""
         self._finished: dict[int, Handle] = {}
-        """By number of the ticket, first finished first."""
+        """The handles of finished mini-batches, by number of the ticket, first finished first."""
         self._heard = heard
         self._followers = followers
         self._by = by
@@ -76,6 +78,7 @@ class Leader:
         self._stopped = False
 
     def next(self) -> Handle | None:
+        """Pick the next mini-batch, tell the others, and return its handle; None to end."""
         handle = self._pick()
         for follower in self._followers:
             follower.send(handle)
@@ -116,12 +119,17 @@ class Leader:
 
 
 class Follower:
-    """Does what the leader says, and waits for it as long as it lives."""
+    """Does what the leader says, and waits for it as long as it lives.
+
+    Args:
+        heard: from the leader: handles in the order in which they are trained, then None.
+    """
 
     def __init__(self, heard: Connection) -> None:
         self._heard = heard
 
     def next(self) -> Handle | None:
+        """What the leader picked; None to end."""
         handle: Handle | None = self._heard.recv()
         return handle
 

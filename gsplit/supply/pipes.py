@@ -1,8 +1,8 @@
 """What joins the launcher, the samplers and the trainers: who tells whom about mini-batches.
 
-    launcher ── tickets ──► sampler ── handles ──► launcher ── handles, stop ──► leader (trainer 0)
-        ▲                                                                          │ handles, in order
-        └────────────────────── slots let go of ◄── every trainer ◄────────────────┘
+    launcher ── assignments ──► sampler ── handles ──► launcher ── handles, stop ──► leader (trainer 0)
+        ▲                                                                              │ handles, in order
+        └───────────────────────── slots let go of ◄── every trainer ◄────────────────┘
 
 Each arrow is a pipe with one writer and one reader. Data goes from sampler to trainer through the slots alone.
 """
@@ -25,25 +25,26 @@ class TrainerEnd:
     """What a trainer is passed of the supply; pickles only while a process is spawned."""
 
     slots: list[SharedBuffer]
-    """Empty where trainers sample for themselves."""
+    """The slots of the ring; empty where trainers sample for themselves."""
     heard: Connection
-    """From the launcher (trainer 0) or from the leader (the others): handles, then None."""
+    """The pipe from the launcher (to trainer 0) or from the leader (to the others): handles, then None."""
     followers: list[Connection]
-    """To the other trainers, on trainer 0."""
+    """The pipes to the other trainers; empty but for trainer 0."""
     released: Connection
-    """To the launcher: numbers of slots that this trainer has let go of; None for a mini-batch that had no slot."""
+    """The pipe to the launcher: slots that this trainer has let go of, None for a mini-batch that had no slot."""
 
     def close(self) -> None:
+        """Close the pipes."""
         for connection in (self.heard, *self.followers, self.released):
             connection.close()
 
 
 class Supply:
-    """The launcher's side.
+    """The launcher's side of the supply; an attendant of the trainers (:class:`gsplit.processes.children.Attendant`).
 
     Args:
-        trainers: processes.
-        pool: makes the samplers, given the function to call with each finished mini-batch; None: every trainer
+        trainers: number of processes.
+        pool: makes the samplers, given the function to call with each finished mini-batch; None where every trainer
             samples for itself, and is only told when to stop.
     """
 
@@ -64,19 +65,23 @@ class Supply:
             )
             for rank in range(trainers)
         ]
-        """By rank; :meth:`close_ends` once the trainers have them."""
+        """The end of each trainer, by rank; :meth:`close_ends` once the trainers have them."""
 
     def close_ends(self) -> None:
-        """Leave the trainers' ends to the trainers, so that a pipe ends with them."""
+        """Close the trainers' ends here, so that a pipe ends with its trainer."""
         for end in self.ends:
             end.close()
 
     def files(self) -> list[Connection]:
-        """To wait for, until :meth:`ready` has read from them."""
+        """The pipes to wait for; :meth:`ready` reads from them."""
         return [*self._released, *([] if self._pool is None else self._pool.files())]
 
     def ready(self, file: Connection) -> None:
-        """Something arrived at ``file``; raises what :meth:`SamplerPool.ready` does."""
+        """Read what has arrived at ``file``, and act on it.
+
+        Raises:
+            InputError, ProcessDied: as :meth:`SamplerPool.ready` does.
+        """
         if file not in self._released:
             assert self._pool is not None
             self._pool.ready(file)
@@ -92,13 +97,13 @@ class Supply:
             self._pool.released(slot)
 
     def stop(self) -> bool:
-        """Ask the trainers to end after the mini-batch at work. False where none has reached them yet."""
+        """Ask the trainers to end after the mini-batch at work. False where no mini-batch has reached them yet."""
         if self._begun:
             self._tell_leader(None)
         return self._begun
 
     def end(self) -> None:
-        """End the samplers; the trainers have ended before."""
+        """End the samplers and close all pipes; the trainers have ended before."""
         if self._pool is not None:
             self._pool.end()
         self.close_ends()

@@ -1,4 +1,4 @@
-"""The sampler processes of a run: started, fed with tickets, replaced when they die, ended.
+"""The sampler processes of a run: started, given their assignments, replaced when they die, ended.
 
 They are not children of multiprocessing: that would import the user's script into each, and PyTorch with it. A
 sampler is a fresh Python that is passed the descriptors of its two pipes and of the slots; its death shows as the end
@@ -22,16 +22,17 @@ from multiprocessing.connection import Connection
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer, check_memory, held_back
-from gsplit.processes.children import GRACE_S, ProcessDied, death
+from gsplit.processes.child import GRACE_S, ProcessDied, death
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.ring import Handle, with_headroom
-from gsplit.supply.sampler_process import Failed, Measured, SamplerJob
+from gsplit.supply.sampler_process import Failed, Measured, SamplerSpec
 from gsplit.supply.tickets import Ticket
 from gsplit.units import binary
 
 DRY_RUN = 2
-"""Mini-batches that are sampled, and thrown away, to size the slots."""
+"""Number of mini-batches that are sampled, and thrown away, to size the slots."""
 START = "import sys; sys.path[:] = {path}; from gsplit.supply.sampler_process import main; main{arguments}"
+"""The program of a sampler process; ``arguments`` is the tuple that ``main`` is called with."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Sampler:
     reports: Connection
 
     def close(self) -> None:
+        """Close the pipes."""
         self.commands.close()
         self.reports.close()
 
@@ -53,13 +55,13 @@ class SamplerPool:
     """Keeps samplers at work; the launcher's loop calls :meth:`ready` whenever one of :meth:`files` has something.
 
     Args:
-        job: what to sample from, and how.
-        tickets: all of the run, in order.
-        samplers: processes.
-        slots: of the ring. Empty until the dry run is over.
-        readers: trainers that read each mini-batch.
+        spec: what to sample from, and how.
+        tickets: all of the run, in sequence.
+        samplers: number of processes.
+        slots: number of slots of the ring. They have no size until the dry run is over.
+        readers: number of trainers, each of which reads every mini-batch.
         finished: called with each finished mini-batch.
-        max_restarts: samplers that may be replaced before the run is given up.
+        max_restarts: number of samplers that may be replaced before the run is given up.
 
     Raises:
         InputError: where the system lets this process open no more files.
@@ -67,7 +69,7 @@ class SamplerPool:
 
     def __init__(
         self,
-        job: SamplerJob,
+        spec: SamplerSpec,
         tickets: Iterator[Ticket],
         *,
         samplers: int,
@@ -77,7 +79,7 @@ class SamplerPool:
         max_restarts: int,
     ) -> None:
         self.slots: list[SharedBuffer] = []
-        self._job = job
+        self._spec = spec
         self._finished = finished
         self._max_restarts = max_restarts
         self._restarts = 0
@@ -104,15 +106,16 @@ class SamplerPool:
 
     @property
     def processes(self) -> list[subprocess.Popen[bytes]]:
-        """The samplers that are there now."""
+        """The sampler processes that are there now."""
         return [sampler.process for sampler in self._samplers.values()]
 
     @property
     def done(self) -> bool:
-        """All mini-batches of the run were sampled, and read by all."""
+        """Whether all mini-batches of the run were sampled, and read by all trainers."""
         return self._dispatcher.done
 
     def files(self) -> list[Connection]:
+        """The pipes to wait for; :meth:`ready` reads from them."""
         return [sampler.reports for sampler in self._samplers.values()]
 
     def ready(self, file: Connection) -> None:
@@ -145,14 +148,14 @@ class SamplerPool:
                 self._warn_if_large(report)
                 self._finished(report)
         self._idle.add(index)
-        self._feed()
+        self._assign()
         if self._dispatcher.all_sampled:
             self._end_samplers()
 
     def released(self, slot: int) -> None:
-        """A trainer has let go of a slot."""
+        """Note that a trainer has let go of a slot; a sampler may have waited for it."""
         self._dispatcher.released(slot)
-        self._feed()
+        self._assign()
 
     def end(self) -> None:
         """End all samplers and give the slots back."""
@@ -162,7 +165,7 @@ class SamplerPool:
         self.slots = []
 
     def _end_samplers(self) -> None:
-        """And wait until they are gone."""
+        """End all samplers, and wait until they are gone."""
         for sampler in self._samplers.values():
             sampler.process.kill()  # it holds nothing that it could leave behind
         for sampler in self._samplers.values():
@@ -171,13 +174,14 @@ class SamplerPool:
         self._samplers.clear()
         self._idle.clear()
 
-    def _feed(self) -> None:
+    def _assign(self) -> None:
+        """Give each idle sampler something to do: first the dry run, then assignments."""
         for index in sorted(self._idle):
             if self._to_measure:
                 self._measuring[index] = self._to_measure.popleft()
                 self._tell(index, self._measuring[index])
-            elif not self._measuring and (task := self._dispatcher.next_for(index)) is not None:
-                self._tell(index, task)
+            elif not self._measuring and (assignment := self._dispatcher.next_for(index)) is not None:
+                self._tell(index, assignment)
 
     def _tell(self, index: int, command: object) -> None:
         self._idle.discard(index)
@@ -185,6 +189,7 @@ class SamplerPool:
             self._samplers[index].commands.send(command)
 
     def _size_slots(self) -> None:
+        """Give the slots their sizes; the dry run is over."""
         try:
             check_memory(len(self.slots) * self._slot_bytes)
             for slot in self.slots:
@@ -221,9 +226,9 @@ class SamplerPool:
         their_commands.close()
         their_reports.close()
         self._samplers[index] = Sampler(process, commands, reports)
-        self._tell(index, self._job)
+        self._tell(index, self._spec)
         self._idle.add(index)
-        self._feed()
+        self._assign()
 
     def _replace(self, index: int) -> None:
         dead = self._samplers.pop(index)

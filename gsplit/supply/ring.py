@@ -1,4 +1,4 @@
-"""Slabs: where samplers leave finished mini-batches for the trainers.
+"""The ring of slots, where samplers leave finished mini-batches for the trainers.
 
 A ring has a few slots, each a :class:`SharedBuffer` that samplers and trainers map. A sampler writes the segments of
 all trainers into a slot, one after the other; a :class:`Handle` says where they lie and is all that travels. Slots
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.host import SharedBuffer
-from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling import MicroBatchSampler
 from gsplit.supply.tickets import Ticket
 
 ALIGNMENT = 64
-"""Of each segment in its slot: a cache line."""
+"""Boundary in bytes that each segment begins on in its slot: a cache line."""
 HEADROOM = 1.25
-"""Room in a slot over the mini-batch that it was sized for."""
+"""Size of a slot over the size of the mini-batch that it was made for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +30,17 @@ class Handle:
     """A finished mini-batch, or, without a slot, one that every trainer samples for itself."""
 
     ticket: Ticket
+    """Which mini-batch it is."""
     slot: int | None = None
+    """The slot that it lies in."""
     extents: tuple[tuple[int, int], ...] = ()
-    """By rank, begin and end of each trainer's segment in the slot, in bytes."""
+    """Begin and end of each trainer's segment in the slot, in bytes, by rank."""
     pid: int = 0
-    """Of the sampler."""
+    """Process id of the sampler."""
     begun_ns: int = 0
-    """When it began, by the host's clock."""
+    """When the sampler began with it, by the host's clock."""
     seconds: float = 0.0
-    """That sampling, splitting and writing took."""
+    """Seconds that sampling, splitting and writing took."""
 
 
 class Ring:
@@ -58,12 +60,13 @@ class Ring:
         self._on_map = on_map
         self._maps: list[NDArray[np.uint8] | None] = [None] * len(slots)
 
-    def write(self, slot: int, micro_batches: Iterable[MiniBatchSampler]) -> tuple[tuple[int, int], ...]:
-        """Write a mini-batch; returns the extents of its segments.
+    def write(self, slot: int, micro_batches: Iterable[MicroBatchSampler]) -> tuple[tuple[int, int], ...]:
+        """Write a mini-batch; returns the extents of its segments, by rank.
 
         Args:
             slot: to write to.
-            micro_batches: of the mini-batch, each in a sampler (which may be one and the same).
+            micro_batches: the samplers that hold the micro-batches; they may be one sampler, that samples the next
+                micro-batch when the next item is asked for.
 
         Raises:
             MemoryError: where the slot is too small and the host has no memory to enlarge it.
@@ -81,19 +84,19 @@ class Ring:
         return tuple(extents)
 
     def read(self, handle: Handle, rank: int) -> NDArray[np.uint8]:
-        """A view of one trainer's segment, good until the slot is let go of."""
+        """A view of one trainer's segment, uint8, good until the slot is let go of."""
         assert handle.slot is not None
         begin, end = handle.extents[rank]
         return self._mapped(handle.slot, handle.extents[-1][1])[begin:end]
 
     def map_all(self) -> None:
-        """Map the slots that have a size, before any is read: for what ``on_map`` does, which may take its time."""
+        """Map all slots that have a size, so that ``on_map``, which may take its time, is not called later."""
         for slot, buffer in enumerate(self._slots):
             if buffer.num_bytes:
                 self._mapped(slot, buffer.num_bytes)
 
     def _mapped(self, slot: int, num_bytes: int) -> NDArray[np.uint8]:
-        """A mapping of the slot that is kept: making one costs a page fault for every page of it."""
+        """The mapping of a slot. It is kept, because a new one costs a page fault for every page."""
         mapped = self._maps[slot]
         if mapped is None or len(mapped) < num_bytes:
             new = self._slots[slot].view((self._slots[slot].num_bytes,), np.uint8)
@@ -103,8 +106,8 @@ class Ring:
         return mapped
 
 
-def extents_of(sampler: MiniBatchSampler, first: int = 0) -> list[tuple[int, int]]:
-    """[P] begin and end of the segments of the last micro-batch, one after the other, from ``first`` on."""
+def extents_of(sampler: MicroBatchSampler, first: int = 0) -> list[tuple[int, int]]:
+    """[P] begin and end, in bytes, of a micro-batch's segments, one after the other from ``first`` on."""
     extents = []
     end = first
     for split in range(sampler.parts):
@@ -114,8 +117,8 @@ def extents_of(sampler: MiniBatchSampler, first: int = 0) -> list[tuple[int, int
     return extents
 
 
-def bytes_of(micro_batches: Iterable[MiniBatchSampler]) -> int:
-    """The room that a mini-batch takes in a slot."""
+def bytes_of(micro_batches: Iterable[MicroBatchSampler]) -> int:
+    """The room in bytes that a mini-batch takes in a slot."""
     end = 0
     for sampler in micro_batches:
         end = extents_of(sampler, end)[-1][1]
@@ -123,4 +126,5 @@ def bytes_of(micro_batches: Iterable[MiniBatchSampler]) -> int:
 
 
 def with_headroom(num_bytes: int) -> int:
+    """The size of a slot that is made for a mini-batch of ``num_bytes``."""
     return int(num_bytes * HEADROOM)

@@ -1,8 +1,11 @@
-"""A sampler process: samples and splits the mini-batches it is told to, into slots of the ring. Imports no torch.
+"""A sampler process: samples and splits the mini-batches it is assigned, into slots of the ring. Imports no torch.
 
 It has a pipe that only the launcher writes to and one that only it writes to, shares no lock with anyone, and asks
 the kernel to be killed with its parent. So it can be killed at any moment: the launcher starts another one, which
 samples the same mini-batch again, bit for bit (law 1).
+
+    launcher ── SamplerSpec once, then Ticket (how large is it?) or Assignment ──► sampler
+    sampler  ── Measured for a Ticket, Handle for an Assignment; Failed, at the end ──► launcher
 """
 
 from __future__ import annotations
@@ -16,37 +19,44 @@ from pathlib import Path
 
 from gsplit.data import open_layout
 from gsplit.host import SharedBuffer, die_with_parent
-from gsplit.sampling.micro_batches import MicroBatches
-from gsplit.supply.dispatch import Task
+from gsplit.sampling import MicroBatches, Rule
+from gsplit.supply.dispatch import Assignment
 from gsplit.supply.ring import Handle, Ring, bytes_of
 from gsplit.supply.tickets import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplerJob:
-    """What a sampler is told once: what to sample from, and how."""
+class SamplerSpec:
+    """What a sampler is told when it starts: what to sample from, and how."""
 
     layout: Path
-    fan_out: tuple[int, ...]
+    """The layout to sample from."""
+    rule: Rule
+    """Which vertices start, and which in-edges are kept. Pickled, so the process imports the module of its class."""
     batch_size: int
+    """Targets of a mini-batch over all its micro-batches."""
     seed: int
+    """The seed of the run."""
     edge_ids: bool
+    """Whether segments carry the ids of the kept edges."""
     memory: int
     """Bytes that a sampler's maps of vertices may take."""
     threads: int
+    """Threads that work on one micro-batch."""
     micro_batches: int = 1
     """Number of micro-batches that a mini-batch is cut into."""
     splits: int | None = None
-    """Number of splits of each micro-batch; None: one for each part."""
+    """Number of splits of each micro-batch; None for one for each part."""
     fixed_shares: bool = False
-    """Each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
+    """Whether each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """The answer to a bare :class:`Ticket`: the room that its mini-batch takes in a slot."""
+    """The answer to a bare :class:`Ticket`: how large its mini-batch is. Nothing was written."""
 
     num_bytes: int
+    """Bytes that it takes in a slot."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +66,17 @@ class Failed:
     reason: str
     """One line for the user, or a traceback."""
     bad_input: bool
+    """Whether it is for the user: something that other flags would mend."""
 
 
 def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) -> None:
-    """The life of a sampler process; ends when the launcher closes its pipe."""
+    """Live as a sampler process until the launcher closes its pipe.
+
+    Args:
+        parent: process id of the launcher; this process is killed with it.
+        commands_fd, reports_fd: the pipes from and to the launcher.
+        slot_fds: the slots of the ring.
+    """
     die_with_parent(parent)
     commands, reports = Connection(commands_fd, writable=False), Connection(reports_fd, readable=False)
     try:
@@ -78,31 +95,32 @@ def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) ->
 
 
 def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
-    job: SamplerJob = commands.recv()
-    layout = open_layout(job.layout, trusted=True)
+    spec: SamplerSpec = commands.recv()
+    layout = open_layout(spec.layout, trusted=True)
     micro_batches = MicroBatches(
         layout,
-        micro_batches=job.micro_batches,
-        splits=job.splits or layout.parts,
-        fixed_shares=job.fixed_shares,
-        fan_out=job.fan_out,
-        batch_size=job.batch_size,
-        seed=job.seed,
-        edge_ids=job.edge_ids,
-        memory=job.memory,
-        threads=job.threads,
+        micro_batches=spec.micro_batches,
+        splits=spec.splits or layout.parts,
+        fixed_shares=spec.fixed_shares,
+        rule=spec.rule,
+        batch_size=spec.batch_size,
+        seed=spec.seed,
+        edge_ids=spec.edge_ids,
+        memory=spec.memory,
+        threads=spec.threads,
     )
     while True:
-        command: Ticket | Task = commands.recv()
+        command: Ticket | Assignment = commands.recv()
         begun_ns, start_s = time.time_ns(), time.perf_counter()
         if isinstance(command, Ticket):
-            reports.send(Measured(num_bytes=bytes_of(micro_batches.sample_all(command))))
+            reports.send(Measured(num_bytes=bytes_of(micro_batches.sample_all(command.epoch, command.batch))))
             continue
-        extents = ring.write(command.slot, micro_batches.sample_all(command.ticket))
+        ticket, slot = command.ticket, command.slot
+        extents = ring.write(slot, micro_batches.sample_all(ticket.epoch, ticket.batch))
         reports.send(
             Handle(
-                ticket=command.ticket,
-                slot=command.slot,
+                ticket=ticket,
+                slot=slot,
                 extents=extents,
                 pid=os.getpid(),
                 begun_ns=begun_ns,

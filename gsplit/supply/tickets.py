@@ -1,4 +1,4 @@
-"""Tickets: the mini-batches of a run, numbered in the order in which they are to be sampled."""
+"""Tickets: the mini-batches of a run, numbered in the sequence in which they are to be sampled."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ class Ticket:
     """One mini-batch to sample: with the configuration of the run, all that decides it (law 1)."""
 
     number: int
-    """Counts the tickets of this start of the run, from 0."""
+    """Place in the sequence of this start of the run, from 0."""
     epoch: int
+    """Which epoch, from 0."""
     batch: int
+    """Which mini-batch of the epoch, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +23,11 @@ class Position:
     """Where a run stands: what a checkpoint says of the epoch at work."""
 
     epoch: int = 0
+    """The epoch at work, from 0."""
     batch: int = 0
-    """Mini-batches done in that epoch."""
+    """Number of mini-batches done in that epoch."""
     ahead: Collection[int] = ()
-    """Those of them that lie behind one that is not done, as ``--order ready`` leaves them."""
+    """The mini-batches among them that lie behind one that is not done, as ``--order ready`` leaves them."""
 
 
 def tickets(num_batches: int, epochs: int, start: Position) -> Iterator[Ticket]:

@@ -25,7 +25,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.terminal import say
     from gsplit.train.api import train
-    from gsplit.train.report import summary_text
+    from gsplit.train.summary import summary_text
 
     run = resumed_run(arguments)
     default = None if run is None else TrainConfig.resuming(run)

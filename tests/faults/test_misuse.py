@@ -21,7 +21,7 @@ from gsplit.runs import checkpoint
 from gsplit.train import loop
 from gsplit.train.api import train
 from gsplit.train.profiling import sweep
-from gsplit.train.report import summary_text
+from gsplit.train.summary import summary_text
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from support.runs import InPool, config_for, records
 
 import gsplit
 from gsplit import TrainConfig
+from gsplit.data import open_layout
 from gsplit.errors import InputError
 
 OTHER = "support.engines:Everything"
@@ -26,9 +27,8 @@ def here(pool, tmp_path, monkeypatch):
 
 
 def trained(layout, out, strategy, **changes):
-    config = config_for(
-        layout, out, dtype="float64", fan_out=(-1, -1), batch_size=1000, strategy=strategy, samplers=0, **changes
-    )
+    sizes = {"dtype": "float64", "fan_out": (-1, -1), "batch_size": 1000, "samplers": 0}
+    config = config_for(layout, out, strategy=strategy, **{**sizes, **changes})
     gsplit.train(config=config)
     return [record["loss"] for record in records(out)]
 
@@ -47,6 +47,24 @@ def test_another_engine_learns_what_the_first_one_learns(here, tmp_path):
         for run in (tmp_path / "split", other)
     ]
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-9)
+
+
+def test_another_sampling_rule_trains_and_resumes(here, tmp_path):
+    """All vertices start, each with its first two neighbours: all trainers together compute every such edge."""
+    run = tmp_path / "run"
+    trained(here, run, "support.engines:ByFirstNeighbours", epochs=1, batch_size=50)
+    gsplit.train(config=TrainConfig.resuming(run, epochs=2))
+    graph = open_layout(here).graph
+    edges = 0
+    for begin in range(0, graph.num_vertices, 50):
+        targets = set(range(begin, min(begin + 50, graph.num_vertices)))
+        for _ in range(2):
+            drawn = [(u, v) for v in targets for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]][:2]]
+            edges += len(drawn)
+            targets |= {int(u) for u, _ in drawn}
+    assert [record["traffic"]["computed_edges"] for record in records(run)] == [edges, edges]
+    first, second = (record["loss"] for record in records(run))
+    assert second < first
 
 
 @pytest.mark.parametrize(

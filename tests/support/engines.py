@@ -10,13 +10,14 @@ import numpy as np
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.sampled.engine import counts_of
+from gsplit.engine.sampled.engine import Sampled, counts_of
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Grid
 from gsplit.sampling import sampler_of
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply
 from gsplit.supply.tickets import tickets
+from support.rules import FirstNeighbours
 
 
 class Everything:
@@ -75,3 +76,10 @@ class Whole:
 
     def let_go(self, handle):
         """The blocks stay."""
+
+
+class ByFirstNeighbours(Sampled):
+    """Split parallelism with another sampling rule."""
+
+    def rule(self, run):
+        return FirstNeighbours(keep=2, hops=run.config.layers)

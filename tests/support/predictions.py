@@ -10,8 +10,8 @@ import torch
 
 from gsplit.models import custom
 from gsplit.nn import Block
+from gsplit.predict.compute import PredictSpec, predict
 from gsplit.predict.output import VALUES, VERTICES
-from gsplit.predict.trainer import PredictSpec, predict
 from support import pool as pool_module
 
 

@@ -15,8 +15,7 @@ from gsplit.data import open_layout
 from gsplit.engine.run import Run
 from gsplit.host import SharedBuffer
 from gsplit.launch.resolve import resolve
-from gsplit.sampling import MicroBatches
-from gsplit.sampling.plan import num_batches
+from gsplit.sampling import MicroBatches, Neighbours
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
@@ -64,22 +63,23 @@ def sampled_backwards(run: Run) -> tuple:
     Its end of the supply comes before the other ends of its pipes, which have to stay open.
     """
     config, layout = run.config, open_layout(run.layout)
+    rule = Neighbours(fan_out=config.fan_out)
     micro_batches = MicroBatches(
         layout,
         micro_batches=run.strategy.micro_batches,
         splits=run.strategy.splits,
         fixed_shares=run.strategy.fixed_shares,
-        fan_out=config.fan_out,
+        rule=rule,
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=False,
     )
-    todo = list(tickets(num_batches(len(layout.graph.train_idx), config.batch_size), 1, Position()))
+    todo = list(tickets(rule.num_batches(layout, batch_size=config.batch_size), 1, Position()))
     slots = [SharedBuffer(f"test-slot-{slot}") for slot in range(len(todo))]
     heard, launcher = multiprocessing.Pipe(duplex=False)
     launcher_hears, released = multiprocessing.Pipe(duplex=False)
     for slot, ticket in enumerate(reversed(todo)):
-        extents = Ring(slots).write(slot, micro_batches.sample_all(ticket))
+        extents = Ring(slots).write(slot, micro_batches.sample_all(ticket.epoch, ticket.batch))
         launcher.send(Handle(ticket=ticket, slot=slot, extents=extents))
     return TrainerEnd(slots=slots, heard=heard, followers=[], released=released), launcher, launcher_hears
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gsplit.data import Layout
-from gsplit.sampling import EpochPlan, MiniBatchSampler
+from gsplit.sampling import EpochPlan, MiniBatchSampler, Neighbours
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle, Ring
-from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 
 PATIENCE_S = 60.0
@@ -32,21 +32,21 @@ def pool_of(
     readers=1,
     max_restarts=3,
     start=START,
-    **job,
+    **spec,
 ) -> Iterator[SamplerPool]:
     description = {
         "layout": layout.path,
-        "fan_out": FAN_OUT,
+        "rule": Neighbours(fan_out=FAN_OUT),
         "batch_size": BATCH_SIZE,
         "seed": SEED,
         "edge_ids": False,
         "memory": 2**30,
         "threads": 1,
-        **job,
+        **spec,
     }
-    num_batches = -(-len(layout.graph.train_idx) // description["batch_size"])
+    num_batches = description["rule"].num_batches(layout, batch_size=description["batch_size"])
     pool = SamplerPool(
-        SamplerJob(**description),
+        SamplerSpec(**description),
         tickets(num_batches, epochs, start),
         samplers=samplers,
         slots=slots,

@@ -26,13 +26,12 @@ from gsplit.errors import InputError
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid
 from gsplit.runs.log import level_name
-from gsplit.sampling import MicroBatches, Segment
-from gsplit.sampling.plan import num_batches
+from gsplit.sampling import MicroBatches, Neighbours, Rule, Segment
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle
-from gsplit.supply.sampler_process import SamplerJob
+from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import parse_bytes
 
@@ -57,17 +56,21 @@ class Sampled:
         """Micro-batches x the trainers that split each of them."""
         return run.strategy.grid
 
+    def rule(self, run: Run) -> Rule:
+        """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
+        return Neighbours(fan_out=run.config.fan_out)
+
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""
-        return num_batches(len(layout.graph.train_idx), run.config.batch_size)
+        return self.rule(run).num_batches(layout, batch_size=run.config.batch_size)
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """What gives the trainers their mini-batches; the samplers have ended when the block has."""
         config = run.config
-        spec = SamplerJob(
+        spec = SamplerSpec(
             layout=run.layout,
-            fan_out=config.fan_out,
+            rule=self.rule(run),
             batch_size=config.batch_size,
             seed=config.seed,
             edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
@@ -100,7 +103,7 @@ class Sampled:
         run, member, config = parts.run, parts.member, parts.run.config
         left = tickets(self.num_batches(run, parts.layout), config.epochs, position)
         order = order_of(left, end, member.rank, by=config.order)
-        maker = _Splits(parts, _source(parts, end))
+        maker = _Splits(parts, _source(parts, self.rule(run), end))
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
 
 
@@ -155,7 +158,7 @@ class _Splits:
         self._source.let_go(handle)
 
 
-def _source(parts: Parts, end: TrainerEnd | None) -> Source:
+def _source(parts: Parts, rule: Rule, end: TrainerEnd | None) -> Source:
     run, member, config = parts.run, parts.member, parts.run.config
     if end is not None and end.slots:
         return FromSlots(end, member.rank, member.device)
@@ -164,7 +167,7 @@ def _source(parts: Parts, end: TrainerEnd | None) -> Source:
         micro_batches=run.strategy.micro_batches,
         splits=run.strategy.splits,
         fixed_shares=run.strategy.fixed_shares,
-        fan_out=config.fan_out,
+        rule=rule,
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=parts.edges.weights,

@@ -70,7 +70,7 @@ class SampledHere:
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         """This trainer's split, sampled now, and the seconds that this took."""
         start_s = time.perf_counter()
-        sampler = self._micro_batches.sample(handle.ticket, self._micro)
+        sampler = self._micro_batches.sample(handle.ticket.epoch, handle.ticket.batch, self._micro)
         return sampler.segment(self._split), time.perf_counter() - start_s
 
     def let_go(self, handle: Handle) -> None:

@@ -122,7 +122,7 @@ def test_trainers_let_go_of_the_others_memory_before_of_their_own():
 
 
 def test_caches_are_filled_piece_by_piece(monkeypatch):
-    monkeypatch.setattr("gsplit.features.host.PIECE_BYTES", 5 * 12)
+    monkeypatch.setattr("gsplit.features.host_rows.PIECE_BYTES", 5 * 12)
     host, values = host_rows(70, 3, torch.float32)
     cache = PartitionedCache(host, Prefixes(OFFSETS, np.diff(OFFSETS), 2), 1, device=CPU, threads=1)
     assert torch.equal(cache.rows, values[14:])

@@ -33,7 +33,7 @@ def shared(features, dtype, bounds):
 @pytest.mark.parametrize("stored", [np.float32, np.float16])
 @pytest.mark.parametrize("dtype", STORAGE)
 def test_a_shared_copy_is_converted_by_all_trainers_together(monkeypatch, dtype, stored):
-    monkeypatch.setattr("gsplit.features.host.PIECE_BYTES", 100)
+    monkeypatch.setattr("gsplit.features.host_rows.PIECE_BYTES", 100)
     features = np.random.default_rng(0).standard_normal((50, 7)).astype(stored)
     features.flags.writeable = False  # as a mapped file is
     for rows in shared(features, dtype, [0, 20, 20, 50]):

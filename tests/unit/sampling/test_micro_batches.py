@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from support.reference import sample_and_split
 
-from gsplit.sampling import EpochPlan, MicroBatches, split_offsets
-from gsplit.supply.tickets import Ticket
+from gsplit.sampling import EpochPlan, MicroBatches, Neighbours, split_offsets
 
 FAN_OUT = (3, 4)
 
@@ -62,11 +61,16 @@ def test_fixed_shares_stay_and_are_shuffled():
 def test_micro_batches_are_those_of_the_reference(layouts, number, splits):
     layout = layouts(4)
     batches = MicroBatches(
-        layout, micro_batches=number, splits=splits, fan_out=FAN_OUT, batch_size=50, seed=9, edge_ids=True
+        layout,
+        micro_batches=number,
+        splits=splits,
+        rule=Neighbours(fan_out=FAN_OUT),
+        batch_size=50,
+        seed=9,
+        edge_ids=True,
     )
-    ticket = Ticket(number=0, epoch=1, batch=2)
     targets = batches.plan.micro_batches(1, 2)
-    for micro, sampler in enumerate(batches.sample_all(ticket)):
+    for micro, sampler in enumerate(batches.sample_all(1, 2)):
         wanted = sample_and_split(
             layout.graph,
             split_offsets(layout, splits).tolist(),
@@ -90,7 +94,7 @@ def test_micro_batches_are_those_of_the_reference(layouts, number, splits):
 
 def test_more_groups_than_targets(layouts):
     batches = MicroBatches(
-        layouts(1), micro_batches=4, splits=1, fan_out=FAN_OUT, batch_size=2, seed=0, edge_ids=False
+        layouts(1), micro_batches=4, splits=1, rule=Neighbours(fan_out=FAN_OUT), batch_size=2, seed=0, edge_ids=False
     )
-    sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(Ticket(number=0, epoch=0, batch=0))]
+    sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(0, 0)]
     assert sizes == [1, 1, 0, 0]

@@ -38,10 +38,10 @@ def test_a_slot_is_free_when_the_last_reader_has_let_go():
 
 def test_what_a_dead_sampler_was_at_goes_first_and_keeps_its_slot():
     subject = dispatcher(slots=3)
-    tasks = [subject.next_for(sampler) for sampler in range(3)]
+    assignments = [subject.next_for(sampler) for sampler in range(3)]
     subject.lost(2)
     subject.lost(1)
-    assert [subject.next_for(1), subject.next_for(2)] == tasks[1:]
+    assert [subject.next_for(1), subject.next_for(2)] == assignments[1:]
 
 
 def test_an_idle_sampler_may_die():
@@ -50,7 +50,7 @@ def test_an_idle_sampler_may_die():
     assert subject.next_for(0).ticket.batch == 0
 
 
-def test_a_sampler_has_one_task_at_a_time():
+def test_a_sampler_has_one_assignment_at_a_time():
     subject = dispatcher()
     subject.next_for(0)
     with pytest.raises(AssertionError):
@@ -72,10 +72,10 @@ def test_in_any_interleaving_everything_is_read_once_in_sequence(slots, samplers
     trained = []
     for step in range(1000):
         for sampler in range(samplers):
-            if sampler not in busy and (task := subject.next_for(sampler)):
-                taken = [t.slot for t in busy.values()] + list(finished.values()) + reading
-                assert task.slot not in taken
-                busy[sampler] = task
+            if sampler not in busy and (assignment := subject.next_for(sampler)):
+                taken = [held.slot for held in busy.values()] + list(finished.values()) + reading
+                assert assignment.slot not in taken
+                busy[sampler] = assignment
         if len(trained) in finished:  # in sequence: the next one, or none
             reading += [finished.pop(len(trained))] * readers
             trained.append(len(trained))
@@ -86,8 +86,8 @@ def test_in_any_interleaving_everything_is_read_once_in_sequence(slots, samplers
             break
         action, which = choices.draw(st.sampled_from(actions))
         if action == "finish":
-            task = busy.pop(which)
-            finished[task.ticket.number] = task.slot
+            assignment = busy.pop(which)
+            finished[assignment.ticket.number] = assignment.slot
             subject.finished(which)
         elif action == "die":
             del busy[which]

@@ -12,10 +12,12 @@ from unittest import mock
 import psutil
 import pytest
 from support.cgroups import give_memory
-from support.samplers import all_segments, attend, pool_of, segments_sampled_here
+from support.rules import FirstNeighbours
+from support.samplers import BATCH_SIZE, SEED, all_segments, attend, pool_of, segments_sampled_here
 
 from gsplit.errors import InputError
 from gsplit.processes import ProcessDied
+from gsplit.sampling import MicroBatches
 from gsplit.supply.ring import Ring
 from gsplit.supply.tickets import Position
 
@@ -30,9 +32,24 @@ def test_law_1_segments_are_bit_equal_for_any_number_of_samplers(layouts, wanted
     assert all_segments(layouts(3), samplers=samplers, slots=samplers + 1) == wanted
 
 
-@pytest.mark.parametrize("job", [{"threads": 2}, {"memory": 0}, {"threads": 2, "memory": 0}], ids=str)
-def test_law_1_for_any_number_of_threads_and_either_table(layouts, wanted, job):
-    assert all_segments(layouts(3), **job) == wanted
+@pytest.mark.parametrize("spec", [{"threads": 2}, {"memory": 0}, {"threads": 2, "memory": 0}], ids=str)
+def test_law_1_for_any_number_of_threads_and_either_table(layouts, wanted, spec):
+    assert all_segments(layouts(3), **spec) == wanted
+
+
+def test_another_rule_needs_nothing_but_its_class(layouts):
+    layout, rule = layouts(3), FirstNeighbours(keep=2, hops=2)
+    batches = MicroBatches(
+        layout, micro_batches=1, splits=3, rule=rule, batch_size=BATCH_SIZE, seed=SEED, edge_ids=False
+    )
+    here = {
+        (0, batch): [
+            sampler.segment(rank).data.tobytes() for sampler in batches.sample_all(0, batch) for rank in range(3)
+        ]
+        for batch in range(rule.num_batches(layout, batch_size=BATCH_SIZE))
+    }
+    assert len(here) == 10  # all 300 vertices start
+    assert all_segments(layout, rule=rule, epochs=1) == here
 
 
 def test_one_slot_is_enough(layouts, wanted):
@@ -152,6 +169,7 @@ ORPHANS = """
 import sys, time
 sys.path[:0] = [{tests!r}]
 from support.cgroups import give_memory
+from support.rules import FirstNeighbours
 from support.samplers import attend, pool_of
 from gsplit.data import open_layout
 arrived = []

@@ -1,8 +1,8 @@
 """The feature rows of all vertices on the host: where they come from when no cache has them.
 
-Either the array of the layout, mapped as it is stored, or a copy in memory that the trainers of the host share. The
-copy is for types that files do not have (bfloat16 is none of NumPy's), and for CUDA: a file that is mapped for
-reading cannot be registered with it.
+They are either the array of the layout, mapped as it is stored, or a copy in memory that the trainers of the host
+share. The copy is for types that files do not have (bfloat16 is none of NumPy's), and for CUDA: a file that is mapped
+for reading cannot be registered with it.
 
 Legend: N vertices, D features.
 """
@@ -24,29 +24,31 @@ from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 
 PIECE_BYTES = 1 << 26
+"""Bytes that are converted, or copied to a cache, at a time."""
 REGISTER_PORTABLE_MAPPED = 1 | 2
-"""cudaHostRegisterPortable and cudaHostRegisterMapped: for all GPUs, and for kernels as well as for copies."""
+"""Flags cudaHostRegisterPortable and cudaHostRegisterMapped: for all GPUs, and for kernels as well as for copies."""
 
 logger = logging.getLogger(__name__)
 
 
 class HostRows:
-    """Rows [N, D] in host memory.
+    """Feature rows [N, D] in host memory.
 
     Args:
-        rows: [N, D] of a type that NumPy has, C-contiguous; mapped, say. Or uint8 [N, row_bytes], with ``dtype``.
+        rows: [N, D] of a type that NumPy has, C-contiguous, such as a mapped file; or uint8 [N, row_bytes], with
+            ``dtype``.
         dtype: of the values; by default that of ``rows``.
     """
 
     def __init__(self, rows: NDArray[Any], dtype: torch.dtype | None = None) -> None:
         assert rows.flags.c_contiguous  # or C++ would be given a copy, of everything, at each call
         self.bytes_view: NDArray[np.uint8] = rows.view(np.uint8)
-        """[N, row_bytes]."""
+        """The rows as bytes, [N, row_bytes]."""
         self.dtype = torch.from_numpy(np.empty(0, rows.dtype)).dtype if dtype is None else dtype
-        """Of the values as stored."""
+        """The type of the values as stored."""
         self.num_rows, self.row_bytes = self.bytes_view.shape
         self.width = self.row_bytes // self.dtype.itemsize
-        """D."""
+        """D, the number of features."""
         self._pinned: bool | None = None
 
     @classmethod
@@ -68,8 +70,8 @@ class HostRows:
             features: [N, D] float32 or float16, mapped.
             dtype: of the copy.
             buffer: the same for all trainers.
-            begin, end: the vertices that this trainer converts; between them the trainers have all.
-            create: this trainer, and no other, makes room.
+            begin, end: the range of vertices that this trainer converts; together the trainers convert all.
+            create: whether this trainer makes the room; one of them does.
             barrier: waits for all trainers.
             global_ids: int64 [N], by which messages name vertices; None where rows are in that order.
 
@@ -98,15 +100,15 @@ class HostRows:
         return rows
 
     def tensor(self) -> Tensor:
-        """[N, D] in ``dtype``, the same memory; only of rows that may be written, as shared ones may."""
+        """The rows as a tensor [N, D] of ``dtype``, the same memory; only of rows that may be written."""
         if not self.bytes_view.size:  # NumPy gives such arrays strides that PyTorch does not take
             return torch.empty((self.num_rows, self.width), dtype=self.dtype)
         return torch.from_numpy(self.bytes_view).view(self.dtype)
 
     def pin(self) -> bool:
-        """Register the rows with CUDA, so that kernels read them; says whether that worked. Tried once.
+        """Register the rows with CUDA, so that kernels can read them; returns whether that worked.
 
-        They stay registered as long as this object lives.
+        It is tried once. The rows stay registered as long as this object lives.
         """
         if self._pinned is None:
             self._pinned = self._register()
@@ -130,12 +132,12 @@ class HostRows:
 
 
 def pieces(begin: int, end: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of a bounded number of bytes."""
+    """Ranges (begin, end) of rows, each of at most ``PIECE_BYTES`` bytes, or one row."""
     step = max(1, PIECE_BYTES // max(1, row_bytes))
     for first in range(begin, end, step):
         yield first, min(end, first + step)
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """torch.float16 -> float16"""
+    """The name of a type without its package: ``float16`` for ``torch.float16``."""
     return str(dtype).removeprefix("torch.")

@@ -1,0 +1,143 @@
+"""The sampling rule: which vertices start a mini-batch, which in-edges are kept, what a kept edge counts.
+
+| question | who answers |
+|---|---|
+| which vertices start | the plan that the rule makes: epoch and batch give the targets, by micro-batch |
+| which in-edges are kept | the sampler that the rule makes: targets give a segment for each split |
+| what a kept edge counts | the model, from the block: a kept in-edge of a vertex stands for degree / kept in-edges |
+
+The last answer is that of :class:`Neighbours`. A segment has no room for another yet: a rule by which the kept edges
+of one destination count differently needs a new version of segments (docs/formats.md).
+
+A run has one rule. It travels to the sampler processes by pickle, so its class must stand in a module that they can
+import, without torch. Nothing behind the segments knows the rule: not the slots, the order, the feed or the loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data import Layout
+from gsplit.sampling.plan import EpochPlan, num_batches
+from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
+from gsplit.sampling.segment import Segment
+
+
+class Plan(Protocol):
+    """The targets of every mini-batch of a run.
+
+    As global ids they depend on the rule and the seed alone (law 1), but for fixed shares, which follow the layout.
+    """
+
+    def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
+        """The targets of one mini-batch by micro-batch: [G] int64 arrays of distinct layout ids, perhaps empty."""
+
+
+class MicroBatchSampler(Protocol):
+    """Samples and splits micro-batches, one at a time; :class:`MiniBatchSampler` says what each method does."""
+
+    parts: int
+    """P, the number of splits."""
+
+    def sample(
+        self, targets: NDArray[np.int64], *, epoch: int, batch: int, micro: int = 0, num_targets: int | None = None
+    ) -> bool:
+        """Sample a micro-batch, the same for the same arguments (law 1); it stays until the next call."""
+
+    def segment_bytes(self, rank: int) -> int:
+        """Room that split ``rank`` of the last micro-batch takes."""
+
+    def write_segment(self, rank: int, out: NDArray[np.uint8]) -> None:
+        """Write split ``rank`` of the last micro-batch to ``out``, uint8 [at least ``segment_bytes``]."""
+
+    def segment(self, rank: int) -> Segment:
+        """Split ``rank`` of the last micro-batch, in memory of its own."""
+
+
+class Rule(Protocol):
+    """A way to sample mini-batches: makes their plan, and the sampler that follows it."""
+
+    def num_batches(self, layout: Layout, *, batch_size: int) -> int:
+        """Number of mini-batches of an epoch, the same in all epochs; quicker than making a plan."""
+
+    def plan(
+        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
+    ) -> Plan:
+        """The plan of a run.
+
+        Args:
+            layout: whose vertices start.
+            batch_size: targets of a mini-batch over all its micro-batches.
+            seed: of the run.
+            micro_batches: of each mini-batch, G.
+            fixed_shares: each micro-batch takes its targets from a share of its own, the same in all epochs.
+        """
+
+    def sampler(
+        self,
+        layout: Layout,
+        offsets: NDArray[np.int64],
+        *,
+        seed: int,
+        edge_ids: bool = False,
+        memory: int | None = None,
+        threads: int = 1,
+    ) -> MicroBatchSampler:
+        """A sampler of the layout's graph, with memory of its own.
+
+        Args:
+            layout: to sample from.
+            offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``.
+            seed: of the run.
+            edge_ids: segments carry the positions of the kept edges in the layout's ``indices``.
+            memory: bytes that the maps from vertex to row may take; None for no bound.
+            threads: that work on one micro-batch.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours:
+    """Neighbour sampling: training vertices start, and each destination keeps a fixed number of random in-neighbours.
+
+    Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017, with draws without
+    replacement.
+    """
+
+    fan_out: tuple[int, ...]
+    """Number of in-neighbours drawn per hop, the first for the targets; -1 keeps all."""
+
+    def num_batches(self, layout: Layout, *, batch_size: int) -> int:
+        """Number of mini-batches that the training vertices fill; the last one may be smaller."""
+        return num_batches(len(layout.graph.train_idx), batch_size)
+
+    def plan(
+        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
+    ) -> EpochPlan:
+        """The training vertices, shuffled anew in each epoch."""
+        return EpochPlan(
+            layout.graph.train_idx,
+            layout.permutation,
+            batch_size,
+            seed,
+            micro_batches=micro_batches,
+            fixed_shares=fixed_shares,
+        )
+
+    def sampler(
+        self,
+        layout: Layout,
+        offsets: NDArray[np.int64],
+        *,
+        seed: int,
+        edge_ids: bool = False,
+        memory: int | None = None,
+        threads: int = 1,
+    ) -> MiniBatchSampler:
+        """The C++ sampler with the fan-outs of the rule."""
+        return sampler_of(
+            layout, offsets, fan_outs=self.fan_out, seed=seed, edge_ids=edge_ids, memory=memory, threads=threads
+        )

@@ -1,0 +1,49 @@
+"""A second sampling rule, small and real. Sampler processes import it, so it imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gsplit.data import Layout
+from gsplit.sampling import MiniBatchSampler
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSequence:
+    """The plan of a rule without a shuffle: all vertices by layout id, the same in every epoch."""
+
+    num_vertices: int
+    batch_size: int
+    number: int
+    """Micro-batches of a mini-batch."""
+
+    def micro_batches(self, epoch, batch):
+        begin = batch * self.batch_size
+        return np.array_split(np.arange(begin, min(begin + self.batch_size, self.num_vertices)), self.number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstNeighbours:
+    """All vertices start, whether to train on or not; a destination keeps its first in-neighbours, without draws."""
+
+    keep: int
+    hops: int
+
+    def num_batches(self, layout: Layout, *, batch_size):
+        return -(-layout.graph.num_vertices // batch_size)
+
+    def plan(self, layout: Layout, *, batch_size, seed, micro_batches=1, fixed_shares=False):
+        return InSequence(num_vertices=layout.graph.num_vertices, batch_size=batch_size, number=micro_batches)
+
+    def sampler(self, layout: Layout, offsets, *, seed, edge_ids=False, memory=None, threads=1):
+        assert not edge_ids  # positions would be those of the cut graph
+        indptr, indices = layout.graph.indptr, layout.graph.indices
+        degrees = np.diff(indptr)
+        place = np.arange(len(indices)) - np.repeat(indptr[:-1], degrees)
+        cut_indptr = np.concatenate([[0], np.cumsum(np.minimum(degrees, self.keep))])
+        cut_indices = indices[place < self.keep]
+        return MiniBatchSampler(
+            cut_indptr, cut_indices, offsets, fan_outs=[-1] * self.hops, seed=seed, memory=memory, threads=threads
+        )
