@@ -15,7 +15,7 @@ from support.runs import InPool, all_equal, records
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.runs import checkpoint
-from gsplit.sampling import micro_batches
+from gsplit.sampling import rule
 from gsplit.supply import sampler_process as process
 
 BASE = {
@@ -150,7 +150,7 @@ class Recorder:
     def _sampler(self, job) -> dict:
         """How a sampler process that was sent this job makes its sampler."""
         made = {}
-        sampler = micro_batches.sampler_of
+        sampler = rule.sampler_of
 
         def make(*arguments, **options):
             made.update(options)
@@ -166,7 +166,7 @@ class Recorder:
                 return self.left.pop()
 
         with self._monkeypatch.context() as patch:
-            patch.setattr(micro_batches, "sampler_of", make)
+            patch.setattr(rule, "sampler_of", make)
             with pytest.raises(EOFError):
                 process._serve(Commands(), None, None)
         return made
