@@ -153,3 +153,11 @@ def test_links_lead_somewhere():
                 headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
                 anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
                 assert anchor in anchors, f"{document.name}: {target}"
+
+
+def test_files_that_are_named_are_there():
+    for document in DOCUMENTS:
+        if document.name == "log.md":
+            continue
+        for path in re.findall(r"`((?:gsplit|tests|experiments|tools|docs)/[\w./]+)`", document.read_text()):
+            assert "NAME" in path or (ROOT / path).exists(), f"{document.name}: {path}"
