@@ -53,11 +53,9 @@ test-all: check
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.mutants
 
-# The real graphs: cora.npz and others, with the keys of docs/formats.md.
-DATA ?= ../shared/data
-
+# On the real graphs (CONTRIBUTING.md); DATA or GSPLIT_DATA names their folder.
 bench: $(VENV)/.installed
-	$(BIN)/python -m experiments.paper.accuracy --data $(DATA)
+	$(BIN)/python -m experiments.paper.accuracy $(if $(DATA),--data $(DATA))
 
 clean:
 	rm -rf $(VENV) build work

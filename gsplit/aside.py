@@ -28,11 +28,12 @@ OLD = "old"
 GONE = "gone"
 """What was in the place before, and is not to come back."""
 LOCK = ".aside"
-"""Locked by the process at work; no folder but ours has one."""
+"""File that the process at work holds locked; no folder but ours has one."""
 SUFFIX_LETTERS = 8
-"""Letters of the suffix in the name of a folder, as tempfile makes it."""
+"""Number of random letters that end the name of such a folder, as tempfile makes it."""
 
 Judge = Callable[[Path], bool]
+"""A question about what is in a place."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def folder_beside(
         out: the place.
         done: whether what is in the place has replaced what was there before.
         worthless: whether what is in the place, and not done, may be removed.
-        lock: of the folder; who gives another leaves it alone.
+        lock: the file that is locked in the folder; callers with another name for it leave the folder alone.
 
     Raises:
         InputError: where it cannot be made, or what was there before cannot be put back; that is left where it is.

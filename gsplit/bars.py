@@ -12,6 +12,6 @@ from tqdm import tqdm
 tqdm.set_lock(threading.RLock())
 
 SECONDS_BEFORE_BAR = 2.0
-"""Work that is over sooner shows no bar."""
+"""Time in seconds; work that is over sooner shows no bar."""
 
 __all__ = ["SECONDS_BEFORE_BAR", "tqdm"]

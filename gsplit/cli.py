@@ -11,7 +11,7 @@ import io
 import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -24,11 +24,13 @@ from gsplit.starting import INTERRUPTED
 T = TypeVar("T")
 
 BAD_INPUT = 2
+"""Exit code after a mistake of the user."""
 TERMINATED = 143
+"""Exit code after SIGTERM."""
 OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
 LONGEST_LINE = 2000
-"""Characters of an error; what is longer loses its middle."""
+"""Number of characters of an error line at most; a longer one loses its middle."""
 
 
 def _ints_from_words(words: list[str]) -> tuple[int, ...]:
@@ -64,7 +66,7 @@ FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_fr
 
 
 def check_fan_out(fan_out: Sequence[int]) -> None:
-    """One number for each hop, from 1 on, or -1 for all neighbours.
+    """Check a fan-out: a number for each hop, from 1 on, or -1 for all neighbours.
 
     Raises:
         InputError: for anything else.
@@ -113,7 +115,7 @@ def _say_end(word: str) -> None:
 
 
 def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:
-    """``tyro.cli`` whose complaints become one line; then the command has started.
+    """Parse flags as ``tyro.cli`` does, but complain in one line; then the command has started.
 
     Raises:
         InputError: for flags or values that do not parse.
@@ -134,19 +136,41 @@ def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, defaul
 def subcommand(
     commands: dict[str, Callable[..., object]], arguments: Sequence[str], *, prog: str, about: str
 ) -> None:
-    """Parse ``NAME ARGUMENTS`` and call the function of that name."""
+    """Parse ``NAME ARGUMENTS`` and call the function of that name.
+
+    Raises:
+        InputError: for another name, for none, and for flags or values that do not parse.
+    """
+    does = {name: (function.__doc__ or "").strip().splitlines()[0] for name, function in commands.items()}
+    name = choose(does, arguments, prog=prog, about=about)
+    if name is not None:
+        call = parse(_deferred(commands[name]), arguments[1:], prog=f"{prog} {name}")
+        call()
+
+
+def choose(commands: Mapping[str, str], arguments: Sequence[str], *, prog: str, about: str) -> str | None:
+    """The command that ``NAME ARGUMENTS`` begin with, or None where they ask for help, which is printed.
+
+    Args:
+        commands: the names, each with what the command does.
+        arguments: what follows ``prog`` on the command line.
+        prog: what was called.
+        about: the help's text above the table of commands.
+
+    Raises:
+        InputError: for another name, and for none.
+    """
     names = ", ".join(commands)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(f"usage: {prog} {{{names}}} ...\n\n{about}\n")
-        for name, function in commands.items():
-            print(f"  {name:<8} {(function.__doc__ or '').strip().splitlines()[0]}")
+        for name, does in commands.items():
+            print(f"  {name:<{max(8, *map(len, commands))}} {does}")
         if not arguments:
             raise InputError(f"no command given; choose one of {names}")
-        return
+        return None
     if arguments[0] not in commands:
         raise InputError(f"unknown command {arguments[0]!r}; choose one of {names}")
-    call = parse(_deferred(commands[arguments[0]]), arguments[1:], prog=f"{prog} {arguments[0]}")
-    call()
+    return arguments[0]
 
 
 def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], object]]:
@@ -160,7 +184,7 @@ def _deferred(function: Callable[..., object]) -> Callable[..., Callable[[], obj
 
 
 def _say_error(message: str) -> int:
-    """Print an error as one line that a terminal can show, whatever it quotes of a damaged file."""
+    """Print an error in one line that a terminal can show, whatever it quotes of a damaged file; its exit code."""
     line = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split()))
     if len(line) > LONGEST_LINE:
         line = f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"

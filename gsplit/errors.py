@@ -7,6 +7,7 @@ import sys
 from types import TracebackType
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
+"""Folder of this package; calls in it are not the user's."""
 
 
 class InputError(ValueError):
@@ -22,7 +23,7 @@ class InputError(ValueError):
 
 
 def one_line(error: InputError) -> str:
-    """How users are told in a script, with the place where it called GSplit."""
+    """The line that tells the user of a script, with the place where the script called GSplit."""
     place, traceback = "", error.__traceback__
     while traceback is not None and not traceback.tb_frame.f_code.co_filename.startswith(PACKAGE + os.sep):
         place = f" ({os.path.basename(traceback.tb_frame.f_code.co_filename)}, line {traceback.tb_lineno})"

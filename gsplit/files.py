@@ -21,6 +21,7 @@ from typing import Any
 from gsplit.errors import InputError
 
 LOCK = ".lock"
+"""File in a folder that whoever works on the folder holds locked."""
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,8 @@ def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
     """Hold a folder against a second run. The kernel lets go of the lock when this process ends, however.
 
     Args:
-        folder: to hold.
-        name: of the file in it that is locked.
+        folder: the folder to hold.
+        name: the file in it that is locked.
 
     Raises:
         InUse: where another process holds it.
@@ -76,7 +77,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a file.
+    """The value in a JSON file.
 
     Raises:
         OSError: where it cannot be read.
@@ -155,8 +156,8 @@ def sweep_files(folder: Path, names: str) -> None:
     """Remove the temporary files that processes left in a folder which were killed, and say so.
 
     Args:
-        folder: that this process has locked.
-        names: a regular expression of the files that they were to become.
+        folder: a folder that this process has locked.
+        names: a regular expression for the names of the files that they were to become.
     """
     temporary = re.compile(rf"\.({names})\.\d+")
     with contextlib.suppress(OSError):

@@ -27,8 +27,11 @@ from gsplit.limits import host_memory
 from gsplit.units import binary
 
 PR_SET_PDEATHSIG = 1
+"""Number of prctl(2) that asks for a signal when the parent dies."""
 ENDING = (signal.SIGINT, signal.SIGTERM)
+"""Signals that ask a process to end."""
 SHARED_MEMORY = Path("/dev/shm")
+"""Folder of POSIX shared memory."""
 
 
 class SharedBuffer:
@@ -110,9 +113,9 @@ def interruptible() -> Iterator[None]:
 
 
 def end_tidily(number: int, _: object) -> None:
-    """A signal handler: what is half done is taken back on the way out, and the exit code is that of the signal.
+    """Handle a signal: leave by SystemExit with the signal's exit code, so that what is half done is taken back.
 
-    What comes again is ignored until :func:`ending_tidily` is over, for it would tear the taking back apart.
+    The same signal is ignored until :func:`ending_tidily` is over, for it would tear the taking back apart.
     """
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
@@ -120,11 +123,11 @@ def end_tidily(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-    """Ctrl-C and SIGTERM wait until the block ends; processes that are started in it never see them.
+    """Hold Ctrl-C and SIGTERM back until the block ends; processes that are started in it never see them.
 
-    They reach the whole foreground group, or all processes of a job (Slurm), and the parent decides what ends when.
-    Blocking them is for the children. For this process it is not enough: another thread of some library may take
-    the signal, and Python then calls its handler in the main thread.
+    Signals reach the whole foreground group, or all processes of a job (Slurm), and the parent decides what ends
+    when. Blocking them is for the children. For this process it is not enough: another thread of some library may
+    take the signal, and Python then calls its handler in the main thread.
     """
     came: list[int] = []
     try:
@@ -166,10 +169,10 @@ def check_memory(num_bytes: int) -> None:
 
 
 def sweep_cuda_ipc(pid: int) -> None:
-    """Remove the files in /dev/shm that PyTorch makes for memory of GPUs that processes share, of one that is dead.
+    """Remove the files in /dev/shm that a dead process made to share memory of GPUs.
 
-    It removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for one
-    that was killed. They are named after the process (torch/csrc/CudaIPCTypes.cpp, up to PyTorch 2.13).
+    PyTorch removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for
+    one that was killed. They are named after the process (torch/csrc/CudaIPCTypes.cpp, up to PyTorch 2.13).
     """
     for path in SHARED_MEMORY.glob(f"torch_{pid}_*"):
         with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 ROOT = Path("/")
-"""What ``/proc`` and the mount points are looked for in; tests have a tree of their own."""
+"""Folder in which ``/proc`` and the mount points are looked for; tests have a tree of their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _unescaped(field: str) -> str:
-    """Mount points have octal numbers for spaces and the like."""
+    """A mount point as it is; mountinfo has octal numbers for spaces and the like."""
     for code in (r"\040", r"\011", r"\012", r"\134"):
         field = field.replace(code, chr(int(code[1:], 8)))
     return field

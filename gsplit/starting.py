@@ -2,9 +2,10 @@
 
 The first second of a command goes by in imports, and a KeyboardInterrupt there may surface anywhere: in a traceback,
 swallowed by an extension, or as another error. Nothing has begun by then, so nothing has to be tidied up and the
-process may end on the spot. :func:`watch` is called by the first package of ours that ``python -m`` imports, and
-:func:`over` once the flags are parsed; from there on Ctrl-C raises KeyboardInterrupt, which gsplit.cli answers. After
-:func:`ended` only Python's own exit is left, and Ctrl-C is too late.
+process may end on the spot. :func:`watch` is called by the first package of ours that ``python -m`` imports,
+:func:`watch_script` by the ``gsplit`` script, and :func:`over` once the flags are parsed; from there on Ctrl-C
+raises KeyboardInterrupt, which gsplit.cli answers. After :func:`ended` only Python's own exit is left, and Ctrl-C is
+too late.
 
 This module imports as little as it can, some 2 ms. What comes before it, Python's own start, is not ours.
 """
@@ -18,15 +19,22 @@ import sys
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 _watched = False
+"""Whether this module handles Ctrl-C, or did."""
 
 
 def watch(package: str) -> None:
-    """Let Ctrl-C end this process at once if it is a command of ``package``, and nobody handles Ctrl-C yet.
+    """Do as :func:`watch_script` if this process is ``python -m package…``.
 
     A program that only imports the package keeps its signals.
     """
+    if _is_command_of(package):
+        watch_script()
+
+
+def watch_script() -> None:
+    """Let Ctrl-C end this process at once, unless somebody handles Ctrl-C already."""
     global _watched
-    if _is_command_of(package) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
         _watched = True
 
@@ -44,11 +52,14 @@ def ended() -> None:
 
 
 def _is_command_of(package: str) -> bool:
-    """Whether ``python -m package.…`` is looking for its module: sys.argv begins with -m until it has found it."""
+    """Whether this is ``python -m package…`` that is looking for its module.
+
+    sys.argv begins with -m until the module is found.
+    """
     if sys.argv[:1] != ["-m"]:
         return False
     module = sys.orig_argv[-len(sys.argv)].removeprefix("-m")  # the word before the command's own arguments
-    return module.startswith(f"{package}.")
+    return module == package or module.startswith(f"{package}.")
 
 
 def _leave(*_: object) -> None:

@@ -16,7 +16,7 @@ FACTORS = {
 
 
 def binary(num_bytes: float) -> str:
-    """Bytes in words: 1536 -> 1.5 KiB."""
+    """A number of bytes as people read it: 1536 is 1.5 KiB."""
     for unit in UNITS:
         if num_bytes < 1024 or unit == UNITS[-1]:
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -25,7 +25,7 @@ def binary(num_bytes: float) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """4GiB -> 4294967296; also 500MB, 1.5 GiB, 1048576.
+    """The number of bytes that a text means: 4GiB is 4294967296; also 500MB, 1.5 GiB, 1048576.
 
     Raises:
         ValueError: for anything else.
@@ -41,15 +41,16 @@ def parse_bytes(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSize:
-    """What a cache may take on each trainer; neither bytes nor a share: what the device has to spare."""
+    """What a cache may take on each trainer: bytes, a share, or (both None) what the device has to spare."""
 
     num_bytes: int | None = None
+    """Size in bytes."""
     share: Fraction | None = None
     """Share of all feature rows on an average trainer: 25 % on each of 4 trainers hold everything between them."""
 
     @classmethod
     def parse(cls, text: str) -> CacheSize:
-        """``4GiB``, ``10%`` or ``auto``.
+        """The size that ``4GiB``, ``10%`` or ``auto`` mean.
 
         Raises:
             ValueError: for anything else, for a share above 100 % and for 0.

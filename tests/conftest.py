@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from pathlib import Path
 
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
 
-ROOT = Path(__file__).parent.parent
+from tools import real_graphs
 
 
 def pytest_configure():
@@ -63,7 +61,7 @@ def weighted_layouts(tmp_path_factory):
 @pytest.fixture(scope="session")
 def real_data():
     """The folder of the real graphs; tests that need it say so by asking for it."""
-    folder = Path(os.environ.get("GSPLIT_TEST_DATA", ROOT.parent / "shared" / "data"))
+    folder = real_graphs.folder()
     if not (folder / "cora.npz").is_file():
-        pytest.skip(f"the real graphs are not in {folder}; set GSPLIT_TEST_DATA")
+        pytest.skip(f"no cora.npz in {folder}; set GSPLIT_DATA to where the real graphs are (CONTRIBUTING.md)")
     return folder

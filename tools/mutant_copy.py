@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
 
-import nanobind  # type: ignore[import-untyped]
+import nanobind
 import psutil
 
 import gsplit._core
+from tools import real_graphs
 from tools.mutations import ROOT, Mutation
 
 
@@ -111,13 +112,12 @@ class Copy:
 
         No process of the copy is left.
         """
-        data = os.environ.get("GSPLIT_TEST_DATA", str(ROOT.parent / "shared" / "data"))
         temporary = self.path / ".tmp"
         temporary.mkdir()
         pytest = subprocess.Popen(
             [self.python, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider", *options, *tests],
             cwd=self.path,
-            env={**os.environ, "GSPLIT_TEST_DATA": data, "TMPDIR": str(temporary)},
+            env={**os.environ, "GSPLIT_DATA": str(real_graphs.folder()), "TMPDIR": str(temporary)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

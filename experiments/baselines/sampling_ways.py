@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from gsplit.sampling import EpochPlan, MiniBatchSampler
 
 VertexOrder = Literal["layout", "store"]
 Produces = Literal["mini-batch", "splits", "segments", "micro-batches"]
+CUTS: tuple[tuple[Produces, bool], ...] = (("micro-batches", True), ("mini-batch", False))
+"""What DGL's sampler is timed with, and whether it draws each trainer's targets by themselves."""
 VERTEX_ORDERS: tuple[VertexOrder, ...] = ("store", "layout")
 
 
@@ -102,7 +104,7 @@ class Ours:
     def __init__(self, dataset: Dataset, fan_outs: Sequence[int], seed: int) -> None:
         layout = dataset.layout
         whole = [0, layout.graph.num_vertices]
-        named = {"fan_outs": fan_outs, "seed": seed}
+        named: dict[str, Any] = {"fan_outs": fan_outs, "seed": seed}
         mapped = (layout.graph.indptr, layout.graph.indices)
         self._unsplit: dict[VertexOrder, MiniBatchSampler] = {
             "layout": MiniBatchSampler(*mapped, whole, global_ids=layout.permutation, **named),
@@ -191,7 +193,7 @@ class Theirs:
                 system="DGL", form=form.name, vertex_order=order, produces=produces, run=_dgl_run(sampler, order, cut)
             )
             for wanted in VERTEX_ORDERS
-            for produces, cut in (("micro-batches", True), ("mini-batch", False))
+            for produces, cut in CUTS
             for (form, order), sampler in self._samplers.items()
             if order == wanted
         ]

@@ -131,8 +131,8 @@ def hurt_inputs(config: FaultsConfig) -> dict[str, Any]:
     counted, codes, found = Counter(dict.fromkeys(inputs.PROBLEMS, 0)), Counter[str](), []
     with working_folder(config) as folder:
         (folder / "material").mkdir()
-        made = [sys.executable, "-m", "experiments.faults.material", str(folder / "material")]
-        subprocess.run(made, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        material = [sys.executable, "-m", "experiments.faults.material", str(folder / "material")]
+        subprocess.run(material, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         inputs.import_everything()
         (folder / "cases").mkdir()
         made = (

@@ -90,7 +90,8 @@ class Running:
         return left
 
     def kill(self) -> None:
-        for process in [*self.processes(), self.process]:
+        every: list[psutil.Process | subprocess.Popen[str]] = [*self.processes(), self.process]
+        for process in every:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()

@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from experiments.faults.cases import Case, contents
@@ -71,7 +72,7 @@ def run_cases(cases: Iterator[Case], jobs: int) -> Iterator[Outcome]:
                 case = next(cases, None)
                 waiting = case is not None
                 if case is not None:
-                    pid = fork(lambda case=case: _command(case), case)
+                    pid = fork(partial(_command, case), case)
                     running[os.pidfd_open(pid)] = (case, pid, time.monotonic())
             if not running:
                 return
@@ -193,10 +194,10 @@ def _command(case: Case) -> int:
     if not case.whole:
         for module in ("gsplit.train.api", "gsplit.predict.api"):
             importlib.import_module(module).start = _would_start  # type: ignore[attr-defined]
-    module = importlib.import_module(f"experiments.micro.{name}" if name == "overlap" else f"gsplit.{name}.__main__")
-    sys.argv = [module.PROG, *arguments]
+    main = importlib.import_module(f"experiments.micro.{name}" if name == "overlap" else f"gsplit.{name}.__main__")
+    sys.argv = [main.PROG, *arguments]
     try:
-        cli.main(module.command)
+        cli.main(main.command)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
     return 0

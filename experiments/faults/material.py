@@ -71,7 +71,7 @@ def make(folder: Path) -> None:
     edges = np.unique(random.integers(VERTICES, size=(2, EDGES)), axis=1)
     x = random.random((VERTICES, FEATURES), np.float32)
     y = np.arange(VERTICES) % CLASSES
-    weight = random.random(edges.shape[1], np.float32)
+    weight = random.random((edges.shape[1],), np.float32)
     train, valid, test = np.arange(30), np.arange(30, 45), np.arange(45, VERTICES)
     _tables(folder, edges, weight, x, y)
     _arrays(folder, edges, weight, x, y, {"train": train, "valid": valid, "test": test})
@@ -127,7 +127,7 @@ def _tables(folder: Path, edges: NDArray[Any], weight: NDArray[Any], x: NDArray[
 def _arrays(
     folder: Path, edges: NDArray[Any], weight: NDArray[Any], x: NDArray[Any], y: NDArray[Any], splits: dict[str, Any]
 ) -> None:
-    named = {"x": x, "y": y, "edge_weight": weight}
+    named: dict[str, Any] = {"x": x, "y": y, "edge_weight": weight}
     ids = {f"{name}_idx": values for name, values in splits.items()}
     order = np.argsort(edges[1], kind="stable")
     indptr = np.searchsorted(edges[1][order], np.arange(VERTICES + 1))
@@ -198,7 +198,7 @@ def _ogb(folder: Path, edges: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) ->
     for name in splits:
         (arxiv / "split" / "time" / f"{name}.csv.gz").unlink()
     (papers / "raw").mkdir()
-    counts = {"num_nodes_list": np.array([VERTICES]), "num_edges_list": np.array([edges.shape[1]])}
+    counts: dict[str, Any] = {"num_nodes_list": np.array([VERTICES]), "num_edges_list": np.array([edges.shape[1]])}
     np.savez(papers / "raw" / "data.npz", edge_index=edges, node_feat=x, **counts)
     np.savez(papers / "raw" / "node-label.npz", node_label=y[:, None].astype(np.float32))
 

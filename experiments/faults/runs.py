@@ -130,7 +130,8 @@ class Outcome:
 
 def run_undisturbed(layout: Path, folder: Path) -> Undisturbed:
     """Train once with nobody in the way."""
-    run, seen = folder / "run", []
+    run = folder / "run"
+    seen: list[tuple[float, tuple[int, int]]] = []
     with running(folder, layout, "--out", run, *FLAGS) as command:
         while (code := command.process.poll()) is None:
             position = position_of(run)

@@ -44,7 +44,7 @@ WORDS = (
     b"a" * 70000,
 )
 """What a word of a text is replaced by."""
-VALUES = (
+VALUES: tuple[Any, ...] = (
     None,
     True,
     -1,

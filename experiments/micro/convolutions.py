@@ -97,7 +97,7 @@ def largest_allocation(call: Callable[[Tensor], Tensor], x: Tensor) -> int:
     """Bytes."""
     with torch.profiler.profile(profile_memory=True) as profile:
         step(call, x)
-    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = profile.profiler.kineto_results.events()
     return max(event.nbytes() for event in events if event.name() == "[memory]")
 
 

@@ -91,8 +91,8 @@ def command(arguments: list[str]) -> None:
         check_writable(config.json)
     device = _device(config)
     config = replace(config, threads=config.threads or len(os.sched_getaffinity(0)))
-    result = {"device": "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device), "versions": versions()}
-    result |= {"settings": settings(config), "loads": []}
+    name = "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    result: dict[str, Any] = {"device": name, "versions": versions(), "settings": settings(config), "loads": []}
     print(
         "{}, {rows:,} rows of {width} features, {rounds} rounds, {threads} threads".format(
             result["device"], **result["settings"]

@@ -11,7 +11,7 @@ list: ``dataset``, ``trainers``, ``strategy``, ``mean`` and ``stdev`` of test ac
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from gsplit.data import write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
+from tools import real_graphs
 
 PROG = "python -m experiments.paper.accuracy"
 
@@ -71,7 +72,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 class AccuracyConfig(Checked):
     """Test accuracy of GraphSAGE on real graphs, mean over seeds."""
 
-    data: Path = Path("../shared/data")
+    data: Path = field(default_factory=real_graphs.folder)
     """The folder of the .npz files."""
     datasets: Annotated[tuple[str, ...], names_of(CONFIGS, "dataset")] = tuple(CONFIGS)
     """Which of them: cora, coauthor_cs, amazon_computers."""
@@ -88,7 +89,7 @@ class AccuracyConfig(Checked):
 def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each number of trainers and each strategy."""
     store = folder / "store"
-    graph = load_npz(config.data / f"{dataset}.npz").with_feature_dtype("float16")
+    graph = load_npz(real_graphs.path(config.data, dataset)).with_feature_dtype("float16")
     write_store(store, graph, name=dataset, source=dataset)
     rows = []
     for trainers in config.trainers:

@@ -12,7 +12,7 @@ training vertices. Wants torch_geometric (pip install gsplit[pyg]). ``--json`` w
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -31,6 +31,7 @@ from gsplit.data import GraphArrays, open_store, write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
+from tools import real_graphs
 
 PROG = "python -m experiments.paper.full_neighbourhoods"
 
@@ -56,7 +57,7 @@ PAPERS = {("gcn", "cora"): 0.815, ("gcn", "citeseer"): 0.703, ("gat", "cora"): 0
 class NeighbourhoodsConfig(Checked):
     """GCN and GAT over full neighbourhoods with 4 trainers, beside the same model in full-batch PyG."""
 
-    data: Path = Path("../shared/data")
+    data: Path = field(default_factory=real_graphs.folder)
     """The folder of cora.npz and citeseer.npz."""
     trainers: Positive = 4
     """Parts of the graph."""
@@ -120,7 +121,7 @@ def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:
 def measure(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each model."""
     store, layout = folder / "store", folder / "layout"
-    graph = load_npz(config.data / f"{dataset}.npz")
+    graph = load_npz(real_graphs.path(config.data, dataset))
     write_store(store, graph, name=dataset, source=dataset)
     partition(PartitionConfig(store=store, out=layout, parts=config.trainers))
     graph = open_store(store).graph

@@ -105,7 +105,7 @@ def command(arguments: list[str]) -> None:
     dataset = open_dataset(config.dataset, seed=config.seed, work=config.work)
     check_batch_sizes(config, dataset)
     theirs = open_dgl(dataset, config)
-    result = {
+    result: dict[str, Any] = {
         "dataset": about(dataset.layout, dataset.generator),
         "settings": {key: getattr(config, key) for key in ("fan_out", "batch_sizes", "rounds", "seed", "quick")},
         "versions": versions(),

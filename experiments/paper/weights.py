@@ -99,7 +99,8 @@ def command(arguments: list[str]) -> None:
 
 
 def training_of(dataset: str, config: WeightsConfig) -> Training:
-    fan_out, batch_size = (20, 20, 20), 4096
+    fan_out: tuple[int, ...] = (20, 20, 20)
+    batch_size = 4096
     if dataset.startswith(PREFIX):
         preset = choose(dataset.removeprefix(PREFIX)).preset
         if isinstance(preset, Calibrated):

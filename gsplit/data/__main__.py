@@ -121,9 +121,9 @@ def _print_graph(graph: GraphArrays) -> None:
     print(f"  features {features}; indices {graph.indices.dtype}; {kind} labels")
 
 
-def command(arguments: list[str]) -> None:
-    """Run ``python -m gsplit.data``."""
-    cli.subcommand({"import": import_, "export": export_, "info": info}, arguments, prog=PROG, about=__doc__ or "")
+def command(arguments: list[str], prog: str = PROG) -> None:
+    """Run ``import``, ``export`` or ``info``; ``prog`` is what complaints call the command."""
+    cli.subcommand({"import": import_, "export": export_, "info": info}, arguments, prog=prog, about=__doc__ or "")
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ UNEVEN = 1.1
 logger = logging.getLogger(__name__)
 
 
-def read_recipe(path: Path) -> PartitionConfig:
+def read_recipe(path: Path, prog: str = PROG) -> PartitionConfig:
     """The configuration in a TOML file; what it leaves out must come as a flag.
 
     Raises:
@@ -64,13 +64,13 @@ def read_recipe(path: Path) -> PartitionConfig:
             words += [f"--{flag}", ",".join(map(str, value))]
         elif key != "store":
             words += [f"--{flag}", str(value)]
-    config = cli.parse(PartitionConfig, words, prog=f"{PROG} ({path})")
+    config = cli.parse(PartitionConfig, words, prog=f"{prog} ({path})")
     return replace(config, **{key: tyro.MISSING for key in ("store", "out") if key not in recipe})
 
 
-def report(arguments: list[str]) -> None:
+def report(arguments: list[str], prog: str) -> None:
     """Print how good a layout is for a training, and write it as JSON and as a picture."""
-    config = cli.parse(ReportConfig, arguments, prog=f"{PROG} report")
+    config = cli.parse(ReportConfig, arguments, prog=f"{prog} report")
     opened = open_layout(config.layout)
     out = config.out or config.layout.resolve().with_name(f"{config.layout.resolve().name}-report")
     for suffix in ("json", "png"):
@@ -90,16 +90,16 @@ def report(arguments: list[str]) -> None:
     print(f"\nwritten to {written}")
 
 
-def command(arguments: list[str]) -> None:
-    """Run ``python -m gsplit.partition``."""
+def command(arguments: list[str], prog: str = PROG) -> None:
+    """Partition as the arguments say, or report; ``prog`` is what complaints call the command."""
     if arguments and arguments[0] == "report":
-        report(arguments[1:])
+        report(arguments[1:], prog)
         return
     if arguments and arguments[0].endswith(".toml"):
-        recipe = read_recipe(Path(arguments[0]))
-        config = cli.parse(PartitionConfig, arguments[1:], prog=PROG, default=recipe)
+        recipe = read_recipe(Path(arguments[0]), prog)
+        config = cli.parse(PartitionConfig, arguments[1:], prog=prog, default=recipe)
     else:
-        config = cli.parse(PartitionConfig, arguments, prog=PROG)
+        config = cli.parse(PartitionConfig, arguments, prog=prog)
     if config.dry_run:
         print("\n  ".join(dry_run(config)))
         return

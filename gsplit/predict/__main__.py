@@ -9,13 +9,13 @@ from gsplit.errors import InputError
 PROG = "python -m gsplit.predict"
 
 
-def command(arguments: list[str]) -> None:
-    """Run ``python -m gsplit.predict`` with these arguments."""
+def command(arguments: list[str], prog: str = PROG) -> None:
+    """Predict as the arguments say; ``prog`` is what complaints call the command."""
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.predict.api import predict
     from gsplit.terminal import say
 
-    config = cli.parse(PredictConfig, arguments, prog=PROG)
+    config = cli.parse(PredictConfig, arguments, prog=prog)
     if config.out is None:
         raise InputError("no --out given: name the file for the predictions, .npy, .npz or .csv")
     values = predict(**vars(config))

@@ -20,8 +20,8 @@ def resumed_run(arguments: list[str]) -> Path | None:
     return None
 
 
-def command(arguments: list[str]) -> None:
-    """Run ``python -m gsplit.train`` with these arguments."""
+def command(arguments: list[str], prog: str = PROG) -> None:
+    """Train as the arguments say; ``prog`` is what complaints call the command."""
     # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
     from gsplit.terminal import say
     from gsplit.train.api import train
@@ -29,7 +29,7 @@ def command(arguments: list[str]) -> None:
 
     run = resumed_run(arguments)
     default = None if run is None else TrainConfig.resuming(run)
-    config = cli.parse(TrainConfig, arguments, prog=PROG, default=default)
+    config = cli.parse(TrainConfig, arguments, prog=prog, default=default)
     result = train(config=config)
     say(result["check"] if config.check_model else summary_text(result))
 

@@ -37,6 +37,16 @@ def assert_one_error(code, stderr, before, after):
 
 
 @pytest.fixture(scope="session")
+def gsplit_script(tmp_path_factory):
+    """The ``gsplit`` command as pip writes it, also where this package was not installed."""
+    script = tmp_path_factory.mktemp("bin") / "gsplit"
+    script.write_text(
+        "import sys\nfrom gsplit.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+    )
+    return script
+
+
+@pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """Made once: store, other (another seed), layout, layout-other, run, and ids.npy with a vertex out of range."""
     folder = tmp_path_factory.mktemp("made")

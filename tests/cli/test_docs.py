@@ -96,7 +96,7 @@ def test_the_commands_of_an_experiment_parse(module, monkeypatch, capsys):
         found = importlib.import_module(f"{module}.__main__")
     assert f"python -m {module}" == found.PROG
     names = {
-        node.args[0].id
+        ast.unparse(node.args[0])
         for node in ast.walk(ast.parse(Path(found.__file__).read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
     }

@@ -24,10 +24,14 @@ IMPORTED = "import time:"
         ("torch._subclasses.fake_tensor", "gsplit.train {out}-layout --out {out}"),  # it logs statistics at exit
         ("torch", "gsplit.predict {out}-run {out}-layout --out {out}"),
         ("numpy", "experiments.paper.redundancy --quick --json {out}"),
+        ("tyro", "gsplit --help"),
+        ("torch", "SCRIPT train {out}-layout --out {out}"),
     ],
 )
-def test_ctrl_c_while_a_command_starts(tmp_path, module, command):
-    words = [sys.executable, "-X", "importtime", "-m", *command.format(out=tmp_path / "out").split()]
+def test_ctrl_c_while_a_command_starts(tmp_path, gsplit_script, module, command):
+    words = command.format(out=tmp_path / "out").split()
+    start = [str(gsplit_script), *words[1:]] if words[0] == "SCRIPT" else ["-m", *words]
+    words = [sys.executable, "-X", "importtime", *start]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         killer = threading.Timer(LIMIT_S, process.kill)
         killer.start()

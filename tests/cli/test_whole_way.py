@@ -12,8 +12,9 @@ import pytest
 import gsplit
 
 
-def run(*words) -> str:
-    done = subprocess.run([sys.executable, "-m", *map(str, words)], capture_output=True, text=True, check=False)
+def run(*words, script=None) -> str:
+    start = ["-m"] if script is None else [script]
+    done = subprocess.run([sys.executable, *map(str, [*start, *words])], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -62,12 +63,12 @@ def test_cora_with_4_trainers(real_data, tmp_path):
     assert gsplit.load(out).level_widths == [1433, 64, 7]
 
 
-def test_flags_as_users_of_other_systems_write_them(tmp_path):
+def test_flags_as_users_of_other_systems_write_them(tmp_path, gsplit_script):
     run("gsplit.data", "import", "synthetic:tiny", "--out", tmp_path / "a graph")
     layout = tmp_path / "a layout"
     run("gsplit.partition", tmp_path / "a graph", "--parts=2", "--weights", "degree", "--out", layout)
     run(
-        "gsplit.train",
+        "train",
         layout,
         "--gpus",
         2,
@@ -83,6 +84,7 @@ def test_flags_as_users_of_other_systems_write_them(tmp_path):
         "--device=cpu",
         "--out",
         tmp_path / "a run",
+        script=gsplit_script,
     )
     config = json.loads((tmp_path / "a run" / "config.json").read_text())
     assert (config["fan_out"], config["batch_size"], config["gpus"]) == ([5, 4, 3], 100, 2)
@@ -92,7 +94,9 @@ def test_flags_as_users_of_other_systems_write_them(tmp_path):
     wanted.write_text("7\n990\n7\n")
     words = (tmp_path / "a run", layout, "--device=cpu", "--vertices", wanted)
     predicted = tmp_path / "predicted.csv"
-    assert "classes of 3 vertices" in run("gsplit.predict", *words, "--out", predicted, "--fan_out", 5, 5, "-1")
+    assert "classes of 3 vertices" in run(
+        "predict", *words, "--out", predicted, "--fan_out", 5, 5, "-1", script=gsplit_script
+    )
     header, *lines = predicted.read_text().splitlines()
     assert header == "vertex,class"
     assert [line.split(",")[0] for line in lines] == ["7", "990", "7"]

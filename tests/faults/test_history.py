@@ -6,6 +6,7 @@ import io
 import json
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -32,19 +33,20 @@ def train_scored(member, config, scores, resume):
     Returns the summary, the weights that were tested, and what was said.
     """
     trainer = trainer_of(member, config, resume=resume)
+    kept: Any = trainer.kept
     tested = {}
 
     def score(model, ids):
         tested.update({name: tensor.clone() for name, tensor in model.state_dict().items()})
-        return scores[trainer.kept.validating]
+        return scores[kept.validating]
 
     validate = ends._validate
 
     def noted(trainer, epoch):
-        trainer.kept.validating = epoch
+        kept.validating = epoch
         return validate(trainer, epoch)
 
-    trainer.kept.validating = 0
+    kept.validating = 0
     trainer.evaluator.score = score
     with mock.patch.object(ends, "_validate", noted), redirect_stdout(io.StringIO()) as said:
         loop.train(trainer)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import torch
@@ -31,6 +32,8 @@ CPU = torch.device("cpu")
 
 class Delayed(SAGE):
     """Something happens in the first layer of trainer 1."""
+
+    happens: Any
 
     def forward_layer(self, layer, block, x):
         if layer == 1:

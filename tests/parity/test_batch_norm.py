@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from support.steps import CPU
@@ -77,12 +79,12 @@ def test_a_single_row_becomes_the_bias():
 
 
 def test_conversion_keeps_the_parameters_and_says_nothing_new():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.SyncBatchNorm(4), nn.BatchNorm1d(4, momentum=0.3)))
+    model: Any = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.SyncBatchNorm(4), nn.BatchNorm1d(4, momentum=0.3)))
     before = dict(model.named_parameters())
     convert_batch_norms(model)
     assert all(isinstance(norm, BatchNorm) for norm in model[1])
     shared = nn.BatchNorm1d(4)
-    twice = nn.ModuleList([shared, nn.Sequential(shared)])
+    twice: Any = nn.ModuleList([shared, nn.Sequential(shared)])
     convert_batch_norms(twice)
     assert twice[0] is twice[1][0]
     assert isinstance(twice[0], BatchNorm)

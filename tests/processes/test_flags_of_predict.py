@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.flags import Row, assert_complete, rows_of
+from support.flags import Row, Table, assert_complete, rows_of
 from support.predictions import InPool
 from support.runs import config_for, train_in_worker
 
@@ -33,7 +33,7 @@ def values(seen: Seen):
 
 EMBEDDINGS = {"what": "embeddings"}
 SAMPLED = {"what": "logits", "fan_out": (2, 2, 2)}
-PREDICT = {
+PREDICT: Table = {
     "run": Row(value=lambda place: place.run(seed=1), see=values, base={"what": "logits"}),
     "layout": Row(value=lambda place: place.layouts(3).path, see=lambda seen: seen.job["layout"]),
     "out": Row(value=lambda place: place.folder / "here.csv", see=lambda seen: seen.files),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from support.flags import Row, assert_complete, rows_of
+from support.flags import Row, Table, assert_complete, rows_of
 from support.runs import InPool, all_equal, records
 
 import gsplit
@@ -73,7 +73,7 @@ def told(key: str):
 GAT = {"model": "gat", "heads": 4}
 CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
-TRAIN = {
+TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
     "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
     "gpus": Row(value=1, see=summary("trainers")),

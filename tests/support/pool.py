@@ -12,6 +12,7 @@ import multiprocessing.connection
 import time
 import traceback
 from dataclasses import replace
+from typing import Any
 
 import torch.distributed as dist
 
@@ -42,7 +43,7 @@ class Pool:
         deadline_s = time.monotonic() + PATIENCE_S
         while waiting:
             # One that failed leaves the others waiting in a collective, so all are listened to at once.
-            ready = multiprocessing.connection.wait(list(waiting), max(0.0, deadline_s - time.monotonic()))
+            ready: list[Any] = multiprocessing.connection.wait(list(waiting), max(0.0, deadline_s - time.monotonic()))
             if not ready:
                 self.close()
                 raise AssertionError(f"ranks {sorted(waiting.values())} did not answer within {PATIENCE_S} s")

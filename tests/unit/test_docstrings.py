@@ -35,7 +35,7 @@ def documented(tree: ast.AST, name: str = "") -> Iterator[tuple[int, str, str]]:
         and (text := ast.get_docstring(tree)) is not None
     ):
         yield tree.body[0].lineno, name or "the module", text
-    before = None
+    before: ast.AST | None = None
     for node in ast.iter_child_nodes(tree):
         if isinstance(before, (ast.Assign, ast.AnnAssign)) and isinstance(node, ast.Expr):
             text = getattr(node.value, "value", None)

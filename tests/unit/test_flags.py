@@ -24,14 +24,14 @@ EXPERIMENTS = sorted(path for path in (ROOT.parent / "experiments").rglob("*.py"
 
 
 def test_every_command_has_a_table():
-    assert {path.parent.name for path in PACKAGE.rglob("__main__.py")} == TABLES.keys()
+    assert {path.parent.name for path in PACKAGE.glob("*/__main__.py")} == TABLES.keys()
     assert all((ROOT / table).is_file() for table in TABLES.values())
 
 
 def parsed(tree: ast.Module) -> str:
     """The name of the configuration that a module parses."""
     (name,) = {
-        node.args[0].id
+        ast.unparse(node.args[0])
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
     }

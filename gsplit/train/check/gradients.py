@@ -10,15 +10,10 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import torch
-import torch._VF
 from torch import Tensor, nn
 
 from gsplit.data import open_layout
@@ -34,6 +29,7 @@ from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_train
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.train.check.cases import Case, Draws, chosen_cases
+from gsplit.train.check.dropout import DropoutOff
 
 TRAINERS = 2
 TOLERANCE = 1e-8
@@ -42,11 +38,6 @@ NEGLIGIBLE = 1e-3
 """A gradient smaller than this share of the largest one is measured by the largest: it may be rounding alone."""
 TINY = 1e-300
 """Less than any gradient: where all of them are 0, a difference of 0 is no difference."""
-DROPOUTS = tuple(
-    kind + place
-    for kind in ("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")
-    for place in ("", "_")
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +103,7 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(draws, spec.name)
     worst, exchanged_bytes = 0.0, 0.0
-    with _dropout_off():
+    with DropoutOff():
         for case in cases:
             together, counters = _gradients(spec, draws, case, member)
             exchanged_bytes += sum_over_trainers([counters.forward_bytes], member)[0]
@@ -200,16 +191,3 @@ def _gradients(
     if chain is not None:
         reduce_gradients(list(trained.values()), loss, member)
     return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, counters
-
-
-@contextmanager
-def _dropout_off() -> Iterator[None]:
-    """Dropout keeps everything: patched where all its forms, modules and functions, end up."""
-
-    def keep(input: Tensor, *_: Any) -> Tensor:
-        return input
-
-    with ExitStack() as patches:
-        for name in DROPOUTS:
-            patches.enter_context(mock.patch.object(torch._VF, name, keep))
-        yield

@@ -31,7 +31,8 @@ def small_pieces(monkeypatch):
 def source_of(edges, n=None, weights=None, **more):
     pairs = np.array(edges).reshape(-1, 2)
     weight = None if weights is None else np.array(weights, np.float32)
-    return Source(name="test", edges=array_edges(*pairs.T, weight), num_vertices=n, where="the source", **more)
+    edges = array_edges(*pairs.T, weight)  # type: ignore[call-arg]
+    return Source(name="test", edges=edges, num_vertices=n, where="the source", **more)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
-from support.flags import Row, assert_complete, rows_of
+from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
 
 from gsplit import cli
@@ -55,7 +55,7 @@ def file(name: str):
 
 LABELLED = {"labels": file("labels.npy")}
 MANY = {"labels": file("many.npy")}
-IMPORT = {
+IMPORT: Table = {
     "source": Row(value=file("other.csv"), see=shape),
     "out": Row(value=file("elsewhere"), see=lambda out: out.name == "elsewhere"),
     "name": Row(value="another", see=lambda out: open_store(out).name),
@@ -139,7 +139,7 @@ def test_overwrite_replaces(place):
     assert (place / "out.npz").read_bytes() != exported
 
 
-EXPORT = {
+EXPORT: Table = {
     "path": Row(value=file("other"), see=arrays),
     "to": Row(value="pyg", see=lambda out: "data.pkl" in str(ZipFile(out).namelist())),
     "out": Row(value=file("elsewhere.npz"), see=lambda out: out.name == "elsewhere.npz"),
@@ -164,7 +164,7 @@ def test_the_flag_of_export_does_something(tmp_path, flag):
     assert row.see(run(**changed)) != seen
 
 
-INFO = {
+INFO: Table = {
     "path": Row(value=lambda place: place / "store", see=lambda said: said.split()[0]),
     "verify": Row(value=True, see=lambda said: "verified" in said),
     "store_dir": "it compares and says nothing where all is well: test_info_finds_damage_and_another_store, below",

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.flags import Row, assert_complete, rows_of
+from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
 
 from gsplit.config.partition import ReportConfig
@@ -35,7 +35,7 @@ def described(*keys: str):
 
 
 PRESAMPLED = {"weights": "presample", "threads": 1, "fan_out": (4, 4), "batch_size": 40}
-PARTITION = {
+PARTITION: Table = {
     "store": Row(value=lambda place: place / "other", see=permutation),
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
     "parts": Row(value=3, see=lambda out: open_layout(out).parts),
@@ -131,7 +131,7 @@ def reported(*keys: str):
     return see
 
 
-REPORT = {
+REPORT: Table = {
     "layout": Row(value=lambda place: lay_out(random_graph(90, 6), place, parts=3).path, see=reported("sampled")),
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
     "fan_out": Row(value=(2, 2), see=reported("sampled")),

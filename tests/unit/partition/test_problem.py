@@ -161,7 +161,7 @@ def test_the_lightest_cut_in_balance_is_kept(monkeypatch, imbalance, made, best)
     cuts = iter(ways)
     monkeypatch.setattr(kaminpar.KaMinPar, "compute_partition", lambda *_: next(cuts))
     pairs = np.array([(u, v) for u in range(16) for v in range(u) if u // 8 == v // 8] + [(8, 7)]).T.copy()
-    indptr, indices = _core.csc_from_edges(*pairs, 16, True)
+    indptr, indices = _core.csc_from_edges(*pairs, 16, True)  # type: ignore[call-arg]
     graph = replace(random_graph(16, 1), indptr=indptr, indices=indices.astype(np.int32))
     kept = methods.assign("kaminpar", Problem(graph=graph, parts=2, cuts=made, imbalance=imbalance))
     assert kept.tolist() == ways[best]

@@ -98,7 +98,7 @@ def test_a_pass_equals_the_reference(drawn, middle):
     ones, n = np.ones(len(indices) + len(group), np.int64), len(group)
     lists = [array if array is not None else ones for array in arrays.values()]
     lists[2] = arrays["target_weight"] if arrays["target_weight"] is not None else 0 * ones
-    expected, moves = slow_pass(
+    expected, moves = slow_pass(  # type: ignore[call-arg]
         indptr.tolist(),
         indices.tolist(),
         *(a.tolist() for a in lists),
@@ -111,7 +111,7 @@ def test_a_pass_equals_the_reference(drawn, middle):
     )
     gain, moved = np.zeros(groups, np.int64), 0
     for begin, end in [(0, min(middle, n)), (min(middle, n), n)]:  # a pass may come in pieces
-        moved += _core.stream_range(
+        moved += _core.stream_range(  # type: ignore[call-arg]
             indptr,
             indices,
             *arrays.values(),

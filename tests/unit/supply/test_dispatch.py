@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +66,7 @@ def test_a_sampler_has_one_assignment_at_a_time():
 )
 def test_in_any_interleaving_everything_is_read_once_in_sequence(slots, samplers, readers, total, choices):
     subject = dispatcher(total, slots, readers)
-    busy: dict[int, object] = {}
+    busy: dict[int, Any] = {}
     finished: dict[int, int] = {}  # ticket -> slot, not read yet
     reading: list[int] = []  # slots, once for each reader that has not let go
     trained = []
