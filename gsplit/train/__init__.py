@@ -1,4 +1,4 @@
-"""Training: configuration, the loop, evaluation, checkpoints, metrics.
+"""Training: the loop, what happens at the ends of epochs and of the run, checkpoints, the command.
 
 ``python -m gsplit.train`` wants a package of this name and ``gsplit.train(layout, config)`` a function, so the
 package can be called: that is :func:`gsplit.train.api.train`.

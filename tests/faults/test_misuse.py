@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal, config_for, records, train_in_worker, trainer_of
+from support.runs import all_equal, config_for, records, train_in_trainer, trainer_of
 
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
@@ -35,13 +35,13 @@ def run(pool, layout, tmp_path):
     config = config_for(layout.path, tmp_path / "run", epochs=1)
     config.out.mkdir()
     (config.out / "config.json").write_text(config.to_json())
-    pool.run(2, train_in_worker, config)
+    pool.run(2, train_in_trainer, config)
     return config
 
 
 def resume(pool, config, **changes):
     config = TrainConfig(**{**config.__dict__, "epochs": 2, **changes})
-    return pool.run(2, train_in_worker, config, None, True)[0]
+    return pool.run(2, train_in_trainer, config, None, True)[0]
 
 
 def test_a_new_learning_rate_counts_when_resuming(pool, run):
@@ -125,7 +125,7 @@ def test_leftovers_of_a_killed_writer_are_swept(pool, run):
 
 
 def test_a_loss_that_is_not_finite_stays_json(pool, layout, tmp_path):
-    pool.run(2, train_in_worker, config_for(layout.path, tmp_path / "run", lr=1e30, epochs=3))
+    pool.run(2, train_in_trainer, config_for(layout.path, tmp_path / "run", lr=1e30, epochs=3))
     text = (tmp_path / "run" / "metrics.jsonl").read_text()
     lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
     assert lines[-1]["loss"] is None
@@ -203,7 +203,7 @@ def test_dropout_differs_between_epochs_batches_and_ranks_and_repeats(pool, layo
 
 def test_all_weights_repeat_with_dropout(pool, layout, tmp_path):
     results = [
-        pool.run(2, train_in_worker, config_for(layout.path, tmp_path / f"{i}", dropout=0.5))[0] for i in range(2)
+        pool.run(2, train_in_trainer, config_for(layout.path, tmp_path / f"{i}", dropout=0.5))[0] for i in range(2)
     ]
     assert all_equal(results[0]["after"], results[1]["after"])
 
@@ -301,7 +301,7 @@ def in_shares(pool, layout, tmp_path):
     )
     (tmp_path / "shares").mkdir()
     (tmp_path / "shares" / "config.json").write_text(config.to_json())
-    pool.run(2, train_in_worker, config)
+    pool.run(2, train_in_trainer, config)
     path = config.out / "checkpoint.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "batch": 1}))
     return config.out

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from support.apart import run_apart
 from support.predictions import predicted
-from support.runs import all_equal, config_for, train_in_worker
+from support.runs import all_equal, config_for, train_in_trainer
 from torch import nn
 
 from gsplit.errors import InputError
@@ -76,7 +76,7 @@ DEEDS = {
 
 
 def train(member, config, wrong, odd):
-    return train_in_worker(member, config, Odd(wrong, odd))
+    return train_in_trainer(member, config, Odd(wrong, odd))
 
 
 def assert_told(outcomes, deed, odd):

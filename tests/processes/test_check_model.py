@@ -137,7 +137,7 @@ def test_refuses_a_model_in_one_line(graph, tmp_path):
     assert "\n" not in str(raised.value)
 
 
-def compare_in_worker(member, layout, config, pickled_model, name):
+def compare_in_trainer(member, layout, config, pickled_model, name):
     spec = CheckSpec(
         layout=layout,
         fan_out=config.fan_out,
@@ -156,7 +156,7 @@ def checked(pool, layout, model, config=None):
     """The line, or the complaint of a trainer."""
     name = type(model).__name__
     config = config or config_of()
-    outcomes = run_apart(pool, 2, compare_in_worker, layout.path, config, custom.pickled(model), name)
+    outcomes = run_apart(pool, 2, compare_in_trainer, layout.path, config, custom.pickled(model), name)
     # As the launcher does: the first failure counts, for the other may be of the connection that it broke.
     failed = [outcome for outcome in sorted(outcomes, key=lambda outcome: outcome.seconds) if outcome.error]
     assert not failed or isinstance(failed[0].error, InputError), outcomes

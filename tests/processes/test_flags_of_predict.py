@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
 from support.predictions import InPool
-from support.runs import config_for, train_in_worker
+from support.runs import config_for, train_in_trainer
 
 import gsplit
 from gsplit.config.predict import PredictConfig
@@ -63,7 +63,7 @@ class Place:
         if not config.out.exists():
             config.out.mkdir()
             (config.out / "config.json").write_text(config.to_json())
-            self._pool.run(2, train_in_worker, config)
+            self._pool.run(2, train_in_trainer, config)
         return config.out
 
     def predict(self, **changes) -> Seen:

@@ -13,7 +13,7 @@ from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.models import make_model, names
 from support.predictions import predicted, whole_graph_vectors
-from support.runs import all_equal, config_for, train_in_worker
+from support.runs import all_equal, config_for, train_in_trainer
 from torch import nn
 
 import gsplit
@@ -175,7 +175,7 @@ def run(pool, layouts, tmp_path):
     config = config_for(layouts(2).path, tmp_path / "run", epochs=1, dtype="float64", fan_out=(3, 3, 3))
     config.out.mkdir()
     (config.out / "config.json").write_text(config.to_json())
-    pool.run(2, train_in_worker, config)
+    pool.run(2, train_in_trainer, config)
     return config.out
 
 
@@ -203,7 +203,7 @@ def custom_run(pool, layouts, tmp_path):
     config = config_for(layouts(2).path, tmp_path / "run", epochs=0, fan_out=(3, 3, 3))
     config.out.mkdir()
     (config.out / "config.json").write_text(config.to_json())
-    pool.run(2, train_in_worker, config, SAGE(5, 8, 3, num_layers=3))
+    pool.run(2, train_in_trainer, config, SAGE(5, 8, 3, num_layers=3))
     return config.out
 
 

@@ -13,7 +13,7 @@ def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, hidden):
     """5 features: with 4 hidden columns the first layer exchanges projections, with 8 the features themselves."""
     layout = layouts(4)
     config = runs.config_for(layout.path, tmp_path / "run", hidden=hidden, fan_out=(4, 3, 2), epochs=1)
-    traffic = pool.run(4, runs.train_in_worker, config)[0]["summary"]["traffic"]
+    traffic = pool.run(4, runs.train_in_trainer, config)[0]["summary"]["traffic"]
     counted = measure(
         layout, RedundancyConfig(batch_size=config.batch_size, hidden=hidden, fan_out=config.fan_out, caches=(0,))
     )
@@ -41,7 +41,7 @@ def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, hidden):
 def test_every_system_trains_as_it_is_counted(pool, layouts, tmp_path, system, changes):
     layout = layouts(4)
     config = runs.config_for(layout.path, tmp_path / "run", fan_out=(4, 3), epochs=1, **changes)
-    traffic = pool.run(4, runs.train_in_worker, config)[0]["summary"]["traffic"]
+    traffic = pool.run(4, runs.train_in_trainer, config)[0]["summary"]["traffic"]
     rows = measure(layout, RedundancyConfig(batch_size=config.batch_size, fan_out=config.fan_out, caches=(10,)))
     (counted,) = (row for row in rows["traffic"] if row["system"] == system)
     assert [counted[f"{kind}_rows"] for kind in ("needed", "hit", "peer", "host")] == [

@@ -9,7 +9,7 @@ import pytest
 import torch
 from support import traffic
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal, config_for, records, train_in_worker
+from support.runs import all_equal, config_for, records, train_in_trainer
 from support.steps import CPU, Step
 
 import gsplit
@@ -128,7 +128,7 @@ DATA = {"strategy": "data"}
 def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, parts, trainers, changes):
     layout = layouts(parts)
     config = config_for(layout.path, tmp_path / "run", gpus=trainers, batch_size=47, fan_out=(4, 3), **changes)
-    results = pool.run(trainers, train_in_worker, config)
+    results = pool.run(trainers, train_in_trainer, config)
     assert all(all_equal(result["after"], results[0]["after"]) for result in results)
     strategy = resolve(config).strategy
     assert strategy.splits == changes.get("split_group", 1 if "strategy" in changes else trainers)
@@ -176,8 +176,8 @@ def test_evaluation_does_not_depend_on_the_strategy(pool, layouts, tmp_path, tra
     layout = layouts(2)
     alone = config_for(layouts(1).path, tmp_path / "one", epochs=0, dtype="float64")
     many = config_for(layout.path, tmp_path / "many", epochs=0, dtype="float64", gpus=trainers, **changes)
-    wanted = pool.run(1, train_in_worker, alone)[0]
-    got = pool.run(trainers, train_in_worker, many)[0]
+    wanted = pool.run(1, train_in_trainer, alone)[0]
+    got = pool.run(trainers, train_in_trainer, many)[0]
     np.testing.assert_allclose(got["logits"], wanted["logits"], rtol=0, atol=1e-10)
     assert got["summary"]["test_accuracy"] == wanted["summary"]["test_accuracy"]
 
@@ -197,7 +197,7 @@ def test_where_rows_lie_changes_no_result(pool, layouts, tmp_path, changes):
     path = layouts(4).path
     plain = {key: value for key, value in changes.items() if key in ("strategy", "split_group")}
     runs = [
-        pool.run(4, train_in_worker, config_for(path, tmp_path / f"{i}", gpus=4, dropout=0.3, **options))[0]
+        pool.run(4, train_in_trainer, config_for(path, tmp_path / f"{i}", gpus=4, dropout=0.3, **options))[0]
         for i, options in enumerate((plain, changes))
     ]
     assert all_equal(runs[0]["after"], runs[1]["after"])
@@ -207,7 +207,7 @@ def test_where_rows_lie_changes_no_result(pool, layouts, tmp_path, changes):
 def test_rows_in_bfloat16_train_nearly_the_same(pool, layouts, tmp_path):
     path = layouts(2).path
     configs = [config_for(path, tmp_path / dtype, feature_dtype=dtype) for dtype in ("stored", "bfloat16")]
-    exact, rounded = (pool.run(2, train_in_worker, config)[0]["logits"] for config in configs)
+    exact, rounded = (pool.run(2, train_in_trainer, config)[0]["logits"] for config in configs)
     assert not np.array_equal(exact, rounded)
     np.testing.assert_allclose(rounded, exact, rtol=0, atol=0.05 * np.abs(exact).max())
 
@@ -217,7 +217,7 @@ def test_a_run_of_the_command_normalises_over_all_trainers(pool, layouts, tmp_pa
     options = {"strategy": "data", "model": "gcn", "norm": "batch", "epochs": 1, "validate_every": 0}
     path = layouts(2).path
     gsplit.train(config=config_for(path, tmp_path / "command", **options))
-    pool.run(2, train_in_worker, config_for(path, tmp_path / "pool", **options))
+    pool.run(2, train_in_trainer, config_for(path, tmp_path / "pool", **options))
     ours, theirs = (checkpoint.load_state(tmp_path / run, checkpoint.MODEL) for run in ("command", "pool"))
     assert any("running_mean" in name for name in ours)
     assert all_equal(ours, theirs)
@@ -225,7 +225,7 @@ def test_a_run_of_the_command_normalises_over_all_trainers(pool, layouts, tmp_pa
 
 def test_one_trainer_may_cache(pool, layouts, tmp_path):
     config = config_for(layouts(1).path, tmp_path / "run", epochs=1, cache_size="100%")
-    traffic = pool.run(1, train_in_worker, config)[0]["summary"]["traffic"]
+    traffic = pool.run(1, train_in_trainer, config)[0]["summary"]["traffic"]
     assert (traffic["host_rows"], traffic["peer_rows"]) == (0, 0)
     assert traffic["cache_hits"] == traffic["level_0_vertices"] > 0
 

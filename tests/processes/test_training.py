@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal, config_for, records, train_in_worker
+from support.runs import all_equal, config_for, records, train_in_trainer
 
 import gsplit
 from gsplit.data import open_layout, open_store
@@ -30,8 +30,8 @@ MODELS = [
 def test_after_5_epochs_in_float64_the_logits_of_all_vertices_agree(pool, weighted_layouts, tmp_path, world, model):
     layouts = weighted_layouts
     changes = {"epochs": 5, "dtype": "float64", "fan_out": (5, 4, 3), "validate_every": 2, **model}
-    alone, *_ = pool.run(1, train_in_worker, config_for(layouts(1).path, tmp_path / "1", **changes))
-    together = pool.run(world, train_in_worker, config_for(layouts(world).path, tmp_path / "P", **changes))
+    alone, *_ = pool.run(1, train_in_trainer, config_for(layouts(1).path, tmp_path / "1", **changes))
+    together = pool.run(world, train_in_trainer, config_for(layouts(world).path, tmp_path / "P", **changes))
     assert np.abs(alone["logits"] - together[0]["logits"]).max() <= 1e-8
     assert alone["summary"]["test_accuracy"] == together[0]["summary"]["test_accuracy"]
     assert alone["summary"]["loss"] == pytest.approx(together[0]["summary"]["loss"], rel=1e-10)
@@ -41,7 +41,7 @@ def test_after_5_epochs_in_float64_the_logits_of_all_vertices_agree(pool, weight
 @pytest.mark.parametrize("world", [2, 4])
 def test_every_parameter_moves_and_starts_equal(pool, layouts, tmp_path, world):
     config = config_for(layouts(world).path, tmp_path / "run", epochs=1, batch_size=1000, dropout=0.3)
-    results = pool.run(world, train_in_worker, config)
+    results = pool.run(world, train_in_trainer, config)
     for result in results:
         assert all_equal(result["before"], results[0]["before"])
         assert all_equal(result["after"], results[0]["after"])
@@ -70,7 +70,7 @@ def test_evaluation_is_exact_and_in_global_ids(pool, tmp_path, world):
     graph = random_graph(90, 7, seed=4)
     layout = lay_out(graph, tmp_path, parts=world)
     config = config_for(layout.path, tmp_path / "run", dtype="float64", save_predictions="classes")
-    result, *_ = pool.run(world, train_in_worker, config)
+    result, *_ = pool.run(world, train_in_trainer, config)
     model = gsplit.load(tmp_path / "run")
     logits = dense_logits(graph, model)
     assert np.load(tmp_path / "run" / "predictions.npy").tolist() == logits.argmax(axis=1).tolist()
@@ -100,7 +100,7 @@ def test_edge_weights_reach_the_layout_the_blocks_and_the_evaluation(pool, tmp_p
     graph = random_graph(90, 7, seed=4, weighted=True)
     layout = lay_out(graph, tmp_path, parts=world)
     config = config_for(layout.path, tmp_path / "run", dtype="float64", model="gcn", validate_every=0)
-    result, *_ = pool.run(world, train_in_worker, config)
+    result, *_ = pool.run(world, train_in_trainer, config)
     logits = dense_gcn(graph, gsplit.load(tmp_path / "run"))
     np.testing.assert_allclose(result["logits"], logits, rtol=0, atol=1e-10)
 
@@ -110,7 +110,7 @@ def test_a_model_that_comes_in_evaluation_mode_is_trained_with_its_dropout(pool,
     results = []
     for mode in (True, False):
         config = config_for(layouts(2).path, tmp_path / str(mode), validate_every=1)
-        results.append(pool.run(2, train_in_worker, config, model.train(mode))[0])
+        results.append(pool.run(2, train_in_trainer, config, model.train(mode))[0])
     assert all_equal(results[0]["after"], results[1]["after"])
 
 
@@ -162,7 +162,7 @@ def test_empty_parts_uneven_batches_and_isolated_vertices(pool, tmp_path, world)
     )
     layout = lay_out(graph, tmp_path, parts=world)
     config = config_for(layout.path, tmp_path / "run", batch_size=2, epochs=3, fan_out=(2, -1))
-    summary = pool.run(world, train_in_worker, config)[0]["summary"]
+    summary = pool.run(world, train_in_trainer, config)[0]["summary"]
     assert summary["test_accuracy"] is None
     assert np.isfinite(summary["loss"])
     assert summary["traffic"]["sampled_edges"] >= 3
@@ -174,7 +174,7 @@ def test_multi_label_scores_with_micro_f1(pool, tmp_path, world):
     graph.labels[graph.test_idx[0]] = 1.0
     layout = lay_out(graph, tmp_path, parts=world)
     config = config_for(layout.path, tmp_path / "run", epochs=4, save_predictions="classes")
-    summary = pool.run(world, train_in_worker, config)[0]["summary"]
+    summary = pool.run(world, train_in_trainer, config)[0]["summary"]
     said = np.load(tmp_path / "run" / "predictions.npy")[graph.test_idx] > 0
     true = graph.labels[graph.test_idx] > 0
     f1 = 2 * (said & true).sum() / (said.sum() + true.sum())
@@ -184,7 +184,7 @@ def test_multi_label_scores_with_micro_f1(pool, tmp_path, world):
 def test_best_validation_is_what_is_tested_and_kept(pool, layouts, tmp_path):
     # A rate so large that it gets worse again.
     config = config_for(layouts(2).path, tmp_path / "run", epochs=6, lr=0.5, dtype="float64")
-    result, _ = pool.run(2, train_in_worker, config)
+    result, _ = pool.run(2, train_in_trainer, config)
     epochs = records(tmp_path / "run")
     scores = [record["valid_accuracy"] for record in epochs]
     summary = result["summary"]
@@ -206,10 +206,10 @@ def test_best_validation_is_what_is_tested_and_kept(pool, layouts, tmp_path):
 @pytest.mark.parametrize("world", [2, 4])
 def test_resuming_between_epochs_changes_nothing(pool, layouts, tmp_path, world):
     path = layouts(world).path
-    whole = pool.run(world, train_in_worker, config_for(path, tmp_path / "whole", epochs=4, dropout=0.5))
-    pool.run(world, train_in_worker, config_for(path, tmp_path / "part", epochs=2, dropout=0.5))
+    whole = pool.run(world, train_in_trainer, config_for(path, tmp_path / "whole", epochs=4, dropout=0.5))
+    pool.run(world, train_in_trainer, config_for(path, tmp_path / "part", epochs=2, dropout=0.5))
     resumed = config_for(path, tmp_path / "part", epochs=4, dropout=0.5)
-    rest = pool.run(world, train_in_worker, resumed, None, True)
+    rest = pool.run(world, train_in_trainer, resumed, None, True)
     assert all_equal(whole[0]["after"], rest[0]["after"])
     for kind in ("epoch", "mini-batch"):
         for first, second in zip(*(records(tmp_path / run, kind) for run in ("whole", "part")), strict=True):
@@ -220,7 +220,7 @@ def test_resuming_between_epochs_changes_nothing(pool, layouts, tmp_path, world)
 def test_layout_order_of_predictions_is_the_store_s(pool, layouts, tmp_path):
     for world in (1, 2):
         config = config_for(layouts(world).path, tmp_path / f"{world}", dtype="float64", save_predictions="logits")
-        pool.run(world, train_in_worker, config)
+        pool.run(world, train_in_trainer, config)
     one, two = (np.load(tmp_path / f"{world}" / "predictions.npy") for world in (1, 2))
     assert one.shape == (300, open_layout(layouts(1).path).graph.num_classes)
     np.testing.assert_allclose(one, two, rtol=0, atol=1e-8)

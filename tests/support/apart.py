@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,6 +14,9 @@ from support.pool import SIZE
 
 LIMIT_S = 60.0
 """After which a collective gives up: many times what a run takes that ends as it should."""
+
+THREAD_S = 10.0
+"""Seconds that a thread which a run began may take to end."""
 
 
 @dataclass
@@ -35,6 +39,7 @@ def _apart(member, world, size, function, arguments):
     if member.rank >= world:
         return None
     groups = {ranks: group for ranks, group in groups.items() if member.rank in ranks}
+    before = set(threading.enumerate())
     start_s = time.monotonic()
     result = error = None
     try:
@@ -45,7 +50,10 @@ def _apart(member, world, size, function, arguments):
     seconds = time.monotonic() - start_s
     # As when the process ends: whoever waits for this trainer finds its connections closed.
     inside = None
-    gc.collect()
+    for _ in range(2):  # a thread that still loads ahead holds what it loads for
+        gc.collect()
+        for thread in set(threading.enumerate()) - before:
+            thread.join(THREAD_S)
     while groups:
         dist.destroy_process_group(groups.popitem()[1])
     return Outcome(result, error, seconds)

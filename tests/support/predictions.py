@@ -15,7 +15,7 @@ from gsplit.predict.output import VALUES, VERTICES
 from support import pool as pool_module
 
 
-def predict_in_worker(member, fields):
+def predict_in_trainer(member, fields):
     predict(member, PredictSpec(**fields, world=member.world, shared=pool_module.SHARED))
 
 
@@ -46,7 +46,7 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
         "level": level or num_layers,
         **changes,
     }
-    pool.run(layout.parts, predict_in_worker, fields)
+    pool.run(layout.parts, predict_in_trainer, fields)
     return np.load(folder / VALUES)
 
 
@@ -62,7 +62,7 @@ class InPool:
         return self
 
     def join(self):
-        self._pool.run(self._world, predict_in_worker, self.fields)
+        self._pool.run(self._world, predict_in_trainer, self.fields)
 
 
 def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):

@@ -37,7 +37,7 @@ def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer
     return loop.ready(member, run_for(config, member.world, model, resume), pool_module.SHARED)
 
 
-def train_in_worker(member, config: TrainConfig, model=None, resume=False):
+def train_in_trainer(member, config: TrainConfig, model=None, resume=False):
     """Summary (trainer 0), weights before and after, logits of all vertices (trainer 0)."""
     trainer = trainer_of(member, config, model, resume)
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
@@ -47,7 +47,7 @@ def train_in_worker(member, config: TrainConfig, model=None, resume=False):
     return {"summary": finish(trainer), "before": before, "after": after, "logits": logits}
 
 
-def observed_in_worker(member, run, backwards=False):
+def observed_in_trainer(member, run, backwards=False):
     """Summary, and the threads that training began."""
     before = set(threading.enumerate())
     end, *_others = sampled_backwards(run) if backwards else (None,)
@@ -99,7 +99,7 @@ class InPool:
 
     def join(self, supply):
         backwards = self._run.trainers == 1 and self._run.samplers > 0
-        self.results = self._pool.run(self._run.trainers, observed_in_worker, self._run, backwards)
+        self.results = self._pool.run(self._run.trainers, observed_in_trainer, self._run, backwards)
         return [result["summary"] for result in self.results]
 
     def end(self):
