@@ -33,6 +33,9 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     """
     if config.layout is None:
         raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
+    folder = config.resume or config.out or Path()
+    if config.resume is not None and config.out is not None and config.out.resolve() != folder.resolve():
+        raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
     layout = open_layout(config.layout.resolve())
     _check_trainable(layout)
     _warn_of_other_sampling(config, layout)
@@ -40,7 +43,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     config = replace(
         config,
         layout=layout.path,
-        out=config.resume or config.out,
+        out=folder,
         num_layers=config.layers,
         gpus=trainers,
         device=choose_device(config.device, trainers),
@@ -54,7 +57,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         logger.info("the model is %s(%s)", type(candidate).__name__, custom.shown(signature["arguments"]))
     return Run(
         config=config,
-        folder=config.out or Path(),
+        folder=folder,
         signature=signature,
         needs=registry.needs(custom.prepare(custom.copied(candidate))),
         pickled_model=None if model is None else custom.pickled(model),

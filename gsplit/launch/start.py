@@ -10,21 +10,22 @@ from gsplit.data import open_layout
 from gsplit.engine.engines import engine_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
-from gsplit.launch.resume import position_of
 from gsplit.parallel import rendezvous
 from gsplit.processes import environment, start
+from gsplit.supply.tickets import Position
 
 QUIET = {"KINETO_LOG_LEVEL": "99"}
 """Environment of trainers that are profiled: the profiler reads it when PyTorch is loaded, and has much to say."""
 
 
-def launch(run: Run, trainer: Callable[..., dict[str, Any] | None]) -> dict[str, Any]:
+def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Position) -> dict[str, Any]:
     """Start the trainers and what supplies them, and wait until all have ended.
 
     Args:
         run: whose folder this process holds.
         trainer: the life of one trainer, ``trainer(rank, run, port, shared, end)``; trainer 0 returns the summary, or
             None where the run was asked to stop.
+        position: where the run stands.
 
     Raises:
         InputError: where memory or files do not suffice.
@@ -36,7 +37,7 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None]) -> dict[str,
         shared = held.enter_context(closing(Shared.create(run.trainers)))
         port = held.enter_context(rendezvous(run.trainers))
         engine = engine_of(run.config.strategy)
-        supply = held.enter_context(engine.supply(run, layout, position_of(run)))
+        supply = held.enter_context(engine.supply(run, layout, position))
         with environment(QUIET if run.config.profile else {}):
             children = start(trainer, run.trainers, run, port, shared, own=supply.ends)
             held.callback(children.end)  # before the folder is given back, whatever comes

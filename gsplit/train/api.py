@@ -16,11 +16,12 @@ from gsplit.errors import InputError
 from gsplit.files import replace_file
 from gsplit.host import ending_tidily
 from gsplit.launch.resolve import resolve
-from gsplit.launch.resume import check_resumable, finished, follow_layout, warn_of_changes
+from gsplit.launch.resume import Before, follow_layout
 from gsplit.launch.start import launch
 from gsplit.launch.unused import warn_of_unused
 from gsplit.processes import check_script
 from gsplit.runs.folder import CONFIG, PREDICTIONS, RESOLVED, new_run, resumed_run
+from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
 from gsplit.train.loop import live
 from gsplit.train.profiling import sweep
@@ -63,16 +64,19 @@ def train(
     warn_of_unused(config, run, model)
     folder = resumed_run(run.folder) if run.resumes else new_run(config.out, overwrite=config.overwrite)
     with ending_tidily(), folder:
+        position = Position()
         if run.resumes:
-            check_resumable(config, run)
-            if (summary := finished(run.folder, run.config.epochs)) is not None:
+            before = Before.read(run.folder)
+            before.check(config, run)
+            if (summary := before.finished(run)) is not None:
                 if config.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
                     logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
                 return summary
-            warn_of_changes(config, run)
+            before.warn_of_changes(config, run)
+            position = before.position
         _save(config, run)
         sweep(run.folder)
-        return launch(run, live)
+        return launch(run, live, position)
 
 
 def _check_launcher() -> None:
