@@ -10,7 +10,7 @@ SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
 # starve the tests that have a time limit.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all mutants check format bench clean
+.PHONY: demo compiled test test-all mutants check format bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
@@ -43,10 +43,14 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format --quiet .
 	$(BIN)/clang-format -i $(CORE)
 
-test: check
+# Bytecode is written once: where Python is told not to write it, hundreds of processes would compile all they import.
+compiled: $(VENV)/.installed-dev
+	$(BIN)/python -m compileall -q gsplit experiments tests tools
+
+test: check compiled
 	$(PYTEST) -m 'not slow'
 
-test-all: check
+test-all: check compiled
 	$(PYTEST)
 
 # Small wrong changes, one at a time; each must make a test fail.
