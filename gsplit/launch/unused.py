@@ -10,6 +10,7 @@ from torch import nn
 from gsplit.config.fields import flag_of
 from gsplit.config.train import TrainConfig
 from gsplit.engine.run import Run
+from gsplit.runs.folder import PREDICTIONS
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,12 @@ def warn_of_unused(asked: TrainConfig, run: Run, model: nn.Module | None) -> Non
     """
     for line in _unused(asked, run, model):
         logger.warning(line)
+
+
+def warn_of_unused_when_finished(asked: TrainConfig, run: Run) -> None:
+    """Name the flags that do nothing where a run that goes on has nothing left to do."""
+    if asked.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
+        logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
 
 
 def _unused(asked: TrainConfig, run: Run, model: nn.Module | None) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +17,13 @@ from gsplit.host import ending_tidily
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Before, follow_layout
 from gsplit.launch.start import launch
-from gsplit.launch.unused import warn_of_unused
+from gsplit.launch.unused import warn_of_unused, warn_of_unused_when_finished
 from gsplit.processes import check_script
-from gsplit.runs.folder import CONFIG, PREDICTIONS, RESOLVED, new_run, resumed_run
+from gsplit.runs.folder import CONFIG, RESOLVED, new_run, resumed_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
 from gsplit.train.loop import live
 from gsplit.train.profiling import sweep
-
-logger = logging.getLogger(__name__)
 
 
 def train(
@@ -69,8 +66,7 @@ def train(
             before = Before.read(run.folder)
             before.check(config, run)
             if (summary := before.finished(run)) is not None:
-                if config.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
-                    logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
+                warn_of_unused_when_finished(config, run)
                 return summary
             before.warn_of_changes(config, run)
             position = before.position
