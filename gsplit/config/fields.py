@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -130,9 +130,13 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
         if value not in (choices := get_args(kind)):
             raise InputError(f"{flag} must be one of {', '.join(choices)}, not {value!r}")
         return value
-    if kind is Path and isinstance(value, str):
+    if kind is Path:
+        if not isinstance(value, (str, Path)):
+            raise InputError(f"{flag} must be a path, not {value!r}")
         return Path(value)
     if get_origin(kind) is tuple:
+        if not isinstance(value, Iterable):
+            raise InputError(f"{flag} must be a list, not {value!r}")
         return tuple(value)
     if kind is str:
         return str(value)

@@ -17,5 +17,5 @@ class OptimisationConfig(Checked):
     """Passes over the training vertices."""
     lr: Annotated[float, Range(above=0, below=math.inf)] = 0.003
     """Learning rate of Adam."""
-    weight_decay: Annotated[float, Range(least=0, below=math.inf)] = 0.0
+    weight_decay: Annotated[float, Range(least=0.0, below=math.inf)] = 0.0
     """L2 penalty of Adam."""

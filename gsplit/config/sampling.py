@@ -10,6 +10,7 @@ from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.units import parse_bytes
 
 Order = Literal["sequence", "ready"]
+MAX_SLOTS = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class SamplingConfig(Checked):
     samplers: Annotated[int | None, Range(0)] = None
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
     over, at least 1 and at most 2 for each trainer; 0 lets every trainer sample for itself, for debugging."""
-    slots: Annotated[int | None, Range(1, 1024)] = None
+    slots: Annotated[int | None, Range(1, MAX_SLOTS)] = None
     """Mini-batches that may be sampled, or being sampled, at a time, in shared memory. By default --samplers,
     --prefetch and 2 more."""
     order: Order = "sequence"

@@ -82,7 +82,10 @@ def engine_of(strategy: str) -> Engine:
 
         return Sampled()
     found = object_named(strategy, "--strategy")
-    if not all(callable(getattr(found, method, None)) for method in METHODS):
-        raise InputError(f"--strategy {strategy} is no engine: it needs the methods {', '.join(METHODS)}")
-    engine: Engine = found()
+    if not isinstance(found, type) or not all(callable(getattr(found, method, None)) for method in METHODS):
+        raise InputError(f"--strategy {strategy} is no engine: it needs the methods {', '.join(METHODS)}, in a class")
+    try:
+        engine: Engine = found()
+    except (TypeError, ValueError, AssertionError) as error:
+        raise InputError(f"--strategy {strategy}: {found.__name__}() fails: {error}") from None
     return engine

@@ -27,6 +27,8 @@ class Run:
     """What must agree for weights to fit the model (:func:`gsplit.models.registry.signature`)."""
     needs: Needs
     """What the model wants of its blocks: weights of edges, degrees of vertices."""
+    settings: dict[str, Any]
+    """The flags that what is learned depends on, as they were given; None where the model takes nothing of them."""
     pickled_model: bytes | None = None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""

@@ -7,7 +7,7 @@ The bus carries requests of at most 128 bytes (``SPAN_BYTES``), aligned to their
 and half of the next pays for two. So each program takes one row, and begins not at the row's first value but at the
 boundary before it: what is outside the row is masked out, and every span of 128 bytes is asked for once (Min et al.,
 "Large Graph Convolutional Network Training with GPU-Oriented Data Communication Architecture", VLDB 2021). D is a
-constant of the kernel, so the compiler sees how many values are aligned together and reads up to 16 bytes in a chain.
+constant of the kernel, so the compiler sees how many values are aligned together and reads up to 16 bytes in a lane.
 Ids come sorted, so that rows side by side are read at about the same time, and spans they share come from the GPU's
 own cache.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gsplit.config.parallel import STRATEGIES
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
@@ -91,6 +92,8 @@ class Before:
             stay["--gpus"] = (saved["trainers"], run.trainers)
             if saved["layout_checksum"] != layout.checksum:
                 stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
+        if not {before.strategy, config.strategy} <= set(STRATEGIES):  # another engine numbers other mini-batches
+            stay["--strategy"] = (before.strategy, config.strategy)
         for flag, (old, new) in stay.items():
             if old != new:
                 raise InputError(

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from gsplit.config.parallel import STRATEGIES
-from gsplit.config.train import RESULTS_DEPEND_ON
 from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.log import finite, totals, write_summary
@@ -33,7 +32,7 @@ def end_epoch(trainer: Trainer) -> None:
         "kind": "epoch",
         "epoch": epoch,
         **_layout_of_work(trainer),
-        "settings": {name: None if name in run.unused else getattr(config, name) for name in RESULTS_DEPEND_ON},
+        "settings": run.settings,
         "loss": finite(progress.mean_loss()),
         f"valid_{trainer.objective.name}": score,
         "seconds": round(progress.seconds, 4),

@@ -78,7 +78,13 @@ def test_lines_behind_the_checkpoint_are_cut_off(pool, run):
 
 
 @pytest.mark.parametrize(
-    "change", [{"batch_size": 41}, {"seed": 5}, {"cache": "replicated", "cache_size": "10%", "strategy": "data"}]
+    "change",
+    [
+        {"batch_size": 41},
+        {"seed": 5},
+        {"cache": "replicated", "cache_size": "10%", "strategy": "data"},
+        {"strategy": "support.engines:Everything"},
+    ],
 )
 def test_the_order_of_an_epoch_cannot_change_in_its_middle(run, change):
     described = checkpoint.describe_state(run.out, "checkpoint")

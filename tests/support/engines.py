@@ -83,3 +83,41 @@ class ByFirstNeighbours(Sampled):
 
     def rule(self, run):
         return FirstNeighbours(keep=2, hops=run.config.layers)
+
+
+class NeedsArguments(Sampled):
+    """An engine that nobody can make."""
+
+    def __init__(self, depth):
+        self.depth = depth
+
+
+class DecidesNothing(Sampled):
+    """An engine that leaves open what it should decide."""
+
+    def resolve(self, config, layout):
+        return config
+
+
+class GivesNothing(Sampled):
+    """An engine that forgets its answer."""
+
+    def resolve(self, config, layout):
+        return None
+
+
+class UnevenGroups(Sampled):
+    """An engine with split groups that do not divide the trainers."""
+
+    def resolve(self, config, layout):
+        return replace(super().resolve(config, layout), split_group=config.gpus + 1)
+
+
+class LargerGrid(Sampled):
+    """An engine with a grid for more trainers than there are."""
+
+    def grid(self, run):
+        return Grid.of(data=1, split=run.trainers + 1)
+
+
+made = Sampled()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from gsplit.config.sampling import SamplingConfig
+from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import Feed
@@ -49,7 +49,8 @@ class Sampled:
         config = resolve_strategy(config, layout)
         assert config.gpus is not None
         samplers = samplers_of(config, config.gpus)
-        slots = config.slots or samplers + config.prefetch + SPARE_SLOTS if samplers else None
+        wanted = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
+        slots = wanted if samplers else None
         return replace(config, samplers=samplers, slots=slots)
 
     def grid(self, run: Run) -> Grid:

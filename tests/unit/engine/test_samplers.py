@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from support.graphs import lay_out, random_graph
 
 from gsplit.config.train import TrainConfig
-from gsplit.engine.sampled.engine import samplers_of
+from gsplit.data import open_layout
+from gsplit.engine.sampled.engine import Sampled, samplers_of
 from gsplit.errors import InputError
 
 
@@ -30,3 +32,10 @@ def test_no_more_than_a_host_can_start(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     with pytest.raises(InputError, match="--samplers is 10000, but there are 2 cores; use at most 64"):
         samplers_of(TrainConfig(samplers=10000), 4)
+
+
+def test_slots_that_nobody_asked_for_keep_to_the_most_there_may_be(monkeypatch, tmp_path):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(256)))
+    layout = open_layout(lay_out(random_graph(30, 3), tmp_path, parts=2).path)
+    config = TrainConfig(gpus=2, device="cpu", samplers=900, prefetch=256)
+    assert Sampled().resolve(config, layout).slots == 1024

@@ -1,0 +1,34 @@
+"""What an engine of a user's decides is looked at before anything begins."""
+
+from __future__ import annotations
+
+import pytest
+from support.graphs import lay_out, random_graph
+
+from gsplit import TrainConfig
+from gsplit.errors import InputError
+from gsplit.launch.resolve import resolve
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("made", "is no engine: it needs the methods .*, in a class"),
+        ("NeedsArguments", r"NeedsArguments\(\) fails: .* missing 1 required positional argument: 'depth'"),
+        ("GivesNothing", "its resolve gives None, not a TrainConfig"),
+        ("DecidesNothing", "its resolve leaves split_group, samplers, cache open"),
+        ("UnevenGroups", "its resolve makes groups of 3, which do not divide 2 trainers"),
+        ("LargerGrid", "lays 2 trainers out on a grid of data 1 x split 3"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path, name, message):
+    layout = lay_out(random_graph(30, 3), tmp_path, parts=2).path
+    with pytest.raises(InputError, match=f"--strategy support.engines:{name}:? {message}"):
+        resolve(TrainConfig(layout=layout, device="cpu", fan_out=(2,), strategy=f"support.engines:{name}"))
+
+
+def test_settings_are_those_that_were_asked_for(tmp_path):
+    layout = lay_out(random_graph(30, 3), tmp_path, parts=2).path
+    run = resolve(TrainConfig(layout=layout, device="cpu", fan_out=(2,)))
+    assert (run.config.split_group, run.settings["split_group"]) == (2, None)
+    assert (run.settings["dropout"], run.settings["attention_dropout"]) == (0.5, None)
