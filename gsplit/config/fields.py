@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -140,10 +141,14 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
         return tuple(value)
     if kind is str:
         return str(value)
-    if kind is int and (not isinstance(value, int) or isinstance(value, bool)):
-        raise InputError(f"{flag} must be a whole number, not {value!r}")
-    if kind is float and (not isinstance(value, (int, float)) or isinstance(value, bool)):
-        raise InputError(f"{flag} must be a number, not {value!r}")
+    if kind is int:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool):
+            raise InputError(f"{flag} must be a whole number, not {value!r}")
+        return int(value)  # NumPy's have other limits
+    if kind is float:
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise InputError(f"{flag} must be a number, not {value!r}")
+        return value if isinstance(value, (int, float)) else float(value)
     if kind is bool and not isinstance(value, bool):
         raise InputError(f"{flag} must be true or false, not {value!r}")
     return value

@@ -1,0 +1,77 @@
+"""The one checker of configurations: what a field may hold follows from its annotation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pytest
+
+from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.errors import InputError
+from gsplit.units import parse_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Checked):
+    """A field of each kind."""
+
+    count: Annotated[int, Range(1, 9)] = 1
+    perhaps: Annotated[int | None, Range(0)] = None
+    rate: Annotated[float, Range(above=0, below=math.inf)] = 0.5
+    share: Annotated[float, Range(least=0, below=1)] = 0.0
+    sizes: Annotated[tuple[int, ...], Range(1)] = (1,)
+    memory: Annotated[str, Accepted(parse_bytes)] = "1KiB"
+    on: bool = False
+    way: Literal["this", "that"] = "this"
+    place: Path | None = None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kept"),
+    [
+        ("count", 9, 9),
+        ("count", np.int32(3), 3),
+        ("perhaps", None, None),
+        ("rate", 2, 2),
+        ("rate", np.float32(0.25), 0.25),
+        ("sizes", [2, 3], (2, 3)),
+        ("memory", 4096, "4096"),
+        ("place", "a/b", Path("a/b")),
+    ],
+)
+def test_what_a_field_may_hold_gets_its_kind(field, value, kept):
+    got = getattr(Config(**{field: value}), field)
+    assert got == kept
+    assert type(got) is type(kept)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("count", 0, "--count must be at least 1, not 0"),
+        ("count", 10, "--count must be at most 9, not 10"),
+        ("count", True, "--count must be a whole number, not True"),
+        ("count", 2.0, r"--count must be a whole number, not 2\.0"),
+        ("count", None, "--count must be a whole number, not None"),
+        ("perhaps", -1, "--perhaps must be at least 0, not -1"),
+        ("rate", 0.0, r"--rate must be above 0 and finite, not 0\.0"),
+        ("rate", math.nan, "--rate must be above 0 and finite, not nan"),
+        ("rate", math.inf, "--rate must be above 0 and finite, not inf"),
+        ("rate", "1", "--rate must be a number, not '1'"),
+        ("share", 1.0, r"--share must be in \[0, 1\), not 1\.0"),
+        ("share", math.nan, r"--share must be in \[0, 1\), not nan"),
+        ("sizes", (1, 0), "--sizes must be at least 1, not 0"),
+        ("sizes", 3, "--sizes must be a list, not 3"),
+        ("memory", "much", "--memory: "),
+        ("on", 1, "--on must be true or false, not 1"),
+        ("way", "other", "--way must be one of this, that, not 'other'"),
+        ("place", 5, "--place must be a path, not 5"),
+    ],
+)
+def test_anything_else_is_refused_by_its_flag(field, value, message):
+    with pytest.raises(InputError, match=message):
+        Config(**{field: value})
