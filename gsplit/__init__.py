@@ -1,7 +1,7 @@
 """GSplit: split-parallel training of graph neural networks on all the GPUs of one host.
 
     import gsplit
-    summary = gsplit.train("layout", gsplit.TrainConfig(out=Path("run"), epochs=5))
+    summary = gsplit.train("layout", gsplit.TrainConfig(out="run", epochs=5))
     model = gsplit.load("run")
     classes = gsplit.predict("run", "layout", out="classes.npy")
 

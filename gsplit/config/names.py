@@ -29,7 +29,9 @@ def object_named(path: str, flag: str) -> Any:
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise InputError(f"{flag} {path}: there is no module {error.name!r} to import") from None
+        raise InputError(
+            f"{flag} {path}: there is no module {error.name!r} to import, here or on PYTHONPATH"
+        ) from None
     except (ValueError, TypeError) as error:
         raise InputError(f"{flag} {path} is no package.module:Class: {error}") from None
     for part in name.split("."):

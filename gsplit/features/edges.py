@@ -52,7 +52,8 @@ class EdgeLoader:
             weights = {}
             for layer in segment.layers:
                 ids = segment.edge_ids(layer)
-                assert ids is not None
+                if ids is None:
+                    raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
                 weights[layer] = self._tensor(self._graph.edge_weight[ids])
         degrees = self._tensor(self._degrees_of(segment.vertices)) if self.degrees else None
         return {"edge_weights": weights, "degrees": degrees}

@@ -1,5 +1,6 @@
 """Predictions: classes, logits or embeddings of any vertices, by the trainers in parallel, in global ids.
 
+``gsplit.predict(run, layout, ...)`` predicts with the best model of a run: ``help(gsplit.predict.api.predict)``.
 ``python -m gsplit.predict`` wants a package of this name and ``gsplit.predict(run, layout)`` a function, so the
 package can be called: that is :func:`gsplit.predict.api.predict`.
 """
@@ -7,15 +8,20 @@ package can be called: that is :func:`gsplit.predict.api.predict`.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class _CallablePackage(ModuleType):
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, run: Path | str, layout: Path | str, **options: Any) -> NDArray[Any]:
+        """Predict with the best model of a run; :func:`gsplit.predict.api.predict` says all about it."""
         from gsplit.predict.api import predict
 
-        return predict(*arguments, **named)
+        return predict(run, layout, **options)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

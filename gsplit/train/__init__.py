@@ -1,5 +1,6 @@
 """Training: the loop, what happens at the ends of epochs and of the run, checkpoints, the command.
 
+``gsplit.train(layout, config, model=None)`` trains and returns the summary; ``help(gsplit.train.api.train)`` says all.
 ``python -m gsplit.train`` wants a package of this name and ``gsplit.train(layout, config)`` a function, so the
 package can be called: that is :func:`gsplit.train.api.train`.
 """
@@ -7,15 +8,24 @@ package can be called: that is :func:`gsplit.train.api.train`.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gsplit.config.train import TrainConfig
 
 
 class _CallablePackage(ModuleType):
-    def __call__(self, *arguments: Any, **named: Any) -> dict[str, Any]:
+    def __call__(
+        self, layout: Path | str | None = None, config: TrainConfig | None = None, *, model: nn.Module | None = None
+    ) -> dict[str, Any]:
+        """Train on a layout and return the summary; :func:`gsplit.train.api.train` says all about it."""
         from gsplit.train.api import train
 
-        return train(*arguments, **named)
+        return train(layout, config, model=model)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gsplit.data import Layout
 from gsplit.sampling import MiniBatchSampler
@@ -12,16 +13,17 @@ from gsplit.sampling import MiniBatchSampler
 
 @dataclass(frozen=True, kw_only=True)
 class InSequence:
-    """The plan of a rule without a shuffle: all vertices by layout id, the same in every epoch."""
+    """The plan of a rule without a shuffle: all vertices by global id, so that no layout changes it (law 1)."""
 
-    num_vertices: int
+    ids: NDArray[np.int64]
+    """Layout ids in the order of the global ones."""
     batch_size: int
     number: int
     """Micro-batches of a mini-batch."""
 
     def micro_batches(self, epoch, batch):
         begin = batch * self.batch_size
-        return np.array_split(np.arange(begin, min(begin + self.batch_size, self.num_vertices)), self.number)
+        return np.array_split(self.ids[begin : begin + self.batch_size], self.number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,7 @@ class FirstNeighbours:
         return -(-layout.graph.num_vertices // batch_size)
 
     def plan(self, layout: Layout, *, batch_size, seed, micro_batches=1, fixed_shares=False):
-        return InSequence(num_vertices=layout.graph.num_vertices, batch_size=batch_size, number=micro_batches)
+        return InSequence(ids=np.argsort(layout.permutation), batch_size=batch_size, number=micro_batches)
 
     def sampler(self, layout: Layout, offsets, *, seed, edge_ids=False, memory=None, threads=1):
         assert not edge_ids  # positions would be those of the cut graph
