@@ -1,6 +1,6 @@
 """Training: the loop, what happens at the ends of epochs and of the run, checkpoints, the command.
 
-``gsplit.train(layout, config, model=None)`` trains and returns the summary; ``help(gsplit.train.api.train)`` says all.
+``gsplit.train(layout, config, model=None)`` trains and returns the summary; see ``help(gsplit.train.api.train)``.
 ``python -m gsplit.train`` wants a package of this name and ``gsplit.train(layout, config)`` a function, so the
 package can be called: that is :func:`gsplit.train.api.train`.
 """
