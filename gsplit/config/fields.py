@@ -21,6 +21,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from tyro import MISSING
+
 from gsplit.errors import InputError
 
 
@@ -100,6 +102,8 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
         InputError: where the value may not be used.
     """
     kind, rules = _unwrapped(annotation)
+    if value is MISSING:  # a recipe may leave it to the command line
+        return value
     if value is None and type(None) in get_args(kind):
         return None
     kind = next((arm for arm in _arms(kind) if arm is not type(None)), kind)

@@ -80,7 +80,11 @@ def train(member, config, wrong, odd):
 
 
 def assert_told(outcomes, deed, odd):
-    """Whoever comes last says what each does; all end, the others since its connections close."""
+    """Whoever comes last says what each does, at once; all end, the others since its connections close.
+
+    Here those close when the garbage collector has been everywhere, which may take the others' whole limit. Processes
+    that end close theirs: tests/faults/test_deaths.py.
+    """
     told = [str(outcome.error) for outcome in outcomes if isinstance(outcome.error, InputError)]
     assert told, outcomes
     for line in told:
@@ -89,7 +93,7 @@ def assert_told(outcomes, deed, odd):
         assert re.search(deed, line)
         assert re.search(rf"trainers? (\d, )*[{odd}]", line)
     assert all(outcome.error is not None for outcome in outcomes)
-    assert max(outcome.seconds for outcome in outcomes) < SECONDS
+    assert max(outcome.seconds for outcome in outcomes if isinstance(outcome.error, InputError)) < SECONDS
 
 
 @pytest.mark.parametrize(

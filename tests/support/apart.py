@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,11 +11,8 @@ import torch.distributed as dist
 
 from support.pool import SIZE
 
-LIMIT_S = 60.0
+LIMIT_S = 30.0
 """After which a collective gives up: many times what a run takes that ends as it should."""
-
-THREAD_S = 10.0
-"""Seconds that a thread which a run began may take to end."""
 
 
 @dataclass
@@ -39,7 +35,6 @@ def _apart(member, world, size, function, arguments):
     if member.rank >= world:
         return None
     groups = {ranks: group for ranks, group in groups.items() if member.rank in ranks}
-    before = set(threading.enumerate())
     start_s = time.monotonic()
     result = error = None
     try:
@@ -50,10 +45,7 @@ def _apart(member, world, size, function, arguments):
     seconds = time.monotonic() - start_s
     # As when the process ends: whoever waits for this trainer finds its connections closed.
     inside = None
-    for _ in range(2):  # a thread that still loads ahead holds what it loads for
-        gc.collect()
-        for thread in set(threading.enumerate()) - before:
-            thread.join(THREAD_S)
+    gc.collect()
     while groups:
         dist.destroy_process_group(groups.popitem()[1])
     return Outcome(result, error, seconds)
