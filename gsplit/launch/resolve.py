@@ -50,7 +50,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         threads=threads_of(config.threads, trainers),
     )
     engine = engine_of(config.strategy)
-    config = _decided(engine.resolve(config, layout), config)
+    config = _decided(engine.resolve(config, layout), config.strategy)
     signature = registry.signature(config, layout.graph, model)
     candidate = registry.build(signature) if model is None else model
     custom.check(candidate, config.layers, layout.graph)
@@ -72,24 +72,24 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     return run
 
 
-def _decided(config: TrainConfig, before: TrainConfig) -> TrainConfig:
+def _decided(config: TrainConfig, strategy: str) -> TrainConfig:
     """What an engine decided, which may be a user's: whether that is all that a run needs.
 
     Args:
         config: that the engine gave.
-        before: that it was given.
+        strategy: names the engine in messages.
     """
     if not isinstance(config, TrainConfig):
-        raise InputError(f"--strategy {before.strategy}: its resolve gives {config!r}, not a TrainConfig")
+        raise InputError(f"--strategy {strategy}: its resolve gives {config!r}, not a TrainConfig")
     open_ones = [name for name in ("gpus", "split_group", "samplers") if getattr(config, name) is None]
     open_ones += ["cache"] * (config.cache == "auto")
     if open_ones:
-        raise InputError(f"--strategy {before.strategy}: its resolve leaves {', '.join(open_ones)} open")
+        raise InputError(f"--strategy {strategy}: its resolve leaves {', '.join(open_ones)} open")
     assert config.gpus is not None
     assert config.split_group is not None
     if config.gpus % config.split_group:
         raise InputError(
-            f"--strategy {before.strategy}: its resolve makes groups of {config.split_group}, which do not divide "
+            f"--strategy {strategy}: its resolve makes groups of {config.split_group}, which do not divide "
             f"{config.gpus} trainers"
         )
     return config

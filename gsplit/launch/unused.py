@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from torch import nn
 
 from gsplit.config.fields import flag_of
+from gsplit.config.run import RunConfig
 from gsplit.config.train import TrainConfig
 from gsplit.engine.run import Run
 from gsplit.runs.folder import PREDICTIONS
@@ -27,7 +28,7 @@ def warn_of_unused(asked: TrainConfig, run: Run, model: nn.Module | None) -> Non
         logger.warning(line)
 
 
-def warn_of_unused_when_finished(asked: TrainConfig, run: Run) -> None:
+def warn_of_unused_when_finished(asked: RunConfig, run: Run) -> None:
     """Name the flags that do nothing where a run that goes on has nothing left to do."""
     if asked.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
         logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
