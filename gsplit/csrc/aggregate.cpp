@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "row_kernels.hpp"
@@ -72,10 +73,29 @@ void in_ranges(const RowEdges& edges, int64_t width, int threads, Work work) {
   work(bounds[0], bounds[1]);
 }
 
-void run_sum(const RowTask<float>& task, int64_t begin, int64_t end) { best_kernels().sum_f32(task, begin, end); }
-void run_sum(const RowTask<double>& task, int64_t begin, int64_t end) { best_kernels().sum_f64(task, begin, end); }
-void run_dot(const RowTask<float>& task, int64_t begin, int64_t end) { best_kernels().dot_f32(task, begin, end); }
-void run_dot(const RowTask<double>& task, int64_t begin, int64_t end) { best_kernels().dot_f64(task, begin, end); }
+/// Kernels by name, the widest first.
+std::vector<std::pair<const char*, const RowKernels*>> available() {
+  std::vector<std::pair<const char*, const RowKernels*>> found;
+#ifdef GSPLIT_X86
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw"))
+    found.emplace_back("avx512", &isa_avx512::kernels);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found.emplace_back("avx2", &isa_avx2::kernels);
+#endif
+  found.emplace_back("basic", &isa_basic::kernels);
+  return found;
+}
+
+const RowKernels*& chosen() {
+  static const RowKernels* kernels = available().front().second;
+  return kernels;
+}
+
+void run_sum(const RowTask<float>& task, int64_t begin, int64_t end) { chosen()->sum_f32(task, begin, end); }
+void run_sum(const RowTask<double>& task, int64_t begin, int64_t end) { chosen()->sum_f64(task, begin, end); }
+void run_dot(const RowTask<float>& task, int64_t begin, int64_t end) { chosen()->dot_f32(task, begin, end); }
+void run_dot(const RowTask<double>& task, int64_t begin, int64_t end) { chosen()->dot_f64(task, begin, end); }
 
 template <class T>
 T leaky(T value, T slope) {
@@ -94,20 +114,20 @@ int64_t heads_of(const RowEdges& edges, const Matrix<T>& of_edges, const Matrix<
 
 }  // namespace
 
-const RowKernels& best_kernels() {
-#ifdef GSPLIT_X86
-  static const RowKernels& best = []() -> const RowKernels& {
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-      return isa_avx512::kernels;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return isa_avx2::kernels;
-    return isa_basic::kernels;
-  }();
-  return best;
-#else
-  return isa_basic::kernels;
-#endif
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const auto& [name, kernels] : available()) names.emplace_back(name);
+  return names;
+}
+
+void use_instruction_set(const std::string& name) {
+  for (const auto& [known, kernels] : available()) {
+    if (name == known) {
+      chosen() = kernels;
+      return;
+    }
+  }
+  throw std::invalid_argument("this machine does not run " + name);
 }
 
 template <class T>
@@ -125,7 +145,8 @@ void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>
   task.factor = scaling.factor.empty() ? nullptr : scaling.factor.data();
   if (scaling.weight.data != nullptr) {
     require(scaling.weight.width > 0 && out.width % scaling.weight.width == 0, "the heads do not divide the width");
-    require(!edges.order.empty() || scaling.weight.rows == static_cast<int64_t>(edges.indices.size()),
+    require(edges.indices.empty() || !edges.order.empty() ||
+                scaling.weight.rows == static_cast<int64_t>(edges.indices.size()),
             "there must be a weight for each edge");
     task.weight = scaling.weight.data;
     task.weight_stride = scaling.weight.stride;

@@ -19,6 +19,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace gsplit {
 
@@ -94,5 +96,12 @@ template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
                         Matrix<T> own_gradients, Matrix<T> destination_gradients);
+
+/// Instruction sets that the sums over rows were compiled for and this machine runs, the widest first.
+std::vector<std::string> instruction_sets();
+
+/// Has sums over rows use one of them from now on, for tests and comparisons; by default it is the widest. Throws
+/// std::invalid_argument for another.
+void use_instruction_set(const std::string& name);
 
 }  // namespace gsplit

@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 
@@ -116,6 +118,8 @@ void bind_values(nb::module_& m) {
 void bind_aggregate(nb::module_& m) {
   bind_values<float>(m);
   bind_values<double>(m);
+  m.def("instruction_sets", &instruction_sets);
+  m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(
       "transpose_edges",
       [](Array<int32_t> indptr, Array<int32_t> indices, Writable<int32_t> out_indptr, Writable<int32_t> out_rows,

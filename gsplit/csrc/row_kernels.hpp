@@ -1,5 +1,5 @@
 // The inner loops of aggregate.hpp, as they were compiled for one instruction set. row_kernels.cpp is compiled once
-// for each; best_kernels() chooses at run time, so what is built here runs on any machine of the architecture.
+// for each; aggregate.cpp chooses at run time, so what is built here runs on any machine of the architecture.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +50,5 @@ namespace isa_avx512 {
 extern const RowKernels kernels;
 }
 #endif
-
-/// The widest that this machine runs.
-const RowKernels& best_kernels();
 
 }  // namespace gsplit

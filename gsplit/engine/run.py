@@ -64,6 +64,11 @@ class Run:
         dtype: torch.dtype = getattr(torch, self.config.dtype)
         return dtype
 
+    @property
+    def exchange_dtype(self) -> torch.dtype | None:
+        """Type in which exchanged rows travel; None: that in which the model computes."""
+        return None if self.config.exchange_dtype == "model" else getattr(torch, self.config.exchange_dtype)
+
     @cached_property
     def strategy(self) -> Strategy:
         """How mini-batches and caches are laid over the trainers."""

@@ -42,6 +42,8 @@ def _unused(asked: TrainConfig, run: Run, model: nn.Module | None) -> Iterator[s
             yield f"{flag_of(setting)} has no effect on the model {name}"
     if asked.strategy == "data" and asked.split_group not in (None, 1):
         yield f"--split-group {asked.split_group} is ignored with --strategy data"
+    if asked.exchange_dtype != "model" and run.config.split_group == 1:
+        yield f"--exchange-dtype {asked.exchange_dtype} has no effect where no rows are exchanged"
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
     if run.samplers == 0 and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):

@@ -93,8 +93,11 @@ class PyGAdapter(Adapter):
         x_name = next(iter(given))
         x = given[x_name]
         pair = x if isinstance(x, (tuple, list)) else None
-        sources = self._sources(layer, x if pair is None else pair[0])
-        block = self._blocks[layer]
+        block = self._block_for(layer, x if pair is None else pair[0])
+        others = [value for name, value in given.items() if name not in (x_name, graph_name, "size")]
+        if (on_block := self._on_block(convolution, block, x, others, self._weight_stand_in)) is not None:
+            return (on_block,), {}
+        sources = block.exchange(x if pair is None else pair[0])
         destinations = sources[: block.num_destinations] if pair is None else pair[1]
         given[x_name] = (sources, destinations)
         sparse = "adj_t" in self._parameters_of_forward
