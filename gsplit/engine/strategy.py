@@ -143,7 +143,7 @@ def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
     if layout.parts % size:
         raise InputError(
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
-            f"with python -m gsplit.partition ... --parts {size}"
+            f"with gsplit partition ... --parts {size}"
         )
     return replace(config, split_group=size)
 

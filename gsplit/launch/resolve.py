@@ -30,7 +30,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         InputError: for whatever is wrong with the input.
     """
     if config.layout is None:
-        raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
+        raise InputError("no layout given: name the folder that gsplit partition wrote")
     out = config.resume or config.out
     if config.resume is not None and config.out is not None and config.out.resolve() != config.resume.resolve():
         raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")

@@ -22,7 +22,7 @@ def warn_of_unused(run: Run) -> None:
 def warn_of_unused_when_finished(run: Run) -> None:
     """Name the flags that do nothing where a run that goes on has nothing left to do."""
     if run.asked.save_predictions != "no" and not (run.folder / PREDICTIONS).exists():
-        logger.warning("--save-predictions has no effect; python -m gsplit.predict writes predictions")
+        logger.warning("--save-predictions has no effect; gsplit predict writes predictions")
 
 
 def _unused(run: Run) -> Iterator[str]:

@@ -73,6 +73,6 @@ def _check_launcher() -> None:
     """Refuse to be started once for each trainer."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ:
         raise InputError(
-            "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run python -m "
-            "gsplit.train LAYOUT"
+            "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run gsplit "
+            "train LAYOUT"
         )
