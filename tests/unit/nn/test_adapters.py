@@ -309,12 +309,12 @@ class OddWeightName(nn.Module):
 
 
 def test_attributes_of_the_users_model_say_what_blocks_carry():
-    from gsplit.models import registry as models
+    from gsplit.models.prepared import prepare
 
     model = OddWeightName()
-    assert models.needs(wrap(model))["weights"]
+    assert prepare(model).needs["weights"]
     model.uses_edge_weight = False
-    assert not models.needs(wrap(model))["weights"]
+    assert not prepare(model).needs["weights"]
 
 
 @needs_dgl
