@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from gsplit.kernels.core import DTYPES, Core
-from gsplit.kernels.edges import Edges, Kernels
 from gsplit.kernels.library import Library
+from gsplit.kernels.sums import Edges, Kernels
 
 __all__ = ["Edges", "Kernels", "kernels_for", "transposed"]
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 import gsplit._core as _core
-from gsplit.kernels.edges import Edges, Kernels
+from gsplit.kernels.sums import Edges, Kernels
 
 DTYPES = (torch.float32, torch.float64)
 """Types that the core computes in."""

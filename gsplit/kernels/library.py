@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import override
 
-from gsplit.kernels.edges import Edges, Kernels
+from gsplit.kernels.sums import Edges, Kernels
 
 
 class Library(Kernels):

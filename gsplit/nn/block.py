@@ -150,7 +150,7 @@ class Block(Neighbourhood):
 
     @override
     def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
-        """Like the method of the base, in one product, or with the sums added to the product of the own rows."""
+        """Own rows and means, projected in one product; or where that is narrower, sums of projections added to one."""
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
             return self._summed(rows, mean=True, start=own)

@@ -48,7 +48,7 @@ class Link:
     counters: ExchangeCounters
     """What is sent is added to these."""
     board: Board | None = None
-    """On which the trainers agree about what comes next; None: that is not checked."""
+    """Notice board on which the trainers agree about what comes next; None: that is not checked."""
     dtype: torch.dtype | None = None
     """Type in which rows and gradients of floating numbers travel; None: their own. Sums are taken in their own."""
 

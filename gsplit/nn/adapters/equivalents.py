@@ -112,7 +112,7 @@ KNOWN = {
         lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self, conv.fc_neigh), _dgl_sage
     ),
 }
-"""By library and class. PyG 2.6 to 2.8 and DGL 1.1 were looked at."""
+"""Equivalents by library and class, of PyG 2.8 and DGL 1.1."""
 LIBRARIES = ("torch_geometric.nn.conv.", "dgl.nn.pytorch.conv.")
 
 
