@@ -170,7 +170,7 @@ def figure_of(key: str, table: Any, units: dict[str, float]) -> Figure:
         raise InputError(f"{key!r} has an unknown key {unknown[0]!r}; it has value, unit, source and perhaps reached")
     if missing := [name for name in ("value", "unit", "source") if name not in table]:
         raise InputError(f"{key!r} has no {missing[0]!r}")
-    if table["unit"] not in units:
+    if table["unit"] not in [*units]:
         raise InputError(f"{key!r} is in {' or '.join(units)}, not in {table['unit']!r}")
     if not isinstance(table["source"], str) or not table["source"].strip():
         raise InputError(f"{key!r} needs its source in words")

@@ -10,6 +10,7 @@ from experiments.model_host.layers import Layer
 from experiments.model_host.model import Prediction, exchanged_bytes, operations_of, reduced_bytes
 from experiments.model_host.rates import Host
 from experiments.shared.results import dataset_text
+from experiments.shared.systems import OURS
 
 LABEL = "Predicted from counts and rates, not measured."
 LOAD_SHARES = {
@@ -84,7 +85,7 @@ def show(result: Mapping[str, Any]) -> None:
     _table(
         ("rate", "value", "reached", "source"),
         [
-            [row["rate"], f"{row['value']:,.4g} {row['unit']}", f"{row['reached']:g}", row["source"]]
+            [row["rate"], f"{_number(row['value'])} {row['unit']}", f"{row['reached']:g}", row["source"]]
             for row in result["rates"]
         ],
     )
@@ -92,28 +93,15 @@ def show(result: Mapping[str, Any]) -> None:
     ways = ("host_bytes", "segment_bytes", "peer_bytes", "exchange_bytes")
     _table(
         (
-            "strategy",
-            "cache",
-            "M edges",
-            "host MB",
-            "segments MB",
-            "peers MB",
-            "exchange MB",
-            "messages",
-            "GFLOP",
-            "device GB",
+            *("strategy", "cache", "M edges", "host MB", "segments MB", "peers MB", "exchange MB", "messages"),
+            *("GFLOP", "device GB"),
         ),
         [
             [
                 *_named(row),
-                f"{row['edges'] / 1e6:,.1f}",
-                *(
-                    f"{row[key] / 1e6:,.1f}"
-                    for key in ("host_bytes", "segment_bytes", "peer_bytes", "exchange_bytes")
-                ),
+                *(_number(row[key] / 1e6) for key in ("edges", *ways)),
                 f"{row['messages']:,.0f}",
-                f"{row['flops'] / 1e9:,.1f}",
-                f"{row['memory_bytes'] / 1e9:,.1f}",
+                *(_number(row[key] / 1e9) for key in ("flops", "memory_bytes")),
             ]
             for row in result["counts"]
         ],
@@ -136,10 +124,9 @@ def _show_predictions(result: Mapping[str, Any]) -> None:
         [
             [
                 *_named(row),
-                *(f"{row[stage]:.3f}" for stage in stages),
-                f"{row['in_sequence_s']:.3f}",
+                *(_number(row[stage]) for stage in (*stages, "in_sequence_s")),
                 f"{row['in_sequence_speedup']:.2f}",
-                f"{row['epoch_s']:.3f}",
+                _number(row["epoch_s"]),
                 f"{row['speedup']:.2f}",
                 f"{row['load_share_percent']:.0f}",
                 "-" if row["paper_load_share_percent"] is None else str(row["paper_load_share_percent"]),
@@ -152,24 +139,39 @@ def _show_predictions(result: Mapping[str, Any]) -> None:
 
 
 def _show_check(result: Mapping[str, Any]) -> None:
-    print("\nThe same model beside runs on this machine (the only measured figures here):\n")
+    print("\nThe same model beside runs on this machine, the only measured figures here. Stages of a run share cores")
+    print("with others, and `reduce` has the wait for the slower trainer in it; predicted stages have neither.\n")
     _table(
         ("strategy", "stage", "predicted s", "measured s", "prediction / measurement"),
         [
             [
                 row["strategy"],
                 row["stage"],
-                f"{row['predicted_s']:.3f}",
-                f"{row['measured_s']:.3f}",
+                _number(row["predicted_s"]),
+                _number(row["measured_s"]),
                 "-" if row["ratio"] is None else f"{row['ratio']:.2f}",
             ]
             for row in result["check"]
         ],
     )
+    ours, theirs = (_epoch_of(result["check"], name) for name in (OURS, "DGL"))
+    print(
+        f"\nData parallelism over {OURS}: {theirs['predicted_s'] / ours['predicted_s']:.2f} predicted, "
+        f"{theirs['measured_s'] / ours['measured_s']:.2f} measured."
+    )
+
+
+def _epoch_of(check: Sequence[Mapping[str, Any]], strategy: str) -> Mapping[str, Any]:
+    return next(row for row in check if (row["strategy"], row["stage"]) == (strategy, "epoch"))
 
 
 def _named(row: Mapping[str, Any]) -> list[str]:
     return [row["strategy"], f"{row['cache_percent']} %" if row["cache_percent"] else "none"]
+
+
+def _number(value: float) -> str:
+    """A number with three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
