@@ -69,7 +69,7 @@ class Strategy:
     @property
     def reads_peers(self) -> bool:
         """Whether trainers read rows out of each other's caches."""
-        return self.name == "Quiver" and self.cache_percent > 0
+        return self.name == "Quiver"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +126,6 @@ def strategies_of(
             cache=NoCache() if system.cache_percent == 0 else system.cache,
         )
         for system in systems_of(layout, placements, caches, hops)
-        if system.cache_percent > 0 or system.name in ("DGL", OURS, "PaGraph")
     ]
     for group in groups:
         for percent in caches:

@@ -103,7 +103,7 @@ def test_every_strategy_is_counted_as_slowly(layout, batch_size):
     made = count(placements, strategies, batches)
     named = [(each.strategy.name, each.strategy.cache_percent) for each in made]
     assert named == [
-        *[("DGL", 0), ("PaGraph", 0), ("PaGraph", 10), ("Quiver", 10), ("GSplit", 0), ("GSplit", 10)],
+        *[("DGL", 0), ("PaGraph", 0), ("PaGraph", 10), ("Quiver", 0), ("Quiver", 10), ("GSplit", 0), ("GSplit", 10)],
         *[("GSplit, groups of 2", 0), ("GSplit, groups of 2", 10)],
     ]
     for each, (name, percent) in zip(made, named, strict=True):
