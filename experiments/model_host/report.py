@@ -115,9 +115,9 @@ def _show_predictions(result: Mapping[str, Any]) -> None:
     print(f"\n{LABEL} Seconds of an epoch; times faster than data parallelism without a cache (DGL).")
     print("In sequence: loading and training one after the other, sampling aside, as in the paper's figures 6 and 7.")
     print(
-        "Overlapped: as this engine works. `loading` is its share of the time in sequence; the paper's are those of its"
+        "Overlapped: as this engine works. Loading, %, is of the time in sequence. The paper's is of its table 1, for"
     )
-    print("table 1, for ogbn-products, PaGraph on its first host and Quiver on its second.\n")
+    print("ogbn-products: PaGraph on its first host, Quiver on its second.\n")
     stages = ("sample_s", "load_s", "compute_s", "exchange_s", "reduce_s")
     _table(
         (
