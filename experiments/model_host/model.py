@@ -10,7 +10,7 @@ Assumptions, beside those of :mod:`experiments.model_host.layers` (what is compu
 - *compute*: an operation takes its latency, and its bytes over the memory's rate or its FLOP over the FLOP rate,
   whichever is longer. Trainers of a group wait for each other at every exchange, groups at the reduction.
 - *exchange*, in line with computing: the slowest pair, or the trainer that sends or receives most, whichever is
-  longer, and a latency for each message of the trainer that sends most; backward as forward.
+  longer, and one latency, since the messages of an exchange leave together; backward as forward.
 - *reduce*: a ring, 2 (P - 1) steps of 1 / P of the gradients.
 - Neither the optimiser's step nor evaluation is in it, nor Python. Caches are filled before, and rows of 25 % of a
   graph are assumed to fit on a device.
@@ -149,8 +149,7 @@ def exchange_seconds(counts: Sequence[LayerCount], width: int, host: Host) -> fl
     row_bytes = width * FLOAT32_BYTES
     pair_s = max(max(count.sent_rows) for count in counts) * row_bytes / host.peer_pair.rate
     device_s = max(max(count.sent, count.received) for count in counts) * row_bytes / host.peer_device.rate
-    messages = max(sum(rows > 0 for rows in count.sent_rows) for count in counts)
-    return max(1, messages) * host.message_latency.rate + max(pair_s, device_s)
+    return host.message_latency.rate + max(pair_s, device_s)
 
 
 def reduce_seconds(layers: Sequence[Layer], host: Host, *, trainers: int) -> float:

@@ -82,7 +82,7 @@ class Host:
     peer_device: Annotated[Figure, BYTES]
     """From one device to all others together."""
     message_latency: Annotated[Figure, TIME]
-    """What a message between devices takes before its first byte arrives."""
+    """What messages between devices that leave together take before their first byte arrives."""
     peer_read: Annotated[Figure | None, BYTES] = None
     """Rows out of the memory of other devices, to one device; absent where devices cannot read each other's."""
     samplers: Annotated[Figure, SAMPLERS]
