@@ -1,6 +1,6 @@
 """The rates of this machine, by small micro-benchmarks in as many processes as there will be trainers, all at once.
 
-- memory: rows read at random into memory that is asked for anew, bytes read and written;
+- memory: rows read at random and written to memory that is mapped already, bytes read and written;
 - FLOP: a product as narrow as the model's first;
 - operations: one with a single number, recorded for backward;
 - links: the engine's all-to-all, of one number and of 16 MB from each process to each other (gloo on a CPU);
@@ -116,8 +116,8 @@ def _rates_of_one(
         def gathering(width: int) -> float:
             """Bytes a second that a gather of rows reads and writes."""
             table = torch.ones(TABLE_ROWS * 16 // max(16, width), width)
-            wanted = torch.randint(len(table), (GATHERED_ROWS,))
-            return 2 * GATHERED_ROWS * width * 4 / seconds(lambda: table.index_select(0, wanted))
+            wanted, out = torch.randint(len(table), (GATHERED_ROWS,)), torch.empty(GATHERED_ROWS, width)
+            return 2 * out.nbytes / seconds(lambda: torch.index_select(table, 0, wanted, out=out))
 
         def exchange(rows: int) -> float:
             """Seconds until each process has so many numbers from each other."""
@@ -126,13 +126,14 @@ def _rates_of_one(
             return seconds(lambda: all_to_all(received, sent, counts, counts, member.group))
 
         x, weight = torch.ones(GATHERED_ROWS, width_in), torch.ones(width_in, width_out)
+        product = torch.empty(GATHERED_ROWS, width_out)
         one = torch.ones(1, requires_grad=True)
         message_s = exchange(1)
         numbers = MESSAGE_BYTES // 4
         return {
             "gather": gathering(min(widths)),
             "load": gathering(feature_width) / 2,  # a byte of a feature row is read and written
-            "flops": 2 * GATHERED_ROWS * width_in * width_out / seconds(lambda: x @ weight),
+            "flops": 2 * GATHERED_ROWS * width_in * width_out / seconds(lambda: torch.mm(x, weight, out=product)),
             "operation_s": seconds(lambda: [one * 2 for _ in range(MANY)]) / MANY,
             "message_s": message_s,
             "pair": MESSAGE_BYTES / max(exchange(numbers) - message_s, 1e-9) if world > 1 else 1e12,
