@@ -3,6 +3,7 @@
 - ``paper``: what the paper shows in a table or a figure, beside its numbers.
 - ``micro``: one part of the system at a time.
 - ``faults``: runs that are hurt and files that are damaged, at random.
+- ``model_host``: epochs predicted for hosts that are not at hand, from counts and documented rates.
 - ``baselines``: other systems that ours is compared with.
 - ``shared``: graphs, flags, placements, systems, counts of traffic, results.
 

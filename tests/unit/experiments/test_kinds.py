@@ -14,6 +14,7 @@ ALLOWED = {
     "paper": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
+    "model_host": {"shared"},
 }
 """The kinds that each kind may import, beside itself."""
 
