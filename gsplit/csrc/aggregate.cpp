@@ -97,6 +97,36 @@ void run_sum(const RowTask<double>& task, int64_t begin, int64_t end) { chosen()
 void run_dot(const RowTask<float>& task, int64_t begin, int64_t end) { chosen()->dot_f32(task, begin, end); }
 void run_dot(const RowTask<double>& task, int64_t begin, int64_t end) { chosen()->dot_f64(task, begin, end); }
 
+void run(const ActivationTask<float>& task, int64_t begin, int64_t end) { chosen()->activate_f32(task, begin, end); }
+void run(const ActivationTask<double>& task, int64_t begin, int64_t end) { chosen()->activate_f64(task, begin, end); }
+
+template <class T>
+void in_equal_ranges(const ActivationTask<T>& task, int64_t rows, int threads) {
+  const int64_t workers = std::clamp<int64_t>(threads, 1, 1 + rows * task.width / MIN_THREAD_VALUES);
+  const auto work = [task, rows, workers](int64_t w) { run(task, rows * w / workers, rows * (w + 1) / workers); };
+  std::vector<std::jthread> pool;
+  for (int64_t w = 1; w < workers; ++w) pool.emplace_back(work, w);
+  work(0);
+}
+
+template <class T>
+ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, T drop, uint64_t seed, Matrix<T> out) {
+  require(x.rows == out.rows && x.width == out.width, "out is not shaped as x");
+  require(drop >= 0 && drop <= 1, "the share that is dropped must be between 0 and 1");
+  const double below = static_cast<double>(drop) * 4294967296.0;
+  ActivationTask<T> task{};
+  task.x = x.data;
+  task.x_stride = x.stride;
+  task.out = out.data;
+  task.out_stride = out.stride;
+  task.width = x.width;
+  task.activation = static_cast<int>(activation);
+  task.drop_below = below >= 4294967295.0 ? UINT32_MAX : static_cast<uint32_t>(below);
+  task.scale = drop < 1 ? T(1) / (T(1) - drop) : T(0);
+  task.seed = seed;
+  return task;
+}
+
 template <class T>
 T leaky(T value, T slope) {
   return value > 0 ? value : value * slope;
@@ -219,6 +249,21 @@ void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::
 }
 
 template <class T>
+void activate(Matrix<const T> x, Activation activation, T drop, uint64_t seed, Matrix<T> out, int threads) {
+  in_equal_ranges(activation_task(x, activation, drop, seed, out), x.rows, threads);
+}
+
+template <class T>
+void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
+                       Matrix<T> x_gradients, int threads) {
+  require(gradients.rows == out.rows && gradients.width == out.width, "gradients are not shaped as out");
+  auto task = activation_task(out, activation, drop, seed, x_gradients);
+  task.gradients = gradients.data;
+  task.gradients_stride = gradients.stride;
+  if (out.rows > 0) in_equal_ranges(task, out.rows, threads);
+}
+
+template <class T>
 void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                       Matrix<T> out, Matrix<T> own_out) {
   check_edges(edges, source.rows, -1);
@@ -304,6 +349,8 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
 }
 
 #define GSPLIT_INSTANTIATE(T)                                                                                        \
+  template void activate<T>(Matrix<const T>, Activation, T, uint64_t, Matrix<T>, int);                               \
+  template void activate_backward<T>(Matrix<const T>, Activation, T, uint64_t, Matrix<const T>, Matrix<T>, int);     \
   template void sum_rows<T>(const RowEdges&, const Sources<T>&, const Scaling<T>&, Matrix<const T>, Matrix<T>, int); \
   template void add_rows<T>(Matrix<T>, std::span<const int32_t>, Matrix<const T>);                                   \
   template void dot_rows<T>(const RowEdges&, const Sources<T>&, Matrix<const T>, Matrix<T>, int);                    \

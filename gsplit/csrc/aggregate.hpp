@@ -1,5 +1,5 @@
-// Sums over the neighbours of each row, their transposes, and the softmax of attention: what a layer computes on a
-// CPU. Knows no torch; arrays are spans.
+// Sums over the neighbours of each row, their transposes, the softmax of attention, activation and dropout: what a
+// layer computes on a CPU beside its products. Knows no torch; arrays are spans.
 //
 // A block lists in-edges row by row: the edges of row r are indptr[r] .. indptr[r + 1], and indices[e] is the source
 // row of edge e. Sources lie in two pieces of memory, as a trainer has them: the own rows, and behind them those that
@@ -96,6 +96,19 @@ template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
                         Matrix<T> own_gradients, Matrix<T> destination_gradients);
+
+/// What stands behind a layer: an activation, then dropout.
+enum class Activation : int { none = 0, relu = 1, elu = 2 };
+
+/// out = dropout(activation(x)), in one pass. A value is dropped where a hash of (seed, row, column) is below `drop`,
+/// a share of 1; the others are divided by 1 - drop. The same seed drops the same values, so backward draws again.
+template <class T>
+void activate(Matrix<const T> x, Activation activation, T drop, uint64_t seed, Matrix<T> out, int threads);
+
+/// Gradients of x, from those of `out` and from `out` itself.
+template <class T>
+void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
+                       Matrix<T> x_gradients, int threads);
 
 /// Instruction sets that the sums over rows were compiled for and this machine runs, the widest first.
 std::vector<std::string> instruction_sets();

@@ -77,6 +77,26 @@ void bind_values(nb::module_& m) {
       nb::arg("indptr"), nb::arg("indices"), nb::arg("own"), nb::arg("received").none(), nb::arg("left"),
       nb::arg("out"), nb::arg("threads") = 1);
   m.def(
+      "activate",
+      [](Values<const T> x, int activation, T drop, uint64_t seed, Values<T> out, int threads) {
+        const auto from = matrix_of(x);
+        const auto to = matrix_of(out);
+        nb::gil_scoped_release unlocked;
+        activate<T>(from, static_cast<Activation>(activation), drop, seed, to, threads);
+      },
+      nb::arg("x"), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"), nb::arg("out"), nb::arg("threads") = 1);
+  m.def(
+      "activate_backward",
+      [](Values<const T> out, int activation, T drop, uint64_t seed, Values<const T> gradients, Values<T> x_gradients,
+         int threads) {
+        const auto given = matrix_of(out), of_out = matrix_of(gradients);
+        const auto to = matrix_of(x_gradients);
+        nb::gil_scoped_release unlocked;
+        activate_backward<T>(given, static_cast<Activation>(activation), drop, seed, of_out, to, threads);
+      },
+      nb::arg("out"), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"), nb::arg("gradients"),
+      nb::arg("x_gradients"), nb::arg("threads") = 1);
+  m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
          Values<T> out, Maybe<T> own_out) {

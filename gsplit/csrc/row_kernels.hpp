@@ -31,12 +31,30 @@ struct RowTask {
   int64_t out_stride;
 };
 
+/// One call of activate or activate_backward.
+template <class T>
+struct ActivationTask {
+  const T* x;          // of the backward: what forward gave
+  const T* gradients;  // null forward
+  T* out;
+  int64_t width;
+  int64_t x_stride;
+  int64_t gradients_stride;
+  int64_t out_stride;
+  int activation;
+  uint32_t drop_below;  // of 2^32
+  T scale;              // 1 / (1 - drop); 0 where all is dropped
+  uint64_t seed;
+};
+
 /// Functions for rows begin .. end.
 struct RowKernels {
   void (*sum_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*sum_f64)(const RowTask<double>&, int64_t begin, int64_t end);
   void (*dot_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*dot_f64)(const RowTask<double>&, int64_t begin, int64_t end);
+  void (*activate_f32)(const ActivationTask<float>&, int64_t begin, int64_t end);
+  void (*activate_f64)(const ActivationTask<double>&, int64_t begin, int64_t end);
 };
 
 namespace isa_basic {

@@ -8,15 +8,20 @@ from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
 from gsplit.kernels.sums import Edges, Kernels
 
-__all__ = ["Edges", "Kernels", "kernels_for", "transposed"]
+__all__ = ["Edges", "Kernels", "in_core", "kernels_for", "transposed"]
 
 _CORE = Core()
 _LIBRARY = Library()
 
 
+def in_core(x: Tensor) -> bool:
+    """Whether the core computes on rows like ``x``: on the CPU, in a type that it has."""
+    return x.device.type == "cpu" and x.dtype in DTYPES
+
+
 def kernels_for(x: Tensor) -> Kernels:
-    """What sums rows like ``x``: the core on the CPU in a type that it has, PyTorch elsewhere."""
-    return _CORE if x.device.type == "cpu" and x.dtype in DTYPES else _LIBRARY
+    """What sums rows like ``x``: the core where it can, PyTorch elsewhere."""
+    return _CORE if in_core(x) else _LIBRARY
 
 
 def transposed(edges: Edges, num_sources: int) -> Edges:

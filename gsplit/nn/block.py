@@ -19,8 +19,8 @@ from typing_extensions import override
 from gsplit.kernels import Edges, transposed
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
+from gsplit.nn.dense import both_linear
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
-from gsplit.nn.linear import both_linear
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.sampling.segment import Segment
 
@@ -150,7 +150,7 @@ class Block(Neighbourhood):
 
     @override
     def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
-        """Own rows and means, projected in one product; or where that is narrower, sums of projections added to one."""
+        """Own rows and means, projected in one product, or the means of projections where those are narrower."""
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
             return self._summed(rows, mean=True, start=own)

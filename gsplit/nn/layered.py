@@ -12,6 +12,7 @@ from typing import TypedDict
 import torch
 from torch import Tensor, nn
 
+from gsplit.nn.dense import activated
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 
@@ -106,10 +107,10 @@ class LayeredModel(nn.Module):
         if layer == 1:
             x = self.input_dropout(x)
             if self.projection is not None:
-                x = self.dropout(self.activation(self.projection(x)))
+                x = activated(self.projection(x), self.activation, self.dropout)
         out = self.convs[layer - 1](block, x)
         if len(self.skips):
             out = out + self.skips[layer - 1](x[: block.num_destinations])
         if layer == self.num_layers:
             return out
-        return self.dropout(self.activation(self.norms[layer - 1](out)))
+        return activated(self.norms[layer - 1](out), self.activation, self.dropout)
