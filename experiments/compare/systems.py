@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.baselines.dgl_sampling import FORMS
-from experiments.baselines.pyg_forms import GIVEN, forms
+from experiments.baselines.pyg_forms import GIVEN, TRIMMED, forms
 from experiments.baselines.stored import write_arrays
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting, Workload
 from experiments.compare import processes
@@ -196,7 +196,8 @@ def system_of(name: str) -> System:
                 "PyG's step on given blocks, without the time to sample them; its loader does not run here because "
                 "neither pyg-lib nor torch-sparse is installed"
                 if given
-                else "PyG itself: DistributedDataParallel, NeighborLoader, torch_geometric.nn"
+                else "PyG itself: DistributedDataParallel, NeighborLoader (sampling by "
+                f"{'pyg-lib' if TRIMMED in forms() else 'torch-sparse'}), torch_geometric.nn"
             ),
             choices={"memory": MEMORY, "form": forms(), "workers": (0,) if given else (0, 1, 2)},
             command=_baseline_command,
