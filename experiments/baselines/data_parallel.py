@@ -212,6 +212,7 @@ def train(rank: int, folder: Path) -> None:
         if found[0] is not None:
             if rank == 0:
                 Outcome(fault=found[0]).write(folder / "outcome.json")
+            leave()
             return
     model = nn.parallel.DistributedDataParallel(baseline.model)
     reducer = Reducer(model)
@@ -225,6 +226,11 @@ def train(rank: int, folder: Path) -> None:
         epochs.append(together(all_own, accuracies))
     if rank == 0:
         Outcome(epochs=epochs).write(folder / "outcome.json")
+    leave()
+
+
+def leave() -> None:
+    """End the process group together: gloo aborts a trainer whose peer is gone."""
     dist.barrier()
     dist.destroy_process_group()
 

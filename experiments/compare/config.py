@@ -65,7 +65,7 @@ class CompareConfig(Checked):
     """Epochs of a measured run; the first one warms up."""
     pairs: Positive = 5
     """Rounds in which every system runs once."""
-    search_epochs: Count = 1
+    search_epochs: Count = 2
     """Epochs by which a setting is judged, after one that warms up; 0 takes the first setting that works."""
     accuracy_epochs: Count = 5
     """Epochs of the run that is evaluated after each; 0 leaves it out."""

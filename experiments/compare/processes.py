@@ -123,8 +123,7 @@ def _ended(process: psutil.Popen) -> Iterator[None]:
         for each in family:
             with contextlib.suppress(psutil.Error):
                 each.kill()
-        if process.poll() is None:
-            process.wait()
+        psutil.wait_procs(family, timeout=GRACE_S)
 
 
 def _reason(stderr: Path, code: int) -> str:

@@ -69,13 +69,18 @@ def run(contender: Contender, graph: Graph, folder: Path, *, limit_s: float, wat
     folder.mkdir(parents=True)
     workload, system = contender.workload, contender.system
     done = folder / "outcome.json"
-    used = processes.run(
-        system.command(contender, graph, folder),
-        processes.environment(contender.setting.memory, workload.threads),
-        folder,
-        limit_s=limit_s,
-        watched_until=(lambda: done.exists() or _epochs_logged(folder) >= workload.epochs) if watch else None,
-    )
+    try:
+        used = processes.run(
+            system.command(contender, graph, folder),
+            processes.environment(contender.setting.memory, workload.threads),
+            folder,
+            limit_s=limit_s,
+            watched_until=(lambda: done.exists() or _epochs_logged(folder) >= workload.epochs) if watch else None,
+        )
+    except processes.RunFailed:
+        if done.exists() and (fault := Outcome.read(done).fault):  # corrupt blocks may crash a process later
+            raise processes.RunFailed(f"its blocks are corrupt: {fault}") from None
+        raise
     outcome = system.read(folder, workload)
     if outcome.fault:
         raise processes.RunFailed(f"its blocks are corrupt: {outcome.fault}")

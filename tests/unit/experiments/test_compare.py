@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -15,7 +16,10 @@ from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Settin
 from experiments.compare import __main__ as compare
 from experiments.compare import noise, pairs, pictures, processes, report, search, systems
 from experiments.compare.config import CompareConfig
+from gsplit import cli
+from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
+from tools import comparison_record, results
 
 ROOT = Path(__file__).parent.parent.parent.parent
 CHOICES = {"memory": ("as it comes", "kept"), "form": ("a", "b", "c"), "workers": (0, 1, 2)}
@@ -304,3 +308,81 @@ def test_trainers_share_the_cores_out_unless_told(monkeypatch, tmp_path):
     assert replace(config, threads=5).workload(tmp_path).threads == 5
     assert isinstance(config.workload(tmp_path), Workload)
     assert config.workload(tmp_path).share == 2048
+
+
+# The record for docs/results.
+
+
+def finished(**settings):
+    """What a comparison writes, as far as a record takes it."""
+    return {
+        "dataset": {"partition": {"quality": {"balance_train_targets": 1.02}}},
+        "settings": report.settings_of(CompareConfig(**settings)),
+        "versions": {"torch": "2.13.0", "dgl": None},
+        "tables": {"systems": [{"system": "dgl", "epoch_s": 2.0}], "ratios": [], "accuracy": []},
+    }
+
+
+def test_a_record_holds_several_comparisons(tmp_path):
+    paths = []
+    for hidden in (16, 128):
+        paths.append(tmp_path / f"{hidden}.json")
+        paths[-1].write_text(json.dumps(finished(hidden=hidden, fan_out=(4, 3), quick=hidden == 128)))
+    comparison_record.command([*map(str, paths), "--out", str(tmp_path / "record.json"), "--date", "2026-11-22"])
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record.keys() == results.KEYS
+    assert record["commands"] == [
+        "python -m experiments.compare --fan-out 4,3",
+        "python -m experiments.compare --hidden 128 --fan-out 4,3 --quick",
+    ]
+    assert [(row["hidden"], row["system"], row["epoch_s"]) for row in record["tables"]["systems"]] == [
+        (16, "dgl", 2.0),
+        (128, "dgl", 2.0),
+    ]
+    assert [row["balance_train_targets"] for row in record["tables"]["graphs"]] == [1.02, 1.02]
+    assert record["versions"] == {"torch": "2.13.0"}
+
+
+def test_no_record_of_what_is_no_comparison(tmp_path):
+    (tmp_path / "other.json").write_text("{}")
+    for name in ("other.json", "nowhere.json"):
+        with pytest.raises(InputError, match=rf"{name} is no comparison\.json"):
+            comparison_record.command([str(tmp_path / name), "--out", str(tmp_path / "record.json")])
+
+
+# A run of a contender.
+
+
+def contender_that(code, tmp_path):
+    system = systems.System(
+        name="made-up",
+        label="",
+        choices={},
+        command=lambda contender, graph, folder: [*python(code), str(folder / "outcome.json")],
+        read=lambda folder, _: Outcome.read(folder / "outcome.json"),
+    )
+    return systems.Contender(system=system, workload=CompareConfig().workload(tmp_path), setting=Setting())
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_corrupt_blocks_are_the_reason_even_where_they_crash_a_process(code, tmp_path):
+    outcome = json.dumps({"epochs": [], "fault": "a neighbour was drawn twice"})
+    contender = contender_that(f"import sys; open(sys.argv[1], 'w').write({outcome!r}); sys.exit({code})", tmp_path)
+    with pytest.raises(processes.RunFailed, match=r"^its blocks are corrupt: a neighbour was drawn twice$"):
+        systems.run(contender, None, tmp_path / "run", limit_s=60)
+
+
+def test_a_strategy_is_flags_of_our_command(tmp_path):
+    for name, cache, wanted in (
+        ("pagraph", 10, ["--cache-size", "10%", "--strategy", "data", "--cache", "replicated"]),
+        ("quiver", 0, ["--strategy", "data", "--cache", "none"]),
+        ("gsplit", 0, ["--checkpoint-every", "0"]),
+        ("gsplit", 5, ["--cache-size", "5%"]),
+    ):
+        system = systems.system_of(name)
+        workload = CompareConfig().workload(tmp_path)
+        contender = systems.Contender(system=system, workload=workload, setting=Setting(workers=1), cache=cache)
+        graph = systems.Graph(store=tmp_path, layout=tmp_path / "layout", facts={})
+        command = system.command(contender, graph, tmp_path)
+        assert command[-len(wanted) :] == wanted
+        assert cli.parse(TrainConfig, command[4:], prog="test").samplers == 1
