@@ -123,6 +123,8 @@ def _ended(process: psutil.Popen) -> Iterator[None]:
         for each in family:
             with contextlib.suppress(psutil.Error):
                 each.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # whoever outlived its parent
         psutil.wait_procs(family, timeout=GRACE_S)
 
 

@@ -215,15 +215,30 @@ def test_a_run_has_its_environment_and_its_memory_is_watched(tmp_path):
     assert "MALLOC_TRIM_THRESHOLD_" not in processes.environment("as it comes", 1)
 
 
+CHILD = (
+    "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+)
+
+
+def is_gone(pid):
+    for _ in range(100):
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path):
-    child = (
-        "import subprocess, sys, time; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']);"
-    )
-    code = f"{child} print(p.pid, flush=True); time.sleep(60)"
+    code = f"{CHILD}; print(child.pid, flush=True); time.sleep(60)"
     with pytest.raises(processes.RunFailed, match="not done within 2 s"):
         processes.run(python(code), processes.environment("as it comes", 1), tmp_path, limit_s=2)
-    pid = int((tmp_path / "stdout").read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert is_gone(int((tmp_path / "stdout").read_text()))
+
+
+def test_a_run_leaves_no_child_behind(tmp_path):
+    code = f"{CHILD}; print(child.pid, flush=True)"
+    processes.run(python(code), processes.environment("as it comes", 1), tmp_path, limit_s=60)
+    assert is_gone(int((tmp_path / "stdout").read_text()))
 
 
 @pytest.mark.parametrize(
