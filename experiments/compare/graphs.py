@@ -82,7 +82,10 @@ def _store(config: CompareConfig) -> tuple[GraphStore, dict[str, Any] | None]:
     try:
         choice = choose(preset)
     except InputError as error:
-        raise InputError(f"--dataset {dataset} is no folder, no real graph in GSPLIT_DATA, and {error}") from None
+        raise InputError(
+            f"--dataset {dataset} is no folder, not in the folder of real graphs (no {real}; GSPLIT_DATA names it), "
+            f"and {error}"
+        ) from None
     path = config.work / f"{choice.label}-v{choice.preset.version}-seed{config.seed}" / "store"
     if not path.exists():
         logger.info("generating %s once, into %s", dataset, path)

@@ -271,7 +271,7 @@ TINY = ("--dataset", "tiny", "--batch-size", "100", "--fan-out", "3,2")
         (("--systems", ","), "--systems takes names, each once"),
         (
             ("--dataset", "nowhere"),
-            "--dataset nowhere is no folder, no real graph in GSPLIT_DATA, and unknown preset",
+            r"--dataset nowhere is no folder, not in the folder .*nowhere\.npz; GSPLIT_DATA.* and unknown preset",
         ),
         (("--dataset", "products?scale=2"), "the scale of synthetic:products"),
         (("--model", "gin"), "'gin'"),
