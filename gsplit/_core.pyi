@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 class _Sampler:
     def __init__(
@@ -80,3 +81,47 @@ def stream_range(
     end: int,
 ) -> int: ...
 def post(words: NDArray[np.uint64], slot: int, own: int, note: int, peers: NDArray[np.int64]) -> bool: ...
+def sum_rows(
+    indptr: Tensor,
+    indices: Tensor,
+    own: Tensor,
+    received: Tensor | None,
+    out: Tensor,
+    start: Tensor | None = None,
+    factor: Tensor | None = None,
+    weight: Tensor | None = None,
+    order: Tensor | None = None,
+    mean: bool = False,
+    threads: int = 1,
+) -> None: ...
+def dot_rows(
+    indptr: Tensor, indices: Tensor, own: Tensor, received: Tensor | None, left: Tensor, out: Tensor, threads: int = 1
+) -> None: ...
+def add_rows(out: Tensor, rows: Tensor, values: Tensor) -> None: ...
+def transpose_edges(
+    indptr: Tensor, indices: Tensor, out_indptr: Tensor, out_rows: Tensor, out_order: Tensor | None = None
+) -> None: ...
+def attention_scores(
+    indptr: Tensor,
+    indices: Tensor,
+    source: Tensor,
+    destination: Tensor,
+    slope: float,
+    out: Tensor,
+    own_out: Tensor | None,
+) -> None: ...
+def attention_shares(indptr: Tensor, indices: Tensor, powers: Tensor, own_powers: Tensor | None) -> None: ...
+def attention_backward(
+    indptr: Tensor,
+    indices: Tensor,
+    source: Tensor,
+    destination: Tensor,
+    slope: float,
+    shares: Tensor,
+    own_shares: Tensor | None,
+    gradients: Tensor,
+    own_gradients: Tensor | None,
+    destination_gradients: Tensor,
+) -> None: ...
+def instruction_sets() -> list[str]: ...
+def use_instruction_set(name: str) -> None: ...

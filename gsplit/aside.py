@@ -1,4 +1,6 @@
-"""Folders beside the place of something that is being written or replaced.
+"""Folders that a process holds: the one that it works on, and those beside what is being written or replaced.
+
+A folder is held by a lock on a file in it, which the kernel lets go of when the process ends, however.
 
 Beside OUT lies ``.OUT.xxxxxxxx`` while a process is at work on OUT: a folder that this process holds locked, with
 what becomes OUT in it, or what OUT was before. It is gone when the process has ended, and what OUT was before is back
@@ -8,6 +10,7 @@ every command begins that is given OUT.
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import re
@@ -18,7 +21,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gsplit.errors import InputError
-from gsplit.files import InUse, locked
 from gsplit.host import held_back
 
 NEW = "new"
@@ -27,8 +29,10 @@ OLD = "old"
 """What was in the place before."""
 GONE = "gone"
 """What was in the place before, and is not to come back."""
-LOCK = ".aside"
-"""File that the process at work holds locked; no folder but ours has one."""
+LOCK = ".lock"
+"""File in a folder that whoever works on the folder holds locked."""
+ASIDE = ".aside"
+"""File that a process at work on a folder beside a place holds locked; no folder but ours has one."""
 SUFFIX_LETTERS = 8
 """Number of random letters that end the name of such a folder, as tempfile makes it."""
 
@@ -38,8 +42,83 @@ Judge = Callable[[Path], bool]
 logger = logging.getLogger(__name__)
 
 
+class InUse(InputError):
+    """Another process holds a folder."""
+
+
 def _nothing(_: Path) -> bool:
     return False
+
+
+@contextmanager
+def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
+    """Hold a folder against a second run. The kernel lets go of the lock when this process ends, however.
+
+    Args:
+        folder: the folder to hold.
+        name: the file in it that is locked.
+
+    Raises:
+        InUse: where another process holds it.
+        InputError: where it cannot be written to, or not be locked.
+    """
+    try:
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise InputError(f"cannot write to {folder}: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder") from None
+        except OSError as error:  # some network file systems know no locks
+            raise InputError(f"cannot lock {folder}: {error.strerror}; choose a folder on another disk") from None
+        if not _is_at(descriptor, folder / name):  # somebody put another folder in its place meanwhile
+            raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
+
+
+def sweep_files(folder: Path, names: str) -> None:
+    """Remove the temporary files that processes left in a folder which were killed, and say so.
+
+    Args:
+        folder: a folder that this process has locked.
+        names: a regular expression for the names of the files that they were to become.
+    """
+    temporary = re.compile(rf"\.({names})\.\d+")
+    with suppress(OSError):
+        for left in sorted(folder.iterdir()):
+            if temporary.fullmatch(left.name) and left.is_file():
+                left.unlink()
+                logger.warning("removed %s, which a process that was killed had left", left)
+
+
+@contextmanager
+def swept(folder: Path, names: str) -> Iterator[None]:
+    """Hold a folder, and have no temporary files in it when the block begins and when it ends.
+
+    Args:
+        folder: the folder to hold.
+        names: as for :func:`sweep_files`.
+
+    Raises:
+        InputError: where :func:`locked` does.
+    """
+    with locked(folder):
+        sweep_files(folder, names)
+        try:
+            yield
+        finally:
+            sweep_files(folder, names)  # of a process that was killed as it wrote
 
 
 def place_of(out: Path) -> Path:
@@ -49,7 +128,7 @@ def place_of(out: Path) -> Path:
 
 @contextmanager
 def folder_beside(
-    out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = LOCK
+    out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = ASIDE
 ) -> Iterator[Path]:
     """A new folder beside ``out``, on the same file system, to write ``NEW`` or to move what is there to ``OLD``.
 
@@ -93,7 +172,7 @@ def _held_folder(out: Path, held: ExitStack, lock: str) -> Path:
         return folder
 
 
-def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = LOCK) -> None:
+def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = ASIDE) -> None:
     """Take back what processes that were killed have left beside ``out``, and say so.
 
     Args:
@@ -157,3 +236,59 @@ def _take_back(out: Path, folder: Path, done: Judge, worthless: Judge, lock: str
     with suppress(OSError):
         folder.rmdir()
     return back
+
+
+@contextmanager
+def new_folder(
+    out: Path, check: Callable[[], None], names: str, *, done: Judge, worthless: Judge, lock: str
+) -> Iterator[None]:
+    """Make a folder, in the place of another where there is one, and hold it until the block ends.
+
+    Where the block fails before the folder is done nothing is left of it, and what was in its place before is there
+    again; otherwise that is gone when the block ends.
+
+    Args:
+        out: the place.
+        check: raises InputError where what is in the place, once it is held, may not be replaced.
+        names: as for :func:`sweep_files`.
+        done, worthless, lock: as for :func:`folder_beside`.
+
+    Raises:
+        InputError: where the folder cannot be made or replaced, or another process uses it.
+    """
+    place = place_of(out)
+    with ExitStack() as held:
+        if os.path.lexists(place):
+            beside = held.enter_context(folder_beside(place, done=done, worthless=worthless, lock=lock))
+            with locked(place):
+                check()  # somebody may have filled it meanwhile
+                try:
+                    place.rename(beside / OLD)
+                except OSError as error:
+                    raise InputError(f"cannot replace {out}: {error.strerror}") from None
+        held.enter_context(_made(place, names, worthless))
+        yield
+
+
+@contextmanager
+def _made(place: Path, names: str, worthless: Judge) -> Iterator[None]:
+    """Make the folder and hold it; where the block fails and what is in it is worthless, it goes."""
+    missing = [parent for parent in place.parents if not parent.exists()]
+    try:
+        try:
+            place.mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
+        with locked(place):
+            try:
+                yield
+            except BaseException:
+                sweep_files(place, names)  # of a process that was killed as it wrote
+                if worthless(place):
+                    shutil.rmtree(place, ignore_errors=True)
+                raise
+    except BaseException:
+        with suppress(OSError):  # something is there
+            for parent in missing:
+                parent.rmdir()
+        raise

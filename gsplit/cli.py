@@ -29,6 +29,8 @@ TERMINATED = 143
 """Exit code after SIGTERM."""
 OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
+REQUIRED = re.compile(r"(--\S+ \S+|\S+) (.*?)\.? \(required\)")
+"""A flag or a place that was not given, as tyro lists it: its name, and what it is."""
 LONGEST_LINE = 2000
 """Number of characters of an error line at most; a longer one loses its middle."""
 
@@ -211,6 +213,10 @@ def _first_paragraph(box: str) -> str:
         paragraphs = paragraphs[1:] or paragraphs
     words = " ".join(paragraphs[0]) or "the arguments do not parse"
     words = re.sub(r"^Error parsing \w+: ", "", words)
+    if missing := re.match(r"Missing from .*?: (?=.*\(required\)$)", words):
+        words = "missing: " + ", ".join(
+            f"{name} ({what})" for name, what in REQUIRED.findall(words.removeprefix(missing.group()))
+        )
     for paragraph in paragraphs[1:]:
         if paragraph and paragraph[0].startswith("Perhaps you meant") and len(paragraph) > 1:
             words += f"; did you mean {paragraph[1].split()[0].rstrip(',')}?"

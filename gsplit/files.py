@@ -7,11 +7,8 @@ What is not whole yet has a hidden name beside its place: a file ``.NAME.PID`` (
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import logging
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.errors import InputError
-
-LOCK = ".lock"
-"""File in a folder that whoever works on the folder holds locked."""
-
-logger = logging.getLogger(__name__)
-
-
-class InUse(InputError):
-    """Another process holds a folder."""
 
 
 def make_durable(path: Path) -> None:
@@ -37,43 +25,6 @@ def make_durable(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
-    """Hold a folder against a second run. The kernel lets go of the lock when this process ends, however.
-
-    Args:
-        folder: the folder to hold.
-        name: the file in it that is locked.
-
-    Raises:
-        InUse: where another process holds it.
-        InputError: where it cannot be written to, or not be locked.
-    """
-    try:
-        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise InputError(f"cannot write to {folder}: {error.strerror}") from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder") from None
-        except OSError as error:  # some network file systems know no locks
-            raise InputError(f"cannot lock {folder}: {error.strerror}; choose a folder on another disk") from None
-        if not _is_at(descriptor, folder / name):  # somebody put another folder in its place meanwhile
-            raise InUse(f"{folder} is in use by another run; wait for it, or choose another folder")
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
 
 
 def read_json(path: Path) -> Any:
@@ -150,18 +101,3 @@ def append_to_file(path: Path, content: bytes) -> None:
                 raise
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-
-
-def sweep_files(folder: Path, names: str) -> None:
-    """Remove the temporary files that processes left in a folder which were killed, and say so.
-
-    Args:
-        folder: a folder that this process has locked.
-        names: a regular expression for the names of the files that they were to become.
-    """
-    temporary = re.compile(rf"\.({names})\.\d+")
-    with contextlib.suppress(OSError):
-        for left in sorted(folder.iterdir()):
-            if temporary.fullmatch(left.name) and left.is_file():
-                left.unlink()
-                logger.warning("removed %s, which a process that was killed had left", left)

@@ -66,7 +66,7 @@ class CompareConfig(Checked):
     pairs: Positive = 5
     """Rounds in which every system runs once."""
     search_epochs: Count = 2
-    """Epochs by which a setting is judged, after one that warms up; 0 takes the first setting that works."""
+    """Epochs by which a setting is judged, after one that warms up; 0 takes the defaults."""
     accuracy_epochs: Count = 5
     """Epochs of the run that is evaluated after each; 0 leaves it out."""
     lr: Annotated[float, Range(above=0)] = OptimisationConfig.lr

@@ -58,16 +58,15 @@ class Bench:
 def find_setting(bench: Bench, system: System) -> Found:
     """The fastest setting of a system, each judged by a run whose blocks were checked."""
     config = bench.config
-    choices: Mapping[str, Sequence[Any]] = system.choices
     if config.search_epochs == 0:
-        choices = {name: values[:1] for name, values in choices.items()}
+        return Found(best=Setting(**{name: values[0] for name, values in system.choices.items()}), tried=[])
     workload = replace(config.workload(bench.graph.store), epochs=1 + config.search_epochs, check=True)
 
     def measure(setting: Setting) -> float:
         contender = Contender(system=system, workload=workload, setting=setting, cache=_cache(config, system))
         return middle(bench.run(contender, "search").outcome, seconds_of)
 
-    found = search(choices, measure)
+    found = search(system.choices, measure)
     for tried in found.tried:
         took = tried.reason if tried.seconds is None else f"{tried.seconds:.3f} s an epoch"
         print(f"search: {system.name}, {tried.setting.name}: {took}", flush=True)
@@ -86,7 +85,9 @@ def _cache(config: CompareConfig, system: System) -> int:
 
 
 def memory_of(bench: Bench, contender: Contender) -> Memory | None:
-    """Most memory of one run; None where the run failed."""
+    """Most memory of one run, whose blocks are checked where no search has; None where the run failed."""
+    if bench.config.search_epochs == 0:
+        contender = replace(contender, workload=replace(contender.workload, check=True))
     try:
         return bench.run(contender, "memory", watch=True).used.memory
     except RunFailed as error:

@@ -20,6 +20,8 @@ from gsplit.partition.relabel import places, reordered_indptr
 
 PARTS = 4
 PREFIX = "synthetic:"
+FEATURE_WIDTH = 100
+"""Number of features of ogbn-products."""
 QUICK = Preset(
     num_vertices=300_000, edges_per_vertex=17.4, num_features=1, num_classes=16, train_share=0.1, valid_share=0.05
 )  # 10.2 million directed edges
@@ -47,13 +49,17 @@ def open_dataset(dataset: str, *, seed: int, work: Path) -> Dataset:
     return Dataset(layout=layout, indptr=indptr, indices=indices, generator=generator)
 
 
-def open_or_make(dataset: str, *, seed: int, work: Path) -> tuple[Layout, dict[str, Any] | None]:
+def open_or_make(
+    dataset: str, *, seed: int, work: Path, parts: int = PARTS, features: bool = False
+) -> tuple[Layout, dict[str, Any] | None]:
     """Open the layout folder ``dataset``, or the layout of ``synthetic:PRESET``, made under ``work`` if need be.
 
     Args:
         dataset: a folder, or one of the presets of :mod:`gsplit.data.synthetic` or ``quick``, perhaps with ?scale=.
         seed: of the generator.
-        work: holds the layouts, one for each preset, scale, version and seed.
+        work: holds the layouts, one for each preset, scale, version, seed and number of parts.
+        parts: of a layout that is made; a folder has its own.
+        features: whether a layout that is made has any.
 
     Returns:
         The layout, and its ``generator`` as in :class:`Dataset`.
@@ -66,9 +72,9 @@ def open_or_make(dataset: str, *, seed: int, work: Path) -> tuple[Layout, dict[s
         return open_layout(dataset), None
     choice = choose(dataset.removeprefix(PREFIX), {**PRESETS, "quick": QUICK})
     version = choice.preset.version
-    path = work / f"{choice.label}-v{version}-seed{seed}-{PARTS}"
+    path = work / f"{choice.label}-v{version}-seed{seed}-{parts}{'-features' if features else ''}"
     if not path.exists():
-        _make(path, choice, seed, dataset)
+        _make(path, choice, seed, dataset, parts, features)
     if isinstance(choice.preset, Calibrated):
         fan_out = ",".join(map(str, choice.preset.fan_out))
         logger.info(
@@ -77,8 +83,15 @@ def open_or_make(dataset: str, *, seed: int, work: Path) -> tuple[Layout, dict[s
     return open_layout(path), {"preset": dataset.removeprefix(PREFIX), "version": version, "seed": seed}
 
 
-def _make(path: Path, choice: Choice, seed: int, source: str) -> None:
-    """The layout of a preset in METIS parts, without features: nothing here reads them."""
+def width_of(dataset: str) -> int:
+    """Columns of the features of a preset, also where they are not made; ``FEATURE_WIDTH`` of a folder's graph."""
+    if not dataset.startswith(PREFIX):
+        return FEATURE_WIDTH
+    return choose(dataset.removeprefix(PREFIX), {**PRESETS, "quick": QUICK}).preset.num_features
+
+
+def _make(path: Path, choice: Choice, seed: int, source: str, parts: int, features: bool) -> None:
+    """The layout of a preset in METIS parts."""
     logger.info("generating and partitioning %s once, into %s; products takes minutes and 13 GB", source, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,13 +100,13 @@ def _make(path: Path, choice: Choice, seed: int, source: str) -> None:
         raise InputError(f"cannot write to {path.parent}: {error.strerror}") from None
     with folder as temporary:
         store = Path(temporary) / "store"
-        write_store_of(choice, seed, store, source)
-        partition(PartitionConfig(store=store, out=path, parts=PARTS))
+        write_store_of(choice, seed, store, source, features=features)
+        partition(PartitionConfig(store=store, out=path, parts=parts))
 
 
-def write_store_of(choice: Choice, seed: int, store: Path, source: str) -> None:
-    """The graph store of a preset, without features: nothing here reads them. ``source`` is what was asked for."""
-    graph = choice.generate(seed=seed, features=False)
+def write_store_of(choice: Choice, seed: int, store: Path, source: str, *, features: bool = False) -> None:
+    """The graph store of a preset; most experiments read no features. ``source`` is what was asked for."""
+    graph = choice.generate(seed=seed, features=features)
     write_store(store, graph, name=f"synthetic-{choice.label}", source=source)
 
 

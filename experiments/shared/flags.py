@@ -21,6 +21,16 @@ FanOut = Annotated[cli.IntList, Accepted(cli.check_fan_out)]
 """Neighbours drawn per hop, the first for the targets; -1 takes all."""
 
 
+def check_percents(percents: Sequence[int]) -> None:
+    """The rule of a list of sizes of caches, in percent of all rows."""
+    if not percents or not all(0 <= percent <= 100 for percent in percents):
+        raise InputError(f"sizes of caches are percents from 0 to 100, not {list(percents)}")
+
+
+Percents = Annotated[cli.IntList, Accepted(check_percents)]
+"""Sizes of caches, in percent of all feature rows."""
+
+
 def from_one_on(flag: str, *, empty: bool = False) -> Accepted:
     """The rule of a list of numbers from 1 on.
 

@@ -4,6 +4,7 @@
 - *micro-batches*: the targets are cut in P, and each trainer samples on its own (DGL, Quiver).
 - *fixed shares*: likewise, but each trainer takes its targets from its own share of the training vertices, the same
   in all epochs (PaGraph). A share is a run of layout ids, so it has the locality of the parts.
+- *groups of K*, where asked for: the targets are cut in P / K, and K trainers split each micro-batch.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ Place = Callable[[int], list[Segment]]
 """A function from the number of a mini-batch to the segments of the trainers."""
 
 
+def group_name(group: int) -> str:
+    """The placement of groups of that many trainers."""
+    return f"groups of {group}"
+
+
 class Placements:
     """The mini-batches of one epoch, placed over the trainers of a layout in each way.
 
@@ -30,14 +36,18 @@ class Placements:
         batch_size: targets of a mini-batch over all trainers.
         fan_outs: neighbours drawn per hop, the first for the targets.
         seed: of the shuffle and the draws.
+        groups: sizes of groups, each a divisor of the trainers.
     """
 
-    def __init__(self, layout: Layout, batch_size: int, fan_outs: Sequence[int], seed: int) -> None:
+    def __init__(
+        self, layout: Layout, batch_size: int, fan_outs: Sequence[int], seed: int, groups: Sequence[int] = ()
+    ) -> None:
         trainers = layout.parts
         ways = {
             "splits": (1, trainers, False),
             "micro-batches": (trainers, 1, False),
             "fixed shares": (trainers, 1, True),
+            **{group_name(group): (trainers // group, group, False) for group in groups},
         }
         rule = Neighbours(fan_out=tuple(fan_outs))
         self._ways = {

@@ -67,6 +67,24 @@ class ReplicatedCache:
         return np.where(self._places[rank][ids] < self._rows, rank, HOST)
 
 
+class GroupedCache:
+    """A cache for each group of trainers: a prefix of each part, on the trainer of the group that holds the part.
+
+    Args:
+        offsets: int64 [P + 1] of the layout.
+        cache_rows: int64 [P] how long the prefixes are.
+        group: trainers of a group, a divisor of P; rank r is trainer r % group of group r // group.
+    """
+
+    def __init__(self, offsets: NDArray[np.int64], cache_rows: NDArray[np.int64], group: int) -> None:
+        self._within, self._group = PartitionedCache(offsets, cache_rows), group
+        self._parts_each = (len(offsets) - 1) // group
+
+    def holders(self, rank: int, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        part = self._within.holders(rank, ids)
+        return np.where(part == HOST, HOST, rank // self._group * self._group + part // self._parts_each)
+
+
 def places_of(hottest: NDArray[np.int64], num_vertices: int) -> NDArray[np.int32]:
     """[N] where each vertex stands in ``hottest``; the last place there is for one that does not."""
     places = np.full(num_vertices, np.iinfo(np.int32).max, np.int32)
@@ -96,11 +114,16 @@ class Loads:
 
 def loads_of(cache: Cache, segments: Sequence[Segment]) -> Loads:
     """The rows of the level-0 vertices of all segments; the p-th segment is that of trainer p."""
-    loads = Loads()
+    return sum(loads_by_trainer(cache, segments), Loads())
+
+
+def loads_by_trainer(cache: Cache, segments: Sequence[Segment]) -> list[Loads]:
+    """The rows of the level-0 vertices of each segment; the p-th segment is that of trainer p."""
+    loads = []
     for rank, segment in enumerate(segments):
         holders = cache.holders(rank, segment.vertices)
         hits, host = int((holders == rank).sum()), int((holders == HOST).sum())
-        loads += Loads(hit_rows=hits, peer_rows=len(holders) - hits - host, host_rows=host)
+        loads.append(Loads(hit_rows=hits, peer_rows=len(holders) - hits - host, host_rows=host))
     return loads
 
 

@@ -10,6 +10,7 @@ from gsplit.errors import InputError
 
 STRATEGIES = ("split", "data")
 Device = Literal["auto", "cuda", "cpu"]
+ExchangeDtype = Literal["model", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,9 @@ class ParallelConfig(Checked):
     split_group: Annotated[int | None, Range(1)] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""
+    exchange_dtype: ExchangeDtype = "model"
+    """Type in which rows and gradients travel between trainers: model, that of --dtype; or bfloat16, with half the
+    bytes of float32. Sums are taken in --dtype either way."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,7 +21,7 @@ class PredictConfig(Checked):
     """Predict with the best model of a run, on all the GPUs of this host; results are in global ids."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """The run, made by python -m gsplit.train."""
+    """The run, made by gsplit train."""
     layout: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="LAYOUT")]
     """The layout to predict on; any number of parts, and any graph with features of the same width."""
     out: Path | None = None

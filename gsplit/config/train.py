@@ -15,14 +15,14 @@ from gsplit.config.parallel import ParallelConfig
 from gsplit.config.run import RunConfig
 from gsplit.config.sampling import SamplingConfig
 from gsplit.errors import InputError
-from gsplit.files import read_json
-from gsplit.runs.folder import CONFIG, put_run_right
+from gsplit.files import read_json, replace_file
+from gsplit.runs.folder import CONFIG, RESOLVED, put_run_right
 
 OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
 """What says what a model is; null in ``config.json`` where the model takes nothing of it."""
 RESULTS_DEPEND_ON = (
     *("seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout"),
-    *("normalize_features", "order", "strategy", "split_group", "feature_dtype"),
+    *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange_dtype"),
 )
 """What may change when a run goes on, and changes what it learns; each epoch says with which it was trained."""
 
@@ -80,3 +80,19 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
         before = cls.from_json(Path(run) / CONFIG)
         fresh = {"out": None, "overwrite": False, "profile": False, "resume": Path(run)}
         return replace(before, **{**fresh, **changes})
+
+
+def save_configurations(run: Path, asked: TrainConfig, resolved: TrainConfig, unused: Collection[str]) -> None:
+    """Write what was asked for, the defaults of --resume, and what was decided.
+
+    Args:
+        run: the folder.
+        asked, resolved: the two configurations.
+        unused: fields that have no effect in either.
+
+    Raises:
+        InputError: where they cannot be written, such as on a full disk.
+    """
+    saved = {CONFIG: asked.to_json(unused), RESOLVED: resolved.to_json(unused)}
+    for name, text in saved.items():
+        replace_file(run / name, text.encode())

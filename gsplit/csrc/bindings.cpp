@@ -1,5 +1,7 @@
 // Python's view of the core. Nothing is computed here: arrays become spans, the GIL is released, C++ does the
 // work, and vectors that C++ made become NumPy arrays that own them.
+#include "bindings.hpp"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -21,27 +23,10 @@ namespace nb = nanobind;
 
 namespace {
 
-template <class T>
-using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Writable = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using gsplit::python::Array;
+using gsplit::python::span_of;
+using gsplit::python::Writable;
 using Bytes = Writable<uint8_t>;
-
-template <class T>
-std::span<const T> span_of(const Array<T>& array) {
-  return {array.data(), array.size()};
-}
-
-/// Empty where there is no array.
-template <class T>
-std::span<const T> span_of(const std::optional<Array<T>>& array) {
-  return array ? span_of(*array) : std::span<const T>();
-}
-
-template <class T>
-std::span<T> span_of(const Writable<T>& array) {
-  return {array.data(), array.size()};
-}
 
 template <class T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
@@ -203,6 +188,7 @@ NB_MODULE(_core, m) {
         nb::arg("weights").none() = nb::none());
   bind_stream<int32_t>(m);
   bind_stream<int64_t>(m);
+  gsplit::python::bind_aggregate(m);
   nb::class_<gsplit::DefaultSignals>(m, "DefaultSignals", "While one lives, SIGTERM has its default meaning.")
       .def(nb::init<>());
   m.def(

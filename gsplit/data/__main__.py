@@ -1,4 +1,4 @@
-"""``python -m gsplit.data import SOURCE --out DIR``, ``export DIR --to KIND --out FILE`` and ``info DIR``."""
+"""``gsplit import SOURCE --out DIR``, ``export DIR --to KIND --out FILE`` and ``info DIR``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def info(path: Annotated[Path, tyro.conf.Positional], verify: bool = False, stor
 def _layout_info(path: Path, verify: bool, store_dir: Path | None) -> None:
     opened = layout.open_layout(path, verify=verify)
     if store_dir is not None and store.open_store(store_dir).checksum != opened.store_checksum:
-        raise InputError(f"{path} was made from another store than {store_dir}; run python -m gsplit.partition again")
+        raise InputError(f"{path} was made from another store than {store_dir}; run gsplit partition again")
     about = opened.description
     print(f"layout {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else ""))
     print(
@@ -109,7 +109,7 @@ def _counts(graph: GraphArrays) -> str:
 
 def _print_graph(graph: GraphArrays) -> None:
     degrees = np.diff(graph.indptr)
-    kind = "multi-label" if graph.multi_label else "multi-class"
+    kind = "multi-label" if graph.multi_label else "multi-class" if graph.num_classes else "no"
     print(f"  {_counts(graph)}")
     print(
         f"  in-degree: mean {degrees.mean():.1f}, median {int(np.median(degrees))}, largest {degrees.max():,}, "

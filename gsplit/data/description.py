@@ -40,7 +40,7 @@ def read_description(folder: Path, file_name: str, format_name: str, version: in
 
 def _hint(folder: Path) -> str:
     if (folder / "graph.json").is_file():
-        return "; it is a graph store: make a layout of it with python -m gsplit.partition"
+        return "; it is a graph store: make a layout of it with gsplit partition"
     if (folder / "layout.json").is_file():
         return "; it is a layout"
     return ""

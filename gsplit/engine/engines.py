@@ -89,3 +89,31 @@ def engine_of(strategy: str) -> Engine:
     except (TypeError, ValueError, AssertionError) as error:
         raise InputError(f"--strategy {strategy}: {found.__name__}() fails: {error}") from None
     return engine
+
+
+def decided(config: TrainConfig, layout: Layout) -> tuple[Engine, TrainConfig]:
+    """The engine that ``config.strategy`` names, and the configuration with what that engine decides.
+
+    Args:
+        config: what :meth:`Engine.resolve` is given.
+        layout: that is trained on.
+
+    Raises:
+        InputError: where there is no such engine, or it, which may be a user's, decides less than a run needs.
+    """
+    strategy, engine = config.strategy, engine_of(config.strategy)
+    config = engine.resolve(config, layout)
+    if not isinstance(config, TrainConfig):
+        raise InputError(f"--strategy {strategy}: its resolve gives {config!r}, not a TrainConfig")
+    open_ones = [name for name in ("gpus", "split_group", "samplers") if getattr(config, name) is None]
+    open_ones += ["cache"] * (config.cache == "auto")
+    if open_ones:
+        raise InputError(f"--strategy {strategy}: its resolve leaves {', '.join(open_ones)} open")
+    assert config.gpus is not None
+    assert config.split_group is not None
+    if config.gpus % config.split_group:
+        raise InputError(
+            f"--strategy {strategy}: its resolve makes groups of {config.split_group}, which do not divide "
+            f"{config.gpus} trainers"
+        )
+    return engine, config

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from gsplit.config.train import TrainConfig
+from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.engine.strategy import Strategy
-from gsplit.models.registry import Needs
+from gsplit.models.prepared import Needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,19 +21,29 @@ class Run:
     config: TrainConfig
     """The resolved configuration: numbers of trainers, threads and samplers, the device, the cache are those that are
     used, and nothing of the strategy is ``auto`` or None where it has an effect."""
-    folder: Path
-    """The run's folder, which the launcher holds."""
+    asked: TrainConfig
+    """The configuration as it was asked for, with the layout's place and the number of threads: what ``--resume``
+    begins with. It is saved, and compared with what was asked before; no decision is made from it."""
     signature: dict[str, Any]
-    """What must agree for weights to fit the model (:func:`gsplit.models.registry.signature`)."""
+    """What must agree for weights to fit the model (:func:`gsplit.models.registry.describe`)."""
     needs: Needs
     """What the model wants of its blocks: weights of edges, degrees of vertices."""
-    settings: dict[str, Any]
-    """The flags that what is learned depends on, as they were given; None where the model takes nothing of them."""
     pickled_model: bytes | None = None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""
     unused: tuple[str, ...] = ()
     """Fields of ``config`` that the model takes nothing of."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder, which the launcher holds."""
+        assert self.config.out is not None
+        return self.config.out
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The flags that what is learned depends on, as they were given; None where the model has no use for them."""
+        return {name: None if name in self.unused else getattr(self.asked, name) for name in RESULTS_DEPEND_ON}
 
     @property
     def layout(self) -> Path:
@@ -63,6 +73,11 @@ class Run:
         """Type in which the model computes."""
         dtype: torch.dtype = getattr(torch, self.config.dtype)
         return dtype
+
+    @property
+    def exchange_dtype(self) -> torch.dtype | None:
+        """Type in which exchanged rows travel; None: that in which the model computes."""
+        return None if self.config.exchange_dtype == "model" else getattr(torch, self.config.exchange_dtype)
 
     @cached_property
     def strategy(self) -> Strategy:

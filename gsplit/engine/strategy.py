@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 import torch
@@ -23,9 +22,6 @@ from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.host import check_memory
 from gsplit.parallel import DATA, SPLIT, Grid, trainer_grid
 from gsplit.units import CacheSize
-
-MAX_TRAINERS = 64
-"""Number of trainers that a host of any size is let start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,19 +68,6 @@ class Strategy:
     def cache_holders(self) -> int:
         """Trainers that hold the rows of a partitioned cache between them."""
         return self.grid.world if self.peers else self.splits
-
-
-def trainers_of(config: ParallelConfig, layout: Layout) -> int:
-    """Number of trainers of a run.
-
-    Raises:
-        InputError: for so many that starting them would bring the host down.
-    """
-    cores = len(os.sched_getaffinity(0))
-    most = max(MAX_TRAINERS, 4 * cores)
-    if config.gpus is not None and config.gpus > most:
-        raise InputError(f"--gpus is {config.gpus}, but there are {cores} cores; use at most {most}")
-    return config.gpus or layout.parts
 
 
 def copied_dtype(config: FeaturesConfig, layout: Layout) -> torch.dtype | None:
@@ -160,7 +143,7 @@ def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
     if layout.parts % size:
         raise InputError(
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
-            f"with python -m gsplit.partition ... --parts {size}"
+            f"with gsplit partition ... --parts {size}"
         )
     return replace(config, split_group=size)
 

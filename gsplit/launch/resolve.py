@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 
 from torch import nn
 
 from gsplit.config.sampling import SamplingConfig
-from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
+from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
-from gsplit.engine.engines import engine_of
+from gsplit.engine.engines import decided
 from gsplit.engine.run import Run
-from gsplit.engine.strategy import trainers_of
 from gsplit.errors import InputError
-from gsplit.models import custom, registry
-from gsplit.parallel.devices import choose_device, threads_of
+from gsplit.models.registry import describe
+from gsplit.parallel.devices import choose_device, threads_of, trainers_of
 
 logger = logging.getLogger(__name__)
 
@@ -32,67 +30,30 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         InputError: for whatever is wrong with the input.
     """
     if config.layout is None:
-        raise InputError("no layout given: name the folder that python -m gsplit.partition wrote")
-    folder = config.resume or config.out or Path()
-    if config.resume is not None and config.out is not None and config.out.resolve() != folder.resolve():
-        raise InputError(f"--resume {folder} goes on in that folder; drop --out {config.out}")
-    asked, layout = config, open_layout(config.layout.resolve())
+        raise InputError("no layout given: name the folder that gsplit partition wrote")
+    out = config.resume or config.out
+    if config.resume is not None and config.out is not None and config.out.resolve() != config.resume.resolve():
+        raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")
+    layout = open_layout(config.layout.resolve())
     _check_trainable(layout)
     _warn_of_other_sampling(config, layout)
-    trainers = trainers_of(config, layout)
-    config = replace(
-        config,
-        layout=layout.path,
-        out=folder,
-        num_layers=config.layers,
-        gpus=trainers,
-        device=choose_device(config.device, trainers),
-        threads=threads_of(config.threads, trainers),
-    )
-    engine = engine_of(config.strategy)
-    config = _decided(engine.resolve(config, layout), config.strategy)
-    signature = registry.signature(config, layout.graph, model)
-    candidate = registry.build(signature) if model is None else model
-    custom.check(candidate, config.layers, layout.graph)
-    if "arguments" in signature:
-        logger.info("the model is %s(%s)", type(candidate).__name__, custom.shown(signature["arguments"]))
-    unused = tuple(registry.unused_settings(config, model))
+    trainers = trainers_of(config.gpus, layout.parts)
+    device = choose_device(config.device, trainers)
+    asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
+    engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
+    described = describe(config, layout.graph, model)
     run = Run(
         config=config,
-        folder=folder,
-        signature=signature,
-        needs=registry.needs(custom.prepare(custom.copied(candidate))),
-        pickled_model=None if model is None else custom.pickled(model),
-        unused=unused,
-        settings={name: None if name in unused else getattr(asked, name) for name in RESULTS_DEPEND_ON},
+        asked=asked,
+        signature=described.signature,
+        needs=described.needs,
+        pickled_model=described.pickled_model,
+        unused=described.unused,
     )
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
     return run
-
-
-def _decided(config: TrainConfig, strategy: str) -> TrainConfig:
-    """What an engine decided, which may be a user's: whether that is all that a run needs.
-
-    Args:
-        config: that the engine gave.
-        strategy: names the engine in messages.
-    """
-    if not isinstance(config, TrainConfig):
-        raise InputError(f"--strategy {strategy}: its resolve gives {config!r}, not a TrainConfig")
-    open_ones = [name for name in ("gpus", "split_group", "samplers") if getattr(config, name) is None]
-    open_ones += ["cache"] * (config.cache == "auto")
-    if open_ones:
-        raise InputError(f"--strategy {strategy}: its resolve leaves {', '.join(open_ones)} open")
-    assert config.gpus is not None
-    assert config.split_group is not None
-    if config.gpus % config.split_group:
-        raise InputError(
-            f"--strategy {strategy}: its resolve makes groups of {config.split_group}, which do not divide "
-            f"{config.gpus} trainers"
-        )
-    return config
 
 
 def _check_trainable(layout: Layout) -> None:

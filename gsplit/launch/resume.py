@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gsplit.aside import InUse
 from gsplit.config.parallel import STRATEGIES
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.files import read_json
-from gsplit.models import custom
+from gsplit.launch.unused import warn_of_unused_when_finished
+from gsplit.models.registry import CUSTOM
 from gsplit.runs import checkpoint
 from gsplit.runs.folder import CONFIG
 from gsplit.runs.log import SUMMARY
@@ -23,52 +25,74 @@ from gsplit.terminal import say
 logger = logging.getLogger(__name__)
 
 
-def follow_layout(config: TrainConfig) -> TrainConfig:
-    """Where a run goes on with another layout, its number of trainers follows, unless a new one is given."""
-    if config.resume is None or config.layout is None:
-        return config
-    before = TrainConfig.from_json(config.resume / CONFIG)
-    moved = before.layout is None or config.layout.resolve() != before.layout.resolve()
-    return replace(config, gpus=None) if moved and config.gpus == before.gpus else config
-
-
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """A run as it was when it stopped; whoever holds its folder reads it once."""
+    """What was asked for when a run that goes on was last at work."""
 
     config: TrainConfig
     """The configuration that was asked for then."""
+    written: tuple[int, int] | None
+    """When and where that was written down; another one says that somebody has gone on with the run since."""
+
+
+def taken_up(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
+    """What a run was, if one goes on, and what is asked for, in which the number of trainers follows a new layout.
+
+    Args:
+        config: as asked for.
+
+    Returns:
+        ``config``, with ``gpus`` left open where the run goes on with another layout and no other number was given;
+        and the run as it was, or None for a new one.
+
+    Raises:
+        InputError: where there is no run to go on with, or what it saved is damaged.
+    """
+    if config.resume is None or config.layout is None:
+        return config, None
+    path = config.resume / CONFIG
+    written = _written(path)
+    before = TrainConfig.from_json(path)
+    if config.gpus == before.gpus and (before.layout is None or config.layout.resolve() != before.layout.resolve()):
+        config = replace(config, gpus=None)
+    return config, Before(config=before, written=written)
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed:
+    """A run that goes on, which may: whoever holds its folder looks at its last checkpoint once."""
+
+    run: Run
+    """What is to come, as decided."""
+    before: TrainConfig
+    """The configuration that was asked for before."""
     checkpoint: dict[str, Any]
     """Description of the last checkpoint (docs/formats.md, "Run")."""
 
     @classmethod
-    def read(cls, folder: Path) -> Before:
-        """The run in a folder.
-
-        Raises:
-            InputError: where there is none, or what it saved is damaged.
-        """
-        config = TrainConfig.from_json(folder / CONFIG)
-        return cls(config=config, checkpoint=checkpoint.describe_state(folder, checkpoint.CHECKPOINT))
-
-    @property
-    def position(self) -> Position:
-        """Where the trainers begin, which read the same checkpoint."""
-        saved = self.checkpoint
-        return Position(epoch=saved["epoch"], batch=saved["batch"], ahead=saved["ahead"])
-
-    def check(self, config: TrainConfig, run: Run) -> None:
-        """Refuse to go on with the run where it cannot go on like this.
+    def checked(cls, run: Run, before: Before) -> Resumed:
+        """Look whether a run can go on like this.
 
         Args:
-            config: of what is to come, as asked for.
-            run: of what is to come, as decided.
+            run: what is to come, whose folder this process holds.
+            before: what was asked for before.
 
         Raises:
-            InputError: where it cannot, or the checkpoint is damaged.
+            InputError: where it cannot, or the checkpoint is missing or damaged.
         """
-        folder, saved, layout = run.folder, self.checkpoint, open_layout(run.layout, trusted=True)
-        if saved["signature"].get("model") == custom.CUSTOM and run.signature["model"] != custom.CUSTOM:
+        folder, layout = run.folder, open_layout(run.layout, trusted=True)
+        if _written(folder / CONFIG) != before.written:
+            raise InUse(f"another process has gone on with {folder} since this one looked; start again")
+        saved = checkpoint.describe_state(folder, checkpoint.CHECKPOINT)
+        if saved["signature"].get("model") == CUSTOM and run.signature["model"] != CUSTOM:
             raise InputError(
                 f"the run in {folder} trained a custom model, {saved['signature'].get('class')}; resume it from "
                 "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
@@ -77,64 +101,66 @@ class Before:
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
         checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+        resumed = cls(run=run, before=before.config, checkpoint=saved)
         if saved["batch"]:
-            self._check_same_epoch(config, run, layout)
+            resumed._check_same_epoch(layout)
+        return resumed
 
-    def _check_same_epoch(self, config: TrainConfig, run: Run, layout: Layout) -> None:
+    def _check_same_epoch(self, layout: Layout) -> None:
         """Refuse what would put other targets into the mini-batches that are left of an epoch."""
-        before, saved = self.config, self.checkpoint
+        before, now, saved = self.before, self.run.asked, self.checkpoint
         stay: dict[str, tuple[Any, Any]] = {
-            "--seed": (before.seed, config.seed),
-            "--batch-size": (before.batch_size, config.batch_size),
+            "--seed": (before.seed, now.seed),
+            "--batch-size": (before.batch_size, now.batch_size),
         }
-        if "replicated" in (before.cache, config.cache):  # then each trainer has a share of its own, by layout
-            stay["--cache"] = (before.cache, config.cache)
-            stay["--gpus"] = (saved["trainers"], run.trainers)
+        if "replicated" in (before.cache, now.cache):  # then each trainer has a share of its own, by layout
+            stay["--cache"] = (before.cache, now.cache)
+            stay["--gpus"] = (saved["trainers"], self.run.trainers)
             if saved["layout_checksum"] != layout.checksum:
                 stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
-        if not {before.strategy, config.strategy} <= set(STRATEGIES):  # another engine numbers other mini-batches
-            stay["--strategy"] = (before.strategy, config.strategy)
+        if not {before.strategy, now.strategy} <= set(STRATEGIES):  # another engine numbers other mini-batches
+            stay["--strategy"] = (before.strategy, now.strategy)
         for flag, (old, new) in stay.items():
             if old != new:
                 raise InputError(
-                    f"the checkpoint in {run.folder} is in the middle of an epoch, so {flag} must stay {old}"
+                    f"the checkpoint in {self.run.folder} is in the middle of an epoch, so {flag} must stay {old}"
                 )
 
-    def finished(self, run: Run) -> dict[str, Any] | None:
+    @property
+    def position(self) -> Position:
+        """Where the trainers begin, which read the same checkpoint."""
+        saved = self.checkpoint
+        return Position(epoch=saved["epoch"], batch=saved["batch"], ahead=saved["ahead"])
+
+    def finished(self) -> dict[str, Any] | None:
         """The summary of the run where it has nothing left to do; None where it has, or has none."""
-        done, epochs = self.checkpoint["epoch"], run.config.epochs
+        done, epochs = self.checkpoint["epoch"], self.run.config.epochs
         try:
-            summary: dict[str, Any] = read_json(run.folder / SUMMARY)
+            summary: dict[str, Any] = read_json(self.run.folder / SUMMARY)
             if self.checkpoint["batch"] or not done == summary["epochs"] >= epochs:
                 return None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         say(f"nothing to train: {done} epochs are done, --epochs is {epochs}; the run stays as it is")
+        warn_of_unused_when_finished(self.run)
         return summary
 
-    def warn_of_changes(self, config: TrainConfig, run: Run) -> None:
-        """Say what will be different from now on, and what of it changes results.
-
-        Args:
-            config: of what is to come, as asked for.
-            run: of what is to come, as decided.
-        """
-        before, saved = self.config, self.checkpoint
+    def warn_of_changes(self) -> None:
+        """Say what will be different from now on, and what of it changes results."""
+        run, before, now, saved = self.run, self.before, self.run.asked, self.checkpoint
         effect = "sums change their order, and results their last digits"
         if run.strategy.micro_batches > 1 and saved["trainers"] != run.trainers:
             effect = "mini-batches are cut into other micro-batches, with other samples"
-        now = {"trainers": run.trainers, "threads": run.config.threads}
-        for what, number in now.items():
+        numbers = {"trainers": run.trainers, "threads": run.config.threads}
+        for what, number in numbers.items():
             if saved.get(what) != number:
                 logger.warning("resuming with %s %s instead of %s: %s", number, what, saved.get(what), effect)
-        if before.cache != config.cache and "replicated" in (before.cache, config.cache):
+        if before.cache != now.cache and "replicated" in (before.cache, now.cache):
             logger.warning(
                 "resuming with --cache %s instead of %s: with replicated each trainer has targets of its own",
-                config.cache,
+                now.cache,
                 before.cache,
             )
         for name in RESULTS_DEPEND_ON:
-            if getattr(before, name) != getattr(config, name):
-                logger.warning(
-                    "resuming with %s %s instead of %s", name, getattr(config, name), getattr(before, name)
-                )
+            if getattr(before, name) != getattr(now, name):
+                logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from typing import Any
 
 from gsplit.data import open_layout
@@ -38,7 +38,7 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
         port = held.enter_context(rendezvous(run.trainers))
         engine = engine_of(run.config.strategy)
         supply = held.enter_context(engine.supply(run, layout, position))
-        with environment(QUIET if run.config.profile else {}):
+        with environment(QUIET) if run.config.profile else nullcontext():
             children = start(trainer, run.trainers, run, port, shared, own=supply.ends)
             held.callback(children.end)  # before the folder is given back, whatever comes
         supply.close_ends()

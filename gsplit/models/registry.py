@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+import logging
+from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from gsplit.config.model import MODELS, ModelConfig
+from gsplit.config.names import object_named
 from gsplit.config.train import OF_MODEL
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models import custom
-from gsplit.models.arguments import settings_taken
+from gsplit.models.prepared import Needs, check
 from gsplit.nn import GAT, GCN, SAGE
 
+CUSTOM = "custom"
+"""The name of a model that was handed over as an object."""
 BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
 SHAPE = ("in_features", "hidden", "out_features", "num_layers")
 COMMON = ("norm", "residual", "input_projection")
@@ -23,62 +28,74 @@ OPTIONS = {
     "gcn": (*COMMON, "normalization", "loops"),
 }
 """What else of the configuration decides what a model computes; a custom model takes none of it."""
+DROPOUTS_OF_ALL = ("dropout", "input_dropout")
+DROPOUTS = {"sage": DROPOUTS_OF_ALL, "gat": (*DROPOUTS_OF_ALL, "attention_dropout"), "gcn": DROPOUTS_OF_ALL}
+"""What of the configuration decides how a model is trained, and no signature holds."""
 FLAGS = {"loops": "self_loops"}
 """The option's name in the configuration, where it is another."""
 
-
-def signature(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -> dict[str, Any]:
-    """What must agree for weights to fit: name, widths and depth; for a custom model its parameters' shapes.
-
-    Raises:
-        InputError: for a ``config.model`` that names no class.
-    """
-    if model is not None:
-        return {**custom.signature(model), "dtype": config.dtype}
-    if ":" in config.model:
-        return {**custom.signature_of_class(config, graph), "dtype": config.dtype}
-    return {
-        "model": config.model,
-        "in_features": graph.num_features,
-        "hidden": config.hidden,
-        "out_features": graph.num_classes,
-        "num_layers": config.num_layers,
-        **{name: getattr(config, FLAGS.get(name, name)) for name in OPTIONS[config.model]},
-        "dtype": config.dtype,
-    }
+logger = logging.getLogger(__name__)
 
 
-def unused_settings(config: ModelConfig, model: nn.Module | None) -> list[str]:
-    """The fields of a configuration that a model takes nothing of.
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """All that a run needs to know of its model, which has passed every check."""
+
+    signature: dict[str, Any]
+    """What must agree for weights to fit: name, widths and depth; for a custom model its parameters' shapes."""
+    needs: Needs
+    """What the model wants of its blocks."""
+    pickled_model: bytes | None
+    """A model that was handed over; None for one that the signature names."""
+    unused: tuple[str, ...]
+    """Fields of the configuration that the model takes nothing of."""
+
+
+def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -> Described:
+    """The model of a run, constructed once and checked.
 
     Args:
-        config: of the run.
-        model: that was handed over as an object, which takes nothing of it; None for the one that ``config`` names.
+        config: of the run, with its number of layers.
+        graph: to train on.
+        model: that was handed over as an object, which takes nothing of ``config``; None for the one that
+            ``config.model`` names.
+
+    Raises:
+        InputError: for a ``config.model`` that names no class, and for a model that cannot be trained like this.
     """
+    assert config.num_layers is not None
+    signature: dict[str, Any]
+    call, used = None, set[str]()
     if model is not None:
-        return list(OF_MODEL)
-    if ":" in config.model:
-        used = {"model", "model_args", *settings_taken(config)}
+        signature = {"model": CUSTOM, "class": type(model).__qualname__}
+        candidate = model
+    elif config.model in BUILT_IN:
+        options = {name: FLAGS.get(name, name) for name in OPTIONS[config.model]}
+        signature = {
+            "model": config.model,
+            "in_features": graph.num_features,
+            "hidden": config.hidden,
+            "out_features": graph.num_classes,
+            "num_layers": config.num_layers,
+            **{name: getattr(config, flag) for name, flag in options.items()},
+        }
+        candidate, used = _built_in(signature), {"model", "hidden", *DROPOUTS[config.model], *options.values()}
     else:
-        used = {"model", "hidden", "dropout", "input_dropout"}
-        used |= {FLAGS.get(name, name) for name in OPTIONS[config.model]}
-        used |= {"attention_dropout"} if config.model == "gat" else set()
-    return [name for name in OF_MODEL if name not in used]
-
-
-class Needs(TypedDict):
-    """The named arguments of :class:`gsplit.features.EdgeLoader`."""
-
-    weights: bool
-    degrees: bool
-
-
-def needs(model: nn.Module) -> Needs:
-    """What a model wants of its blocks; one that does not say gets the weights, where the graph has any."""
-    return {
-        "weights": bool(getattr(model, "uses_edge_weight", True)),
-        "degrees": bool(getattr(model, "uses_degrees", False)),
-    }
+        named = object_named(config.model, "--model")
+        made = custom.construct(named, config, graph.num_features, graph.num_classes)
+        signature = {"model": config.model, "arguments": made.arguments}
+        candidate, call, used = made.model, made.call, {"model", "model_args", *made.settings}
+    checked = check(candidate, config.num_layers, graph)
+    if call is not None:
+        logger.info("the model is %s", call)
+    if signature["model"] not in BUILT_IN:
+        signature["shapes"] = {name: list(tensor.shape) for name, tensor in candidate.state_dict().items()}
+    return Described(
+        signature={**signature, "dtype": config.dtype},
+        needs=checked.needs,
+        pickled_model=None if model is None else checked.pickled,
+        unused=tuple(name for name in OF_MODEL if name not in used),
+    )
 
 
 def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Module:
@@ -91,16 +108,20 @@ def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Mo
     try:
         name = described["model"]
         if name in BUILT_IN:
-            wanted = {key: described[key] for key in (*SHAPE, *OPTIONS[name])}
-            if config is not None:
-                wanted |= {"dropout": config.dropout, "input_dropout": config.input_dropout}
-                if name == "gat":
-                    wanted["attention_dropout"] = config.attention_dropout
-            return BUILT_IN[name](**wanted)
+            return _built_in(described, config)
         if ":" in name:
-            return custom.build(name, described["arguments"], 0.0 if config is None else config.dropout)
+            cls = custom.model_class(object_named(name, "--model"), name)
+            return custom.called(cls, described["arguments"], 0.0 if config is None else config.dropout)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"the signature of the model is damaged: {error!r}") from None
     raise InputError(f"unknown model {name!r}; this release knows {', '.join(BUILT_IN)} and package.module:Class")
+
+
+def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> nn.Module:
+    name = signature["model"]
+    wanted = {key: signature[key] for key in (*SHAPE, *OPTIONS[name])}
+    if config is not None:
+        wanted |= {key: getattr(config, key) for key in DROPOUTS[name]}
+    return BUILT_IN[name](**wanted)

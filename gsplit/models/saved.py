@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from gsplit.errors import InputError
-from gsplit.models import custom, registry
+from gsplit.models import registry
 from gsplit.runs import checkpoint
 
 
@@ -31,10 +31,10 @@ def load_described(run_folder: Path, model: nn.Module | None) -> tuple[nn.Module
     about, weights = checkpoint.read_state(run_folder, checkpoint.MODEL)
     described = about["signature"]
     if model is None:
-        if described["model"] == custom.CUSTOM:
+        if described["model"] == registry.CUSTOM:
             raise InputError(f"{run_folder} holds a custom model, {described['class']}: pass one as model=")
         model = registry.build(described)
-    elif described["model"] == custom.CUSTOM:
+    elif described["model"] == registry.CUSTOM:
         shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
         checkpoint.check_same_model(run_folder, {"shapes": described["shapes"]}, {"shapes": shapes})
     model = model.to(getattr(torch, described["dtype"]))

@@ -1,6 +1,7 @@
 """Models and what they compute on: blocks, the exchange of rows between trainers, sums over neighbours."""
 
-from gsplit.nn.aggregate import mean_of_neighbours, softmax_over_neighbours, sum_of_neighbours
+from gsplit.nn.aggregate import mean_of_neighbours, sum_of_neighbours
+from gsplit.nn.attention import softmax_over_neighbours
 from gsplit.nn.block import Block, blocks_of
 from gsplit.nn.exchange import Chain, ExchangeCounters, Route, exchange
 from gsplit.nn.gat import GAT, GATConv

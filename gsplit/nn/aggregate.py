@@ -1,39 +1,36 @@
-"""Sums, softmax and attention over the drawn in-edges of each destination. No tensor of edges x features is made.
+"""Sums and means over the drawn in-edges of each destination, with the exchange of rows before them inside.
 
-Legend: S source rows (after the exchange), N destinations, E edges, D features, H heads.
+Own rows are read where they lie and received rows where they arrived. In backward the gradient takes the same way
+through the transposed edges: that of received rows is summed first and on its way while that of own rows is summed.
+No tensor of edges x features is made, and nothing is sorted, zero-filled or copied beside anything.
+
+Legend: S source rows, N destinations, E edges, D features, H heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gsplit.kernels import Edges, kernels_for
+from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
 
 
 class DrawnEdges(Protocol):
     """The in-edges of each destination, one destination after the other: what a sampled block lists."""
 
     @property
-    def num_destinations(self) -> int:
-        """Number of destinations, N."""
+    def edges(self) -> Edges:
+        """The edges, a row for each destination."""
 
     @property
-    def num_edges(self) -> int:
-        """Number of edges, E."""
-
-    @property
-    def indptr(self) -> Tensor:
-        """Where the edges of each destination begin, int32 [num_destinations + 1]."""
-
-    @property
-    def indices(self) -> Tensor:
-        """Source row of each edge, int32 [edges]."""
-
-    def destinations(self) -> Tensor:
-        """Destination row of each edge, int32 [edges]."""
+    def transposed(self) -> Edges:
+        """The edges of every source, a row for each; made once."""
 
 
 def sum_of_neighbours(block: DrawnEdges, x_SD: Tensor, weight_E: Tensor | None = None) -> Tensor:
@@ -42,12 +39,13 @@ def sum_of_neighbours(block: DrawnEdges, x_SD: Tensor, weight_E: Tensor | None =
     Args:
         block: the in-edges of the layer.
         x_SD: [num_sources, D] rows of all sources, after the exchange.
-        weight_E: [edges] in the dtype of x; a gradient flows to it where it wants one.
+        weight_E: [edges] in the dtype of x, or [edges, H], where the columns are dealt out to H heads in equal runs;
+            a gradient flows to it where it wants one.
 
     Returns:
         [num_destinations, D].
     """
-    return _bag(block, x_SD, "sum", weight_E)
+    return neighbour_sum(block, x_SD, None, None, weight=weight_E)
 
 
 def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
@@ -60,71 +58,158 @@ def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
     Returns:
         [num_destinations, D].
     """
-    return _bag(block, x_SD, "mean", None)
+    return neighbour_sum(block, x_SD, None, None, mean=True)
 
 
-def _bag(block: DrawnEdges, x_SD: Tensor, mode: str, weight_E: Tensor | None) -> Tensor:
-    if block.num_edges == 0:
-        nothing = x_SD[:0].sum(dim=0)  # zeros that keep x, and the weights, in the graph
-        if weight_E is not None:
-            nothing = nothing + weight_E.sum()
-        return nothing.expand(block.num_destinations, -1)
-    return F.embedding_bag(
-        block.indices, x_SD, block.indptr, mode=mode, include_last_offset=True, per_sample_weights=weight_E
-    )
-
-
-def softmax_over_neighbours(
-    block: DrawnEdges, score_EH: Tensor, own_score_NH: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Softmax over the in-edges of each destination and, where given, an edge from the destination to itself.
+def neighbour_sum(
+    block: DrawnEdges,
+    x: Tensor,
+    route: Route | None,
+    chain: Chain | None,
+    *,
+    weight: Tensor | None = None,
+    mean: bool = False,
+    start: Tensor | None = None,
+    beside: bool = False,
+) -> Tensor:
+    """Exchange rows, and sum or average them over the in-edges of each destination.
 
     Args:
         block: the in-edges of the layer.
-        score_EH: [edges, heads].
-        own_score_NH: [num_destinations, heads] scores of the edges to itself, or None.
+        x: [num_own_sources, D] rows of the own sources.
+        route, chain: of the exchange; None: x are the rows of all sources.
+        weight: [edges] or [edges, H] in the dtype of x.
+        mean: divide by the number of in-edges.
+        start: [num_destinations, D] that the sums are added to.
+        beside: put the own row of each destination beside its sum.
 
     Returns:
-        The shares of the edges [edges, heads] and of the edges to itself [num_destinations, heads] or None.
+        [num_destinations, D], or with ``beside`` [num_destinations, 2 D].
     """
-    destination_E = block.destinations()
-    with torch.no_grad():  # a shift of the exponents, which cancels
-        if own_score_NH is None:
-            highest_NH = score_EH.new_full((block.num_destinations, score_EH.shape[1]), -torch.inf)
-        else:
-            highest_NH = own_score_NH.detach().clone()
-        row_EH = destination_E.long().unsqueeze(1).expand_as(score_EH)
-        highest_NH.scatter_reduce_(0, row_EH, score_EH.detach(), "amax")
-    power_EH = (score_EH - highest_NH[destination_E]).exp()
-    total_NH = torch.zeros_like(highest_NH).index_add(0, destination_E, power_EH)
-    if own_score_NH is None:
-        return power_EH / total_NH[destination_E], None
-    own_power_NH = (own_score_NH - highest_NH).exp()
-    total_NH = total_NH + own_power_NH
-    return power_EH / total_NH[destination_E], own_power_NH / total_NH
+    if weight is not None and weight.dim() == 1:
+        weight = weight.unsqueeze(1)
+    if route is None or chain is None:
+        way = _Way(block=block, route=None, link=None, mean=mean, beside=beside)
+        return _NeighbourSum.apply(x, weight, start, None, way)[0]
+    way = _Way(block=block, route=route, link=chain.link, mean=mean, beside=beside)
+    if not wants_gradient_back(x, route):
+        return _NeighbourSum.apply(x, weight, start, None, way)[0]
+    out, chain.token = _NeighbourSum.apply(x, weight, start, chain.token, way)
+    return out
 
 
-def attention_over_neighbours(
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """What a sum takes beside its tensors."""
+
+    block: DrawnEdges
+    route: Route | None
+    link: Link | None
+    mean: bool
+    beside: bool
+
+
+class _NeighbourSum(torch.autograd.Function):
+    """Gather and sum in forward; sum over the transposed edges and scatter-add in backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, way: _Way
+    ) -> tuple[Tensor, Tensor | None]:
+        ctx.way, ctx.shape = way, x.shape
+        received = None if way.link is None or way.route is None else way.link.send(x, way.route)
+        edges, width = way.block.edges, x.shape[1]
+        out = x.new_empty((edges.num_rows, width * (1 + way.beside)))
+        if way.beside:
+            out[:, :width] = x[: edges.num_rows]
+        kernels_for(x).sum(
+            edges,
+            x.detach(),
+            received,
+            out[:, -width:] if way.beside else out,
+            start=None if start is None else start.detach(),
+            weight=None if weight is None else weight.detach(),
+            mean=way.mean,
+        )
+        rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
+        ctx.save_for_backward(weight, *rows)
+        return out, None if token is None else token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
+        way: _Way = ctx.way
+        weight, x, received = ctx.saved_tensors
+        width = ctx.shape[1]
+        of_sums = grad[:, width:] if way.beside else grad
+        divisor = _inverse(way.block.edges.indptr.diff(), grad.dtype) if way.mean else None
+        grad_x = grad_weight = None
+        link = None if grad_token is None else way.link
+        if ctx.needs_input_grad[0] or link is not None:
+            start = grad[:, :width] if way.beside else None
+            grad_x = summed_back(
+                way.block, of_sums, ctx.shape[0], way.route, link, start=start, factor=divisor, weight=weight
+            )
+        if ctx.needs_input_grad[1]:
+            grad_weight = kernels_for(grad).dot(way.block.edges, x, received, of_sums, weight.shape[1])
+            if divisor is not None:
+                grad_weight *= divisor[way.block.edges.rows()].unsqueeze(1)
+        grad_start = grad if ctx.needs_input_grad[2] else None
+        return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
+
+
+def summed_back(
     block: DrawnEdges,
-    z_SHD: Tensor,
-    att_source_HD: Tensor,
-    att_destination_HD: Tensor,
+    grad: Tensor,
+    num_own: int,
+    route: Route | None,
+    link: Link | None,
     *,
-    negative_slope: float,
-    dropout: Callable[[Tensor], Tensor],
-    loops: bool,
+    start: Tensor | None = None,
+    factor: Tensor | None = None,
+    weight: Tensor | None = None,
+    finish: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """Additive attention, as :meth:`gsplit.nn.Neighbourhood.attend` says; z are the rows of all sources here."""
-    z_NHD = z_SHD[: block.num_destinations]
-    source_SH = (z_SHD * att_source_HD).sum(dim=2)
-    destination_NH = (z_NHD * att_destination_HD).sum(dim=2)
-    score_EH = F.leaky_relu(source_SH[block.indices] + destination_NH[block.destinations()], negative_slope)
-    own_NH = F.leaky_relu(source_SH[: block.num_destinations] + destination_NH, negative_slope) if loops else None
-    share_EH, own_share_NH = softmax_over_neighbours(block, score_EH, own_NH)
-    share_HE = dropout(share_EH).t().contiguous()
-    z_HSD = z_SHD.transpose(0, 1).contiguous()
-    heads = range(z_SHD.shape[1])
-    out_NHD = torch.stack([sum_of_neighbours(block, z_HSD[h], share_HE[h]) for h in heads], dim=1)
-    if own_share_NH is not None:
-        out_NHD = out_NHD + dropout(own_share_NH).unsqueeze(2) * z_NHD
-    return out_NHD
+    """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
+
+    Args:
+        block: the in-edges of the layer.
+        grad: [N, D] gradients of the sums.
+        num_own: number of own sources.
+        route, link: of the exchange that brought the other rows; no link: nothing is sent back.
+        start: [at most num_own, D] what the gradients of the first own sources begin with.
+        factor: [N] by which the gradients of the destinations are multiplied.
+        weight: [E, H] weights of the edges.
+        finish: adds to the gradients of the sources [S, D] what else there is, before any is sent.
+
+    Returns:
+        [num_own, D].
+    """
+    kernels, edges = kernels_for(grad), block.transposed
+    out = grad.new_empty((edges.num_rows, grad.shape[1]))
+
+    def gradients(begin: int, end: int, start: Tensor | None) -> Tensor:
+        part = edges.from_row(begin, end)
+        kernels.sum(part, grad, None, out[begin:end], start=start, factor=factor, weight=weight)
+        return out[begin:end]
+
+    if link is None or route is None:
+        end = edges.num_rows if finish is not None else num_own
+        gradients(0, end, start)
+        if finish is not None:
+            finish(out)
+        return out[:num_own]
+    if finish is not None or not kernels.parts_are_cheap:
+        gradients(0, edges.num_rows, start)
+        if finish is not None:
+            finish(out)
+        link.start_return(out[num_own:], route)(out[:num_own])
+        return out[:num_own]
+    add_returned = link.start_return(gradients(num_own, edges.num_rows, None), route)
+    own = gradients(0, num_own, start)
+    add_returned(own)
+    return own
+
+
+def _inverse(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    return counts.clamp(min=1).to(dtype).reciprocal_()

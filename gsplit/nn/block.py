@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.nn.aggregate import attention_over_neighbours, mean_of_neighbours, sum_of_neighbours
+from gsplit.kernels import Edges, transposed
+from gsplit.nn.aggregate import neighbour_sum
+from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
-from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.linear import both_linear
+from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.sampling.segment import Segment
 
 
@@ -59,6 +64,16 @@ class Block(Neighbourhood):
         """Number of drawn edges."""
         return len(self.indices)
 
+    @cached_property
+    def edges(self) -> Edges:
+        """The drawn edges, a row for each destination."""
+        return Edges(indptr=self.indptr, indices=self.indices)
+
+    @cached_property
+    def transposed(self) -> Edges:
+        """The drawn edges again, a row for each source; backward sums over them."""
+        return transposed(self.edges, self.num_sources)
+
     def in_degrees(self) -> Tensor:
         """Number of drawn in-edges of each destination, int32 [num_destinations]."""
         return self.indptr.diff()
@@ -97,8 +112,7 @@ class Block(Neighbourhood):
 
     def destinations(self) -> Tensor:
         """Destination row of each edge, int32 [edges]."""
-        rows = torch.arange(self.num_destinations, dtype=torch.int32, device=self.indptr.device)
-        return torch.repeat_interleave(rows, self.in_degrees(), output_size=self.num_edges)
+        return self.edges.rows()
 
     def edge_index(self) -> Tensor:
         """Source and destination row of each edge, int64 [2, edges], as PyG's convolutions take them."""
@@ -116,20 +130,44 @@ class Block(Neighbourhood):
         Raises:
             ValueError: for an ``x`` with another number of rows.
         """
-        if x.shape[0] != self.num_own_sources:
-            raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
+        self._check_rows(x)
         if self.route is None or self.chain is None:
             return x
         return exchange(x, self.route, self.chain)
 
+    def _check_rows(self, x: Tensor) -> None:
+        if x.shape[0] != self.num_own_sources:
+            raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
+
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
         weight = self.edge_weight.to(x.dtype) if weighted and self.edge_weight is not None else None
-        return self.projected(x, project, lambda rows: sum_of_neighbours(self, self.exchange(rows), weight))
+        return self.projected(x, project, lambda rows: self._summed(rows, weight=weight))
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        return self.projected(x, project, lambda rows: mean_of_neighbours(self, self.exchange(rows)))
+        return self.projected(x, project, lambda rows: self._summed(rows, mean=True))
+
+    @override
+    def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+        """Own rows and means, projected in one product; or where that is narrower, sums of projections added to one."""
+        if narrows(lin_neigh):
+            own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
+            return self._summed(rows, mean=True, start=own)
+        both = self._summed(x, mean=True, beside=True)
+        return F.linear(both, torch.cat([lin_self.weight, lin_neigh.weight], dim=1), lin_self.bias)
+
+    def _summed(
+        self,
+        x: Tensor,
+        *,
+        weight: Tensor | None = None,
+        mean: bool = False,
+        start: Tensor | None = None,
+        beside: bool = False,
+    ) -> Tensor:
+        self._check_rows(x)
+        return neighbour_sum(self, x, self.route, self.chain, weight=weight, mean=mean, start=start, beside=beside)
 
     @override
     def attend(
@@ -142,9 +180,12 @@ class Block(Neighbourhood):
         dropout: Callable[[Tensor], Tensor],
         loops: bool,
     ) -> Tensor:
+        self._check_rows(z)
         return attention_over_neighbours(
             self,
-            self.exchange(z),
+            z,
+            self.route,
+            self.chain,
             att_source,
             att_destination,
             negative_slope=negative_slope,

@@ -12,6 +12,7 @@ anyone waits for ever, by a :class:`~gsplit.parallel.board.Board`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from gsplit.kernels import kernels_for
 from gsplit.parallel.board import Board, Step
-from gsplit.parallel.collectives import Group, all_reduce, all_to_all, size_of
+from gsplit.parallel.collectives import Group, all_reduce, all_to_all, size_of, start_all_to_all
 
 
 @dataclass(kw_only=True)
@@ -37,6 +39,75 @@ class ExchangeCounters:
     """Number of messages sent in backward."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """How the rows of one mini-batch travel: what an exchange needs forward, and keeps for its backward."""
+
+    group: Group | None
+    """The trainers that exchange rows."""
+    counters: ExchangeCounters
+    """What is sent is added to these."""
+    board: Board | None = None
+    """Notice board on which the trainers agree about what comes next; None: that is not checked."""
+    dtype: torch.dtype | None = None
+    """Type in which rows and gradients of floating numbers travel; None: their own. Sums are taken in their own."""
+
+    def send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Tensor:
+        """The rows received from trainer 0, 1, ..., [received rows, ...].
+
+        Args:
+            x: [own rows, ...] rows of this trainer.
+            route: which of them go where.
+            out: where the received rows go; by default memory of their own.
+        """
+        self._enter(Step.EXCHANGE, x, route)
+        sent = self._packed(x.detach().index_select(0, route.send_rows))
+        received = x.new_empty((route.num_received, *x.shape[1:])) if out is None else out
+        arrived = received if sent.dtype == x.dtype else torch.empty_like(received, dtype=sent.dtype)
+        all_to_all(arrived, sent, route.receive_counts, route.send_counts, self.group)
+        if arrived is not received:
+            received.copy_(arrived)
+        self.counters.forward_bytes += sent.nbytes
+        self.counters.forward_messages += sum(count > 0 for count in route.send_counts)
+        return received
+
+    def start_return(self, received: Tensor, route: Route) -> Callable[[Tensor], None]:
+        """Begin to send back what belongs to received rows.
+
+        Args:
+            received: [received rows, ...], for the trainers that sent these rows.
+            route: of the rows.
+
+        Returns:
+            Function that waits for what the others send back, and adds it to [own rows, ...].
+        """
+        self._enter(Step.RETURN, received, route)
+        sent = self._packed(received).contiguous()
+        returned = sent.new_empty((len(route.send_rows), *received.shape[1:]))
+        wait = start_all_to_all(returned, sent, route.send_counts, route.receive_counts, self.group)
+        self.counters.backward_bytes += sent.nbytes
+        self.counters.backward_messages += sum(count > 0 for count in route.receive_counts)
+
+        def add_to(own: Tensor) -> None:
+            wait()
+            values = returned.to(own.dtype)
+            if own.is_floating_point():
+                flat = own.flatten(1) if own.dim() > 1 else own.unsqueeze(1)
+                kernels_for(own).add(flat, route.send_rows, values.reshape(len(values), flat.shape[1]))
+            else:
+                own.index_add_(0, route.send_rows, values)
+            assert sent is not None  # alive until the message has gone
+
+        return add_to
+
+    def _enter(self, step: Step, x: Tensor, route: Route) -> None:
+        if self.board is not None:
+            self.board.enter(step, layer=route.layer, width=x.shape[1:].numel(), dtype=x.dtype)
+
+    def _packed(self, x: Tensor) -> Tensor:
+        return x if self.dtype is None or not x.is_floating_point() else x.to(self.dtype)
+
+
 class Chain:
     """What the collectives of one mini-batch share: process groups, token and counters.
 
@@ -46,6 +117,7 @@ class Chain:
         device: where the rows are.
         everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``.
         board: on which all of them agree about what comes next; None: that is not checked.
+        exchange_dtype: in which exchanged rows and gradients travel; None: in their own.
     """
 
     def __init__(
@@ -55,11 +127,11 @@ class Chain:
         device: torch.device,
         everyone: Group | None = None,
         board: Board | None = None,
+        exchange_dtype: torch.dtype | None = None,
     ) -> None:
-        self.group = group
-        self.board = board
+        self.link = Link(group=group, counters=counters, board=board, dtype=exchange_dtype)
+        self.counters, self.board = counters, board
         self.everyone = group if everyone is None else everyone
-        self.counters = counters
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.world = size_of(self.everyone)
 
@@ -104,6 +176,11 @@ class Route:
         return sum(self.receive_counts)
 
 
+def wants_gradient_back(x: Tensor, route: Route) -> bool:
+    """Whether the gradients of exchanged rows will come back in backward."""
+    return torch.is_grad_enabled() and (x.requires_grad or (route.always_returns and x.is_floating_point()))
+
+
 def exchange(x: Tensor, route: Route, chain: Chain) -> Tensor:
     """Own rows, then the rows received from trainer 0, 1, ...
 
@@ -115,10 +192,9 @@ def exchange(x: Tensor, route: Route, chain: Chain) -> Tensor:
     Returns:
         [own rows + received rows, ...].
     """
-    returns = x.requires_grad or (route.always_returns and x.is_floating_point())
-    if not (torch.is_grad_enabled() and returns):
-        return _send_rows(x, route, chain.group, chain.counters, chain.board)
-    out, chain.token = _Exchange.apply(x, chain.token, route, chain)
+    if not wants_gradient_back(x, route):
+        return _beside(x, route, chain.link)
+    out, chain.token = _Exchange.apply(x, chain.token, route, chain.link)
     return out
 
 
@@ -126,18 +202,16 @@ class _Exchange(torch.autograd.Function):
     """Gather in forward, scatter-add in backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, chain: Chain) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, link: Link) -> tuple[Tensor, Tensor]:
         # Not the chain: it holds the token, which holds this, and such a ring keeps its segment in memory until the
         # garbage collector comes by.
-        ctx.route, ctx.group, ctx.counters, ctx.board = route, chain.group, chain.counters, chain.board
-        ctx.num_own = x.shape[0]
-        return _send_rows(x, route, chain.group, chain.counters, chain.board), token.clone()
+        ctx.route, ctx.link, ctx.num_own = route, link, x.shape[0]
+        return _beside(x, route, link), token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        returned = _return_rows(grad_out, ctx.num_own, ctx.route, ctx.group, ctx.counters, ctx.board)
-        return returned, grad_token, None, None
+        return _folded(grad_out, ctx.num_own, ctx.route, ctx.link), grad_token, None, None
 
 
 def scatter_back(rows: Tensor, num_own: int, route: Route, chain: Chain) -> Tensor:
@@ -151,7 +225,21 @@ def scatter_back(rows: Tensor, num_own: int, route: Route, chain: Chain) -> Tens
     Returns:
         [num_own, ...].
     """
-    return _return_rows(rows, num_own, route, chain.group, chain.counters, chain.board)
+    return _folded(rows, num_own, route, chain.link)
+
+
+def _beside(x: Tensor, route: Route, link: Link) -> Tensor:
+    out = x.new_empty((x.shape[0] + route.num_received, *x.shape[1:]))
+    out[: x.shape[0]] = x.detach()
+    link.send(x, route, out[x.shape[0] :])
+    return out
+
+
+def _folded(rows: Tensor, num_own: int, route: Route, link: Link) -> Tensor:
+    add_returned = link.start_return(rows[num_own:], route)
+    own = rows[:num_own].clone(memory_format=torch.contiguous_format)
+    add_returned(own)
+    return own
 
 
 class _Sum(torch.autograd.Function):
@@ -176,30 +264,3 @@ def _summed(x: Tensor, step: Step, group: Group | None, board: Board | None) -> 
     total = x.detach().clone(memory_format=torch.contiguous_format)
     all_reduce(total, group)
     return total
-
-
-def _send_rows(
-    x: Tensor, route: Route, group: Group | None, counters: ExchangeCounters, board: Board | None
-) -> Tensor:
-    if board is not None:
-        board.enter(Step.EXCHANGE, layer=route.layer, width=x.shape[1:].numel(), dtype=x.dtype)
-    sent = x.detach().index_select(0, route.send_rows)
-    out = x.new_empty((x.shape[0] + route.num_received, *x.shape[1:]))
-    out[: x.shape[0]] = x.detach()
-    all_to_all(out[x.shape[0] :], sent, route.receive_counts, route.send_counts, group)
-    counters.forward_bytes += sent.nbytes
-    counters.forward_messages += sum(count > 0 for count in route.send_counts)
-    return out
-
-
-def _return_rows(
-    grad_out: Tensor, num_own: int, route: Route, group: Group | None, counters: ExchangeCounters, board: Board | None
-) -> Tensor:
-    if board is not None:
-        board.enter(Step.RETURN, layer=route.layer, width=grad_out.shape[1:].numel(), dtype=grad_out.dtype)
-    sent = grad_out[num_own:].contiguous()
-    returned = grad_out.new_empty((len(route.send_rows), *grad_out.shape[1:]))
-    all_to_all(returned, sent, route.send_counts, route.receive_counts, group)
-    counters.backward_bytes += sent.nbytes
-    counters.backward_messages += sum(count > 0 for count in route.receive_counts)
-    return grad_out[:num_own].clone().index_add_(0, route.send_rows, returned)

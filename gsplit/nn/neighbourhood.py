@@ -47,6 +47,19 @@ class Neighbourhood(ABC):
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
         """Mean over the in-edges of each destination, whatever their weights; shapes as :meth:`sum`'s."""
 
+    def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+        """``lin_self`` of each destination's own row, plus the mean over its in-edges projected by ``lin_neigh``.
+
+        Args:
+            x: [num_own_sources, D] rows of the own sources.
+            lin_self: linear map from D features.
+            lin_neigh: linear map without bias, as wide as ``lin_self``.
+
+        Returns:
+            [num_destinations, as wide as the maps make it].
+        """
+        return lin_self(x[: self.num_destinations]) + self.mean(x, project=lin_neigh)
+
     @abstractmethod
     def attend(
         self,
@@ -103,8 +116,15 @@ class Neighbourhood(ABC):
         """
         if project is None:
             return aggregate(x)
-        if project.bias is not None:
-            raise ValueError("a projection of neighbours must have no bias; add the bias to the result")
-        if project.in_features > project.out_features:
-            return aggregate(project(x))
-        return project(aggregate(x))
+        return aggregate(project(x)) if narrows(project) else project(aggregate(x))
+
+
+def narrows(project: nn.Linear) -> bool:
+    """Whether a projection of neighbours makes their rows narrower, and is better done before they are summed.
+
+    Raises:
+        ValueError: for a ``project`` with a bias, which a sum would count once for each edge.
+    """
+    if project.bias is not None:
+        raise ValueError("a projection of neighbours must have no bias; add the bias to the result")
+    return project.in_features > project.out_features

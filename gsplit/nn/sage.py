@@ -29,9 +29,7 @@ class SAGEConv(nn.Module):
 
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
-        own = x[: block.num_destinations]
-        neighbours = block.mean(x, project=self.lin_neigh)
-        return self.lin_self(own) + neighbours
+        return block.self_and_mean(x, self.lin_self, self.lin_neigh)
 
 
 class SAGE(LayeredModel):

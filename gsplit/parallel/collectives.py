@@ -7,7 +7,7 @@ nothing and has its own values back. What belongs to a mini-batch is posted on t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -32,19 +32,31 @@ def all_reduce(x: Tensor, group: Group | None, op: Literal["sum", "max"] = "sum"
 def all_to_all(
     out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int], group: Group | None
 ) -> None:
-    """Send each member its rows, and fill ``out`` with those of member 0, 1, ...
+    """Send each member its rows, and fill ``out`` with those of member 0, 1, ...; see :func:`start_all_to_all`."""
+    start_all_to_all(out, sent, receive_counts, send_counts, group)()
+
+
+def start_all_to_all(
+    out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int], group: Group | None
+) -> Callable[[], None]:
+    """Begin to send each member its rows; what is returned waits until ``out`` holds those of member 0, 1, ...
 
     Args:
         out: [sum(receive_counts), ...] filled with the received rows.
-        sent: [sum(send_counts), ...] contiguous rows, those for member 0 first.
+        sent: [sum(send_counts), ...] contiguous rows, those for member 0 first; not to be written meanwhile.
         receive_counts: [P] rows from each member of the group.
         send_counts: [P] rows for each member.
         group: those who exchange rows.
     """
     if group is None:
         out.copy_(sent)
-    else:
-        dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group)
+        return lambda: None
+    work = dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group, async_op=True)
+
+    def wait() -> None:
+        work.wait()
+
+    return wait
 
 
 def all_gather(x: Tensor, group: Group | None) -> list[Tensor]:

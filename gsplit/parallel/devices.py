@@ -1,4 +1,4 @@
-"""Where trainers compute, and with how many threads."""
+"""How many trainers there are, where they compute, and with how many threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,26 @@ from typing import Literal
 import torch
 
 from gsplit.errors import InputError
+
+MAX_TRAINERS = 64
+"""Number of trainers that a host of any size is let start."""
+
+
+def trainers_of(asked: int | None, parts: int) -> int:
+    """Number of trainers of a run.
+
+    Args:
+        asked: those asked for, or None for one a part.
+        parts: of the layout.
+
+    Raises:
+        InputError: for so many that starting them would bring the host down.
+    """
+    cores = len(os.sched_getaffinity(0))
+    most = max(MAX_TRAINERS, 4 * cores)
+    if asked is not None and asked > most:
+        raise InputError(f"--gpus is {asked}, but there are {cores} cores; use at most {most}")
+    return asked or parts
 
 
 def choose_device(device: str, trainers: int) -> Literal["cpu", "cuda"]:

@@ -11,6 +11,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from gsplit.host import keep_freed_memory
 from gsplit.parallel.member import PATIENCE, Member
 
 LOOPBACK = "127.0.0.1"
@@ -51,6 +52,8 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         threads: that PyTorch may use in this process.
     """
     torch.set_num_threads(threads)
+    if device_type == "cpu":
+        keep_freed_memory()
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
     device = torch.device("cpu")

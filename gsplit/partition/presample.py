@@ -94,6 +94,4 @@ def presample(
 def check_targets(graph: GraphArrays) -> None:
     """Raise InputError where there are no training vertices to sample for."""
     if not len(graph.train_idx):
-        raise InputError(
-            "the graph has no training vertices to sample for; give it some (python -m gsplit.data import --split)"
-        )
+        raise InputError("the graph has no training vertices to sample for; give it some (gsplit import --split)")

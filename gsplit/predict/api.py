@@ -18,7 +18,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
-from gsplit.models import custom
+from gsplit.models import prepared
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.parallel.devices import choose_device, threads_of
@@ -72,7 +72,7 @@ def predict(
     trained = TrainConfig.from_json(config.run / CONFIG)
     level = config.level(trained.layers)
     loaded, described = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
-    _check_offers(custom.prepare(copy.deepcopy(loaded)), level, trained.layers)
+    _check_offers(prepared.prepare(copy.deepcopy(loaded)).model, level, trained.layers)
     opened = open_layout(config.layout.resolve())
     multi_label = _check_graph(config.run, described.get("graph"), opened)
     asked = asked_vertices(vertices, opened)
@@ -87,7 +87,7 @@ def predict(
                 device_type=choose_device(config.device, world),
                 threads=threads_of(config.threads, world),
                 port=port,
-                pickled_model=custom.pickled(loaded),
+                pickled_model=prepared.pickled(loaded),
                 shared=shared,
                 classes=config.what == "classes",
                 multi_label=multi_label,

@@ -26,7 +26,7 @@ from gsplit.engine.rows.loading import host_rows
 from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
-from gsplit.models import custom, registry
+from gsplit.models import prepared
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
 from gsplit.parallel.board import Step
@@ -85,8 +85,9 @@ def predict(member: Member, spec: PredictSpec) -> None:
         normalize=spec.normalize_features,
         threads=spec.threads,
     )
-    model = custom.prepare(pickle.loads(spec.pickled_model)).to(member.device, dtype).eval()
-    edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **registry.needs(model))
+    model, needs = prepared.prepare(pickle.loads(spec.pickled_model))
+    model.to(member.device, dtype).eval()
+    edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **needs)
     loader = SplitLoader(layout, member.device, features, edges)
     objective = objective_of(spec.multi_label)
     if spec.fan_out:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from gsplit.aside import OLD, folder_beside, place_of, put_right
+from gsplit.aside import new_folder, put_right, swept
 from gsplit.errors import InputError
-from gsplit.files import locked, read_json, sweep_files
+from gsplit.files import read_json
 
 CONFIG = "config.json"
 RESOLVED = "resolved.json"
@@ -37,14 +37,30 @@ def holds_results(folder: Path) -> bool:
     return any((folder / name).is_file() and (folder / name).stat().st_size for name in RESULTS)
 
 
+def standing(path: Path) -> Literal["nothing", "worthless run", "run", "other"]:
+    """What is in a place.
+
+    A run is one that has saved something. A worthless one ended before it did, and has nothing of anybody else's in
+    it.
+    """
+    if not os.path.lexists(path):
+        return "nothing"
+    if path.is_symlink() or not path.is_dir():
+        return "other"
+    saved = holds_results(path)
+    names = [] if saved else os.listdir(path)
+    if not saved and CONFIG not in names:
+        return "worthless run" if all(NOT_BEGUN.fullmatch(name) for name in names) else "other"
+    if not _is_config(path / CONFIG):
+        return "other"
+    if saved:
+        return "run"
+    return "worthless run" if all(BEGUN.fullmatch(name) for name in names) else "other"
+
+
 def is_worthless(path: Path) -> bool:
     """Whether that is a run that ended before it saved anything, with nothing of anybody else's in it."""
-    if path.is_symlink() or not path.is_dir() or holds_results(path):
-        return False
-    names = os.listdir(path)
-    if CONFIG not in names:
-        return all(NOT_BEGUN.fullmatch(name) for name in names)
-    return _is_config(path / CONFIG) and all(BEGUN.fullmatch(name) for name in names)
+    return standing(path) == "worthless run"
 
 
 def _is_config(path: Path) -> bool:
@@ -60,78 +76,42 @@ put_run_right = partial(put_right, done=holds_results, worthless=is_worthless, l
 
 
 @contextmanager
-def new_run(out: Path | None, *, overwrite: bool) -> Iterator[Path]:
-    """A new folder for a run, held until the block ends.
+def held_run(out: Path | None, *, resumes: bool = False, overwrite: bool = False) -> Iterator[Path]:
+    """The folder of a run, held until the block ends: a new one, or that of a run that goes on.
 
-    Where the block fails before the run has saved anything nothing is left of it, and what was in its place before is
-    there again; otherwise that is gone when the block ends.
+    Where the block fails before a new run has saved anything nothing is left of it, and what was in its place before
+    is there again; otherwise that is gone when the block ends.
+
+    Args:
+        out: the folder.
+        resumes: whether it is that of a run that goes on.
+        overwrite: whether a new run may replace another.
 
     Raises:
         InputError: where the folder may not be made or replaced, or another process uses it.
     """
     if out is None:
         raise InputError("no --out given: name the folder for the run")
-    put_run_right(out)
-    _check_replaceable(out, overwrite=overwrite)
-    place = place_of(out)
-    if not os.path.lexists(place):
-        with _made(place):
-            yield out
-        return
-    with folder_beside(place, done=holds_results, worthless=is_worthless, lock=ASIDE) as beside:
-        with locked(place):
-            _check_replaceable(out, overwrite=overwrite)  # somebody may have filled it meanwhile
-            try:
-                place.rename(beside / OLD)
-            except OSError as error:
-                raise InputError(f"cannot replace {out}: {error.strerror}") from None
-        with _made(place):
-            yield out
-
-
-@contextmanager
-def resumed_run(folder: Path) -> Iterator[Path]:
-    """The folder of a run that goes on, held until the block ends.
-
-    Raises:
-        InputError: where another process uses it.
-    """
-    with locked(folder):
-        sweep_files(folder, FILES)
-        try:
-            yield folder
-        finally:
-            sweep_files(folder, FILES)  # of a trainer that was killed as it wrote
-
-
-@contextmanager
-def _made(place: Path) -> Iterator[None]:
-    """Make the folder and hold it; where the block fails and nothing was saved, it goes."""
-    missing = [parent for parent in place.parents if not parent.exists()]
-    try:
-        try:
-            place.mkdir(parents=True)
-        except OSError as error:
-            raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
-        with locked(place):
-            try:
-                yield
-            except BaseException:
-                sweep_files(place, FILES)  # of a trainer that was killed as it wrote
-                if is_worthless(place):
-                    shutil.rmtree(place, ignore_errors=True)
-                raise
-    except BaseException:
-        with suppress(OSError):  # something is there
-            for parent in missing:
-                parent.rmdir()
-        raise
+    if not resumes:
+        put_run_right(out)
+        _check_replaceable(out, overwrite=overwrite)
+    again = partial(_check_replaceable, out, overwrite=overwrite)
+    held = (
+        swept(out, FILES)
+        if resumes
+        else new_folder(out, again, FILES, done=holds_results, worthless=is_worthless, lock=ASIDE)
+    )
+    with held:
+        for left in out.glob(".trace-*"):  # of trainers that were killed while they wrote their traces
+            left.unlink()
+        yield out
 
 
 def _check_replaceable(out: Path, *, overwrite: bool) -> None:
-    if not os.path.lexists(out) or is_worthless(out):
+    there = standing(out)
+    if there in ("nothing", "worthless run"):
         return
     if not overwrite:
         raise InputError(f"{out} exists already; choose another --out, add --overwrite, or --resume it")
-    if out.is_symlink() or not _is_config(out / CONFIG) or not holds_results(out):
+    if there != "run":
         raise InputError(f"{out} is no run, so --overwrite does not remove it")

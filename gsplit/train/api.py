@@ -9,21 +9,18 @@ from typing import Any
 
 from torch import nn
 
-from gsplit.config.train import TrainConfig
-from gsplit.engine.run import Run
+from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.errors import InputError
-from gsplit.files import replace_file
 from gsplit.host import ending_tidily
 from gsplit.launch.resolve import resolve
-from gsplit.launch.resume import Before, follow_layout
+from gsplit.launch.resume import Resumed, taken_up
 from gsplit.launch.start import launch
-from gsplit.launch.unused import warn_of_unused, warn_of_unused_when_finished
+from gsplit.launch.unused import warn_of_unused
 from gsplit.processes import check_script
-from gsplit.runs.folder import CONFIG, RESOLVED, new_run, resumed_run
+from gsplit.runs.folder import held_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
 from gsplit.train.loop import live
-from gsplit.train.profiling import sweep
 
 
 def train(
@@ -54,24 +51,21 @@ def train(
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))
-    config = follow_layout(config)
+    config, before = taken_up(config)
     run = resolve(config, model)
-    if config.check_model:
+    if run.config.check_model:
         return {"check": check_model(run)}
-    warn_of_unused(config, run, model)
-    folder = resumed_run(run.folder) if run.resumes else new_run(config.out, overwrite=config.overwrite)
+    warn_of_unused(run)
+    folder = held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite)
     with ending_tidily(), folder:
         position = Position()
-        if run.resumes:
-            before = Before.read(run.folder)
-            before.check(config, run)
-            if (summary := before.finished(run)) is not None:
-                warn_of_unused_when_finished(config, run)
+        if before is not None:
+            resumed = Resumed.checked(run, before)
+            if (summary := resumed.finished()) is not None:
                 return summary
-            before.warn_of_changes(config, run)
-            position = before.position
-        _save(config, run)
-        sweep(run.folder)
+            resumed.warn_of_changes()
+            position = resumed.position
+        save_configurations(run.folder, run.asked, run.config, run.unused)
         return launch(run, live, position)
 
 
@@ -79,13 +73,6 @@ def _check_launcher() -> None:
     """Refuse to be started once for each trainer."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ:
         raise InputError(
-            "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run python -m "
-            "gsplit.train LAYOUT"
+            "torchrun is not needed: gsplit starts its trainers itself, one a part of the layout; run gsplit "
+            "train LAYOUT"
         )
-
-
-def _save(config: TrainConfig, run: Run) -> None:
-    """Write what was asked for, the defaults of --resume, and what was decided."""
-    kept = replace(config, layout=run.layout, threads=run.config.threads, out=run.folder)
-    replace_file(run.folder / CONFIG, kept.to_json(run.unused).encode())
-    replace_file(run.folder / RESOLVED, run.config.to_json(run.unused).encode())

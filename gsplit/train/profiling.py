@@ -33,12 +33,6 @@ KEPT_PHASES = "XfsMiC"
 logger = logging.getLogger(__name__)
 
 
-def sweep(run: Path) -> None:
-    """Remove what trainers left that were killed while they wrote their traces."""
-    for left in run.glob(".trace-*"):
-        left.unlink()
-
-
 class Profiler:
     """Records the first mini-batches; all trainers make the same calls.
 

@@ -21,7 +21,7 @@ from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
-from gsplit.models import custom, registry
+from gsplit.models import prepared, registry
 from gsplit.parallel import Member, with_board
 from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import Kept
@@ -100,7 +100,7 @@ def _same_model(run: Run, member: Member) -> nn.Module:
         model: nn.Module = pickle.loads(run.pickled_model)
     else:
         model = registry.build(run.signature, run.config)
-    model = custom.prepare(model).train().to(member.device, run.dtype)
+    model = prepared.prepare(model).model.train().to(member.device, run.dtype)
     for tensor in model.state_dict().values():
         broadcast(tensor, member.group)
     return model

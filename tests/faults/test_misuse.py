@@ -14,13 +14,13 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, train_in_trainer, trainer_of
 
+from gsplit.aside import LOCK, locked
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
-from gsplit.files import LOCK, locked
 from gsplit.runs import checkpoint
+from gsplit.runs.folder import held_run
 from gsplit.train import loop
 from gsplit.train.api import train
-from gsplit.train.profiling import sweep
 from gsplit.train.summary import summary_text
 
 
@@ -345,8 +345,10 @@ def test_a_checkpoint_of_an_earlier_release_is_refused(run):
 def test_traces_that_were_not_finished_are_swept(run):
     for name in (".trace-0.json", ".trace-1.json.tmp"):
         (run.out / name).write_text("{")
-    sweep(run.out)  # as every run does that starts; tests/faults/test_resume.py has one that was killed
-    assert not list(run.out.glob(".trace*"))
+    with held_run(
+        run.out, resumes=True
+    ):  # as every run is that goes on; tests/faults/test_resume.py has one that was killed
+        assert not list(run.out.glob(".trace*"))
 
 
 @pytest.mark.parametrize(("name", "value"), [("split_group", True), ("gpus", 1000), ("cache_size", 0.1)])

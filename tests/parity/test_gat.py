@@ -94,6 +94,23 @@ def test_attention_dropout_drops_edges_and_loops(block):
     assert torch.equal(conv(block, torch.randn(block.num_sources, 5)), conv.bias.expand(block.num_destinations, -1))
 
 
+def test_dropout_has_the_gradient_of_its_forward(block):
+    """The draws being the same, the slope of forward by differences is that of backward."""
+    conv = GATConv(5, 4, heads=2, attention_dropout=0.5).double()
+    x = torch.randn(block.num_sources, 5, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(block.num_destinations, 8, dtype=torch.float64)
+
+    def loss(moved):
+        torch.manual_seed(3)
+        return (conv(block, moved) * y).sum()
+
+    v = torch.randn_like(x)
+    (gradient,) = torch.autograd.grad(loss(x), x)
+    h = 1e-6
+    slope = (loss(x.detach() + h * v) - loss(x.detach() - h * v)) / (2 * h)
+    assert (gradient * v).sum().item() == pytest.approx(slope.item(), rel=1e-6)
+
+
 def test_nothing_of_the_size_of_the_edges_is_wider_than_the_heads():
     n, heads, wide = 200, 2, 64
     block = complete_block(n)

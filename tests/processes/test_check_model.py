@@ -18,7 +18,7 @@ from torch.nn.functional import dropout
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
-from gsplit.models import custom
+from gsplit.models import prepared
 from gsplit.nn import SAGE
 from gsplit.train.check.cases import Draws, chosen_cases
 from gsplit.train.check.gradients import CheckSpec, compare
@@ -156,7 +156,7 @@ def checked(pool, layout, model, config=None):
     """The line, or the complaint of a trainer."""
     name = type(model).__name__
     config = config or config_of()
-    outcomes = run_apart(pool, 2, compare_in_trainer, layout.path, config, custom.pickled(model), name)
+    outcomes = run_apart(pool, 2, compare_in_trainer, layout.path, config, prepared.pickled(model), name)
     # As the launcher does: the first failure counts, for the other may be of the connection that it broke.
     failed = [outcome for outcome in sorted(outcomes, key=lambda outcome: outcome.seconds) if outcome.error]
     assert not failed or isinstance(failed[0].error, InputError), outcomes

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gsplit.models import custom
+from gsplit.models import prepared
 from gsplit.nn import Block
 from gsplit.predict.compute import PredictSpec, predict
 from gsplit.predict.output import VALUES, VERTICES
@@ -41,7 +41,7 @@ def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layer
         **defaults,
         "layout": layout.path,
         "folder": folder,
-        "pickled_model": custom.pickled(model),
+        "pickled_model": prepared.pickled(model),
         "num_layers": num_layers,
         "level": level or num_layers,
         **changes,

@@ -9,8 +9,7 @@ from gsplit.data import Layout
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
-from gsplit.models import custom
-from gsplit.models import registry as models
+from gsplit.models import prepared
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_board
 from gsplit.sampling import MiniBatchSampler, split_offsets
@@ -36,8 +35,8 @@ class Step:
             member = with_board(member.on(grid), pool_module.SHARED.board)
         self.member, self.layout = member, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
-        self.model = custom.prepare(self.user_model)
-        edges = EdgeLoader(graph, device=CPU, dtype=dtype, **models.needs(self.model))
+        self.model, needs = prepared.prepare(self.user_model)
+        edges = EdgeLoader(graph, device=CPU, dtype=dtype, **needs)
         sampler = MiniBatchSampler(
             graph.indptr,
             graph.indices,

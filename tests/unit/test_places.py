@@ -13,13 +13,13 @@ import textwrap
 import numpy as np
 import pytest
 
-from gsplit import aside, files
+from gsplit import aside
+from gsplit.aside import LOCK, locked
 from gsplit.data.folders import check_free, writing_folder
 from gsplit.errors import InputError
-from gsplit.files import LOCK, locked
 from gsplit.predict.output import check_out
 from gsplit.runs import folder as run_folder
-from gsplit.runs.folder import new_run, put_run_right, resumed_run
+from gsplit.runs.folder import held_run, put_run_right
 
 
 def test_a_run_that_goes_on_sweeps_its_folder_of_our_temporary_files(tmp_path, caplog):
@@ -27,7 +27,7 @@ def test_a_run_that_goes_on_sweeps_its_folder_of_our_temporary_files(tmp_path, c
     others = {".notes.1", "config.json", ".config.json"}
     for name in (".summary.json.99", ".checkpoint-0123456789abcdef.pt.7", *others):
         (tmp_path / name).touch()
-    with resumed_run(tmp_path):
+    with held_run(tmp_path, resumes=True):
         assert set(os.listdir(tmp_path)) == {LOCK, *others}
     assert caplog.text.count("which a process that was killed had left") == 2
 
@@ -55,8 +55,8 @@ def a_run(folder, *files):
 
 
 REPLACED = """
-from gsplit.runs.folder import new_run
-with new_run(Path(sys.argv[1]), overwrite=True) as run:
+from gsplit.runs.folder import held_run
+with held_run(Path(sys.argv[1]), overwrite=True) as run:
     for name in sys.argv[2:]:
         (run / name).write_text('{"fan_out": "new"}')
     os.kill(os.getpid(), signal.SIGKILL)
@@ -88,7 +88,7 @@ def test_a_run_whose_successor_was_killed_comes_back_unless_that_had_saved_somet
 
 def test_what_a_living_process_has_beside_its_place_is_left_alone(tmp_path):
     run = a_run(tmp_path / "run", "summary.json")
-    with new_run(run, overwrite=True):
+    with held_run(run, overwrite=True):
         before = sorted(os.listdir(tmp_path))
         put_run_right(run)
         assert sorted(os.listdir(tmp_path)) == before
@@ -102,7 +102,7 @@ def test_a_run_that_fails_with_nothing_saved_gives_its_place_back(tmp_path, erro
     run = a_run(tmp_path / "run", "summary.json")
 
     def fail_in(folder):
-        with new_run(folder, overwrite=True):
+        with held_run(folder, overwrite=True):
             assert os.listdir(folder) == [LOCK]
             raise error
 
@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_made_gives_the_place_back(tmp_path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("gsplit.runs.folder.Path.mkdir", full)
-    with pytest.raises(InputError, match="cannot make the folder"), new_run(run, overwrite=True):
+    with pytest.raises(InputError, match="cannot make the folder"), held_run(run, overwrite=True):
         pass
     assert os.listdir(tmp_path) == ["run"]
     assert (run / "summary.json").exists()
@@ -167,7 +167,7 @@ def signalling(monkeypatch, where, name):
 
 
 def fail_in(run, error=SystemExit):
-    with new_run(run, overwrite=True):
+    with held_run(run, overwrite=True):
         raise error
 
 
@@ -209,7 +209,7 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
     run = a_run(tmp_path / "run", "summary.json")
 
     def fail_beside_others():
-        with new_run(run, overwrite=True):
+        with held_run(run, overwrite=True):
             (run / "notes.txt").write_text("of somebody else")
             raise SystemExit
 
@@ -235,7 +235,7 @@ def test_folders_of_others_are_not_replaced(tmp_path, files):
     for name, text in files.items():
         (folder / name).write_text(text)
     for overwrite in (False, True):
-        with pytest.raises(InputError, match=r"exists already|is no run"), new_run(folder, overwrite=overwrite):
+        with pytest.raises(InputError, match=r"exists already|is no run"), held_run(folder, overwrite=overwrite):
             pass
     assert set(os.listdir(folder)) == set(files)
 
@@ -256,10 +256,10 @@ def test_a_folder_beside_that_cannot_be_locked_is_said(tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    monkeypatch.setattr(aside.fcntl, "flock", no_locks)
     with pytest.raises(InputError, match="cannot lock"), aside.folder_beside(tmp_path / "out"):
         pass
-    monkeypatch.setattr(files.os, "open", no_locks)
+    monkeypatch.setattr(aside.os, "open", no_locks)
     with pytest.raises(InputError, match="cannot write to"), aside.folder_beside(tmp_path / "out"):
         pass
     assert list(tmp_path.glob("*/*")) == []
@@ -280,7 +280,7 @@ def test_who_comes_second_leaves_the_run_of_the_first(tmp_path, monkeypatch):
     run = a_run(tmp_path / "run", LOCK)
     monkeypatch.setattr(run_folder, "_check_replaceable", lambda *_, **__: None)
     monkeypatch.setattr(run_folder.os.path, "lexists", lambda path: False)  # as it was a moment ago
-    with locked(run), pytest.raises(InputError, match="cannot make the folder"), new_run(run, overwrite=False):
+    with locked(run), pytest.raises(InputError, match="cannot make the folder"), held_run(run, overwrite=False):
         pass
     assert sorted(os.listdir(run)) == [LOCK, "config.json"]
 
@@ -289,7 +289,7 @@ def test_a_lock_counts_only_where_it_was_looked_for(tmp_path):
     run = a_run(tmp_path / "run")
     descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT)
     (run / LOCK).rename(tmp_path / "elsewhere")
-    assert not files._is_at(descriptor, run / LOCK)
+    assert not aside._is_at(descriptor, run / LOCK)
     os.close(descriptor)
 
 
@@ -310,7 +310,7 @@ def test_what_a_trainer_left_half_written_goes_with_the_run(tmp_path, resumed):
         a_run(run)
 
     def fail_half_written():
-        with resumed_run(run) if resumed else new_run(run, overwrite=False):
+        with held_run(run, resumes=resumed):
             (run / "model.json").write_text("{}")
             (run / ".checkpoint-0123456789abcdef.pt.4321").write_text("half")
             raise SystemExit

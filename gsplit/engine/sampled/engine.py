@@ -135,13 +135,20 @@ class _Splits:
         features = parts.loading.loader(parts.run.dtype)
         self._loader = SplitLoader(parts.layout, parts.member.device, features, parts.edges)
         self._source, self._member = source, parts.member
-        self._split_group = parts.member.along(SPLIT)
+        self._split_group, self._exchange_dtype = parts.member.along(SPLIT), parts.run.exchange_dtype
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
         start_s = time.perf_counter()
         member = self._member
-        chain = Chain(self._split_group, ExchangeCounters(), member.device, everyone=member.group, board=member.board)
+        chain = Chain(
+            self._split_group,
+            ExchangeCounters(),
+            member.device,
+            everyone=member.group,
+            board=member.board,
+            exchange_dtype=self._exchange_dtype,
+        )
         blocks, x = self._loader.inputs(segment, chain)
         return MiniBatch(
             handle=handle,

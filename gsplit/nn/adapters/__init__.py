@@ -37,19 +37,19 @@ def wrap(model: nn.Module, *, convolutions: Sequence[type[nn.Module]] = ()) -> n
     """
     if isinstance(model, Adapter):
         return model
-    refuse_inadmissible(model)
     convolutions = (*convolutions, *getattr(model, "gsplit_convolutions", ()))
     dgl_like = _outermost(model, lambda m: isinstance(m, tuple(convolutions)) or is_dgl_convolution(m))
     pyg_like = _outermost(model, is_pyg_convolution)
+    refuse_inadmissible(model)
     if dgl_like and pyg_like:
         raise InputError(
             f"the model {type(model).__name__} mixes convolutions of DGL ({type(dgl_like[0]).__name__}) and PyG "
             f"({type(pyg_like[0]).__name__}); use those of one library"
         )
-    if dgl_like:
-        return DGLAdapter(model, dgl_like)
     if pyg_like and "blocks" not in inspect.signature(model.forward).parameters:
         return PyGAdapter(model, pyg_like)
+    if dgl_like:
+        return DGLAdapter(model, dgl_like)
     return model
 
 

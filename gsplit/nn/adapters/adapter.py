@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from gsplit.errors import InputError
+from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
 from gsplit.nn.block import Block
 
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
@@ -41,6 +42,8 @@ class Adapter(nn.Module, ABC):
         self._parameters_of_forward = self._forward_parameters()
         for convolution in convolutions:
             convolution.register_forward_pre_hook(self._before_convolution, with_kwargs=True)
+            if (equivalent := equivalent_of(convolution)) is not None:
+                convolution.forward = EquivalentForward(convolution, equivalent)
 
     def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
         """Logits of the targets [n_L, C] for features of the inputs [n_0, D].
@@ -124,8 +127,8 @@ class Adapter(nn.Module, ABC):
         self._last_layer = max(self._last_layer, layer)
         return layer
 
-    def _sources(self, layer: int, rows: Tensor) -> Tensor:
-        """All source rows of a layer, remote ones too, from this trainer's own rows."""
+    def _block_for(self, layer: int, rows: Tensor) -> Block:
+        """The block of a layer whose convolution got these rows of the own sources."""
         if layer == self._stop_at:
             raise _Reached(rows)
         block = self._blocks[layer]
@@ -134,7 +137,30 @@ class Adapter(nn.Module, ABC):
                 f"a convolution of layer {layer} of {type(self.module).__name__} got {rows.shape[0]} rows, not the "
                 f"{block.num_own_sources} of level {layer - 1}; it must get the output of the layer before"
             )
-        return block.exchange(rows)
+        return block
+
+    def _on_block(
+        self, convolution: nn.Module, block: Block, x: Any, others: Sequence[Any], weight_stand_in: Any
+    ) -> OnBlock | None:
+        """What a convolution that blocks can compute is called with; None where the library's own code computes.
+
+        Args:
+            convolution: that is called.
+            block: of its layer.
+            x: rows of the own sources, or a pair of them and the destinations'.
+            others: its other arguments, without the graph.
+            weight_stand_in: that is among them where the model hands the edge weights on.
+        """
+        forward = convolution.forward
+        if not isinstance(forward, EquivalentForward):
+            return None
+        weighted = weight_stand_in is not None and any(value is weight_stand_in for value in others)
+        if weighted and not forward.takes_weights:
+            return None
+        if not all(value is None or value is weight_stand_in for value in others):
+            return None
+        pair = isinstance(x, (tuple, list))
+        return OnBlock(block, x[0] if pair else x, x[1] if pair else None, weighted)
 
     def _forward_parameters(self) -> dict[str, str]:
         """What to give each parameter of the module's forward, by name ("features" for all names of features).

@@ -77,7 +77,11 @@ class DGLAdapter(Adapter):
         graph, x = given[graph_name], given[x_name]
         layer = self._layer_of(graph, self._given, one_a_layer=not isinstance(self._given[0], _GraphStandIn))
         pair = x if isinstance(x, (tuple, list)) else None
-        sources = self._sources(layer, x if pair is None else pair[0])
+        block = self._block_for(layer, x if pair is None else pair[0])
+        others = [value for name, value in given.items() if name not in (x_name, graph_name)]
+        if (on_block := self._on_block(convolution, block, x, others, self._weight_stand_in)) is not None:
+            return (on_block,), {}
+        sources = block.exchange(x if pair is None else pair[0])
         given[x_name] = sources if pair is None else (sources, pair[1])
         if isinstance(graph, _GraphStandIn):
             given[graph_name] = dgl_block(self._blocks[layer])

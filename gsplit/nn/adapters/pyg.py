@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import typing
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,12 @@ from gsplit.nn.block import Block
 
 GRAPH_ARGUMENTS = ("edge_index", "adj_t", "adj")
 """The names of the graph among the arguments of PyG's convolutions."""
+INSTEAD = {
+    "GCNConv": "use --model gcn (gsplit.nn.GCN), which computes the same, or GraphConv, which does not normalise",
+    "SGConv": "use several GraphConv layers instead",
+    "APPNP": "use several GraphConv layers instead",
+}
+"""What to use in place of convolutions that take no pairs."""
 
 
 class Adj(NamedTuple):
@@ -36,6 +43,24 @@ def is_pyg_convolution(module: nn.Module) -> bool:
     """Whether a module is one of PyG's ``MessagePassing``. PyG is not imported to tell: who has one has."""
     message_passing = sys.modules.get("torch_geometric.nn.conv")
     return message_passing is not None and isinstance(module, message_passing.MessagePassing)
+
+
+def without_pairs(layer: nn.Module) -> str | None:
+    """Why one of PyG's convolutions takes no block, if it does not; None for any other layer.
+
+    By the annotation x must be a tensor, not a pair; where there is none, the convolution is taken at its word.
+    """
+    if not is_pyg_convolution(layer):
+        return None
+    first = next(iter(inspect.signature(layer.forward).parameters), "")
+    try:
+        annotation = typing.get_type_hints(layer.forward).get(first)
+    except (NameError, TypeError):  # names that exist for type checkers alone
+        return None
+    if annotation is not Tensor:
+        return None
+    default = "use a convolution whose x may be a pair (x_source, x_destination)"
+    return f"it takes no bipartite input (x: Tensor); {INSTEAD.get(type(layer).__name__, default)}"
 
 
 class PyGAdapter(Adapter):
@@ -93,8 +118,11 @@ class PyGAdapter(Adapter):
         x_name = next(iter(given))
         x = given[x_name]
         pair = x if isinstance(x, (tuple, list)) else None
-        sources = self._sources(layer, x if pair is None else pair[0])
-        block = self._blocks[layer]
+        block = self._block_for(layer, x if pair is None else pair[0])
+        others = [value for name, value in given.items() if name not in (x_name, graph_name, "size")]
+        if (on_block := self._on_block(convolution, block, x, others, self._weight_stand_in)) is not None:
+            return (on_block,), {}
+        sources = block.exchange(x if pair is None else pair[0])
         destinations = sources[: block.num_destinations] if pair is None else pair[1]
         given[x_name] = (sources, destinations)
         sparse = "adj_t" in self._parameters_of_forward

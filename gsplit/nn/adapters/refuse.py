@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-import typing
-
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.dgl import DGL_CONVOLUTIONS
-from gsplit.nn.adapters.pyg import is_pyg_convolution
+from gsplit.nn.adapters.pyg import without_pairs
 from gsplit.nn.norm import CONVERTED, BatchNorm
 
 SEVERAL_HOPS = "one layer of it reaches several hops, so a block does not hold what it needs"
@@ -33,11 +30,6 @@ PYG_BATCH_NORMS = {
     "DiffGroupNorm",
     "GraphSizeNorm",
     "HeteroBatchNorm",
-}
-PYG_INSTEAD = {
-    "GCNConv": "use --model gcn (gsplit.nn.GCN), which computes the same, or GraphConv, which does not normalise",
-    "SGConv": "use several GraphConv layers instead",
-    "APPNP": "use several GraphConv layers instead",
 }
 
 
@@ -73,18 +65,4 @@ def _reason(layer: nn.Module) -> str | None:
             return ALL_VERTICES
         if module.startswith(DGL_CONVOLUTIONS) and name in DGL_REASONS:
             return DGL_REASONS[name]
-    if is_pyg_convolution(layer) and not _takes_pairs(layer):
-        default = "use a convolution whose x may be a pair (x_source, x_destination)"
-        instead = PYG_INSTEAD.get(type(layer).__name__, default)
-        return f"it takes no bipartite input (x: Tensor); {instead}"
-    return None
-
-
-def _takes_pairs(convolution: nn.Module) -> bool:
-    """Whether x may be a pair, by the annotation; where there is none, it is taken at its word."""
-    first = next(iter(inspect.signature(convolution.forward).parameters), "")
-    try:
-        annotation = typing.get_type_hints(convolution.forward).get(first)
-    except (NameError, TypeError):  # names that exist for type checkers alone
-        return True
-    return annotation is not Tensor
+    return without_pairs(layer)

@@ -23,7 +23,7 @@ from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
-from gsplit.models import custom, registry
+from gsplit.models import prepared, registry
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_board
 from gsplit.parallel.join import joined
@@ -76,7 +76,7 @@ def check_model(run: Run) -> str:
                 seed=run.config.seed,
                 normalize_features=run.config.normalize_features,
                 port=port,
-                pickled_model=custom.pickled(model),
+                pickled_model=prepared.pickled(model),
                 name=type(model).__name__,
                 board=board,
             )
@@ -155,8 +155,9 @@ def _gradients(
     layout, graph = draws.layout, draws.layout.graph
     assert graph.features is not None
     user_model: nn.Module = pickle.loads(spec.pickled_model)
-    model = custom.prepare(user_model.double()).train()
-    edges = EdgeLoader(graph, device=member.device, dtype=torch.float64, **registry.needs(model))
+    model, needs = prepared.prepare(user_model.double())
+    model.train()
+    edges = EdgeLoader(graph, device=member.device, dtype=torch.float64, **needs)
     features = FeatureLoader(
         HostRows(graph.features),
         device=member.device,

@@ -209,3 +209,13 @@ def test_the_tables_are_complete(monkeypatch):
     assert found.keys() == tables.keys()
     for name, table in tables.items():
         assert_complete(table, found[name])
+
+
+def test_info_says_where_a_graph_has_no_labels(tmp_path, laid_out, capsys):
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    command(["import", str(tmp_path / "edges.csv"), "--out", str(tmp_path / "unlabelled")])
+    capsys.readouterr()
+    command(["info", str(tmp_path / "unlabelled")])
+    assert "; no labels\n" in capsys.readouterr().out
+    command(["info", str(laid_out)])
+    assert "; multi-class labels\n" in capsys.readouterr().out

@@ -17,7 +17,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.reserve import Share, reserve_of, share_of, widths_of, working_bytes
 from gsplit.features import EdgeLoader, Memory
-from gsplit.models.registry import needs
+from gsplit.models.prepared import prepare
 from gsplit.nn import Chain, ExchangeCounters, blocks_of
 from gsplit.sampling import MiniBatchSampler
 
@@ -77,7 +77,7 @@ def test_what_layers_keep_for_backward_is_estimated_from_above(name):
     sampler.sample(np.arange(100), epoch=0, batch=0)
     segment = sampler.segment(0)
     model = getattr(models, name)(features, 64, 16, num_layers=2, dropout=0.5, norm="layer", residual=True)
-    edges = EdgeLoader(graph, device=CPU, dtype=torch.float32, **needs(model))
+    edges = EdgeLoader(graph, device=CPU, dtype=torch.float32, **prepare(model).needs)
     blocks = blocks_of(segment, CPU, Chain(None, ExchangeCounters(), CPU), **edges.load(segment))
     kept = {}
 

@@ -15,6 +15,7 @@ ALLOWED = {
     "compare": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
+    "model_host": {"shared"},
 }
 """The kinds that each kind may import, beside itself."""
 

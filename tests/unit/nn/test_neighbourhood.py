@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from gsplit.features import EdgeLoader
-from gsplit.nn import Block, Chain, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv, blocks_of
+from gsplit.nn import Chain, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv, blocks_of
+from gsplit.nn.exchange import Link
 from gsplit.sampling import MiniBatchSampler
 
 N, LAYERS = 90, 3
@@ -96,20 +97,34 @@ def test_a_sampled_block_exchanges_the_narrower_rows(monkeypatch, conv, w_in, w_
 
 
 def test_attention_exchanges_projections(monkeypatch):
-    assert widths_exchanged(monkeypatch, GATConv(3, 4, heads=2), 3) == [(2, 4)]
+    assert widths_exchanged(monkeypatch, GATConv(3, 4, heads=2), 3) == [(8,)]
 
 
 def widths_exchanged(monkeypatch, conv, width):
     """The shape of each row that a convolution exchanges."""
-    shapes, block = [], sampled_block()
+    shapes = []
 
-    def exchange(self, x):
+    def send(self, x, route, out=None):
         shapes.append(tuple(x.shape[1:]))
-        return x
+        return x.new_zeros(route.num_received, *x.shape[1:])
 
-    monkeypatch.setattr(Block, "exchange", exchange)
+    monkeypatch.setattr(Link, "send", send)
+    block = split_blocks()[1]
+    assert block.route.num_received > 0
     conv(block, torch.randn(block.num_own_sources, width))
     return shapes
+
+
+def split_blocks():
+    """The layers of one of two splits."""
+    graph = random_graph(N, 9, seed=8)
+    edges = EdgeLoader(graph, device=CPU, dtype=torch.float32, weights=True, degrees=True)
+    sampler = MiniBatchSampler(
+        *(graph.indptr, graph.indices, [0, N // 2, N]), fan_outs=[3] * LAYERS, seed=0, edge_ids=edges.weights
+    )
+    sampler.sample(np.arange(N), epoch=0, batch=0)
+    segment = sampler.segment(0)
+    return blocks_of(segment, CPU, Chain(None, ExchangeCounters(), CPU), **edges.load(segment))
 
 
 def test_a_projection_of_neighbours_has_no_bias():
@@ -119,8 +134,8 @@ def test_a_projection_of_neighbours_has_no_bias():
 
 
 def test_gradients_always_come_back_before_all_layers_but_the_first():
-    graph = random_graph(N, 9, seed=8)
-    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, N // 2, N], fan_outs=[3] * LAYERS, seed=0)
-    sampler.sample(np.arange(N), epoch=0, batch=0)
-    blocks = blocks_of(sampler.segment(0), CPU, Chain(None, ExchangeCounters(), CPU))
-    assert {layer: block.route.always_returns for layer, block in blocks.items()} == {1: False, 2: True, 3: True}
+    assert {layer: block.route.always_returns for layer, block in split_blocks().items()} == {
+        1: False,
+        2: True,
+        3: True,
+    }

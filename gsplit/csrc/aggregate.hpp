@@ -1,0 +1,107 @@
+// Sums over the neighbours of each row, their transposes, and the softmax of attention: what a layer computes on a
+// CPU. Knows no torch; arrays are spans.
+//
+// A block lists in-edges row by row: the edges of row r are indptr[r] .. indptr[r + 1], and indices[e] is the source
+// row of edge e. Sources lie in two pieces of memory, as a trainer has them: the own rows, and behind them those that
+// other trainers sent; row i is own[i], or received[i - own rows]. Nobody copies them beside each other.
+//
+//   forward     out[r]  = start[r] + 1/degree(r) * sum over e in r of  factor[indices[e]] * weight[e] *
+//   row(indices[e]) backward    the same sum over the transposed block: its rows are the sources, its sources the
+//   destinations
+//
+// so one kernel does both. The transpose is a counting sort (transpose_edges), made once for each block: PyTorch's
+// embedding_bag sorts all edges at every call of its backward. Each row is summed by one thread in the order of its
+// edges, so results do not depend on the number of threads.
+//
+// What bounds it are reads of source rows in random order, so rows are fetched some edges ahead, and the widths are
+// compile-time numbers of 16-float chunks, so that sums stay in registers (row_kernels.cpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gsplit {
+
+/// In-edges of R rows, one row after the other.
+struct RowEdges {
+  std::span<const int32_t> indptr;   // [R + 1]
+  std::span<const int32_t> indices;  // [E] source row of each edge
+  std::span<const int32_t> order;    // [E] position of each edge's weight, or empty: its own
+};
+
+/// A matrix, row by row.
+template <class T>
+struct Matrix {
+  T* data = nullptr;
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t stride = 0;  // values from one row to the next
+
+  T* row(int64_t i) const { return data + i * stride; }
+};
+
+/// Source rows: own ones, then received ones.
+template <class T>
+struct Sources {
+  Matrix<const T> own;
+  Matrix<const T> received;
+
+  int64_t rows() const { return own.rows + received.rows; }
+};
+
+/// What the rows are multiplied by, all optional.
+template <class T>
+struct Scaling {
+  std::span<const T> factor;  // [sources]
+  Matrix<const T> weight;     // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
+  bool mean = false;          // divide by the number of edges, where there are any
+};
+
+/// out[r] = start[r] + sum over the edges of r, as above. `start` may be `out` itself; rows that it lacks are zero.
+///
+/// Throws std::invalid_argument for shapes that do not fit, and for an edge or a weight outside the arrays.
+template <class T>
+void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>& scaling, Matrix<const T> start,
+              Matrix<T> out, int threads);
+
+/// out[e, h] = dot product of the columns of head h of row r of `left`, and of source row indices[e], for edges e of
+/// r.
+template <class T>
+void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> left, Matrix<T> out, int threads);
+
+/// out[rows[i]] += values[i], in order; a row may come several times.
+template <class T>
+void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> values);
+
+/// The edges of every source, in the order of their rows: out_indptr [sources + 1], out_rows [E] the row of each,
+/// out_order [E], or empty, its position in `indices`.
+void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::span<int32_t> out_rows,
+                     std::span<int32_t> out_order);
+
+/// Scores of additive attention, minus the highest of the row (a shift that cancels in the softmax):
+/// out[e, h] = leaky(source[indices[e], h] + destination[r, h]) - highest; own_out [R, h] of the row itself, or no
+/// data.
+template <class T>
+void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
+                      Matrix<T> out, Matrix<T> own_out);
+
+/// Powers to shares: each is divided by the sum over the edges of its row, and own_powers [R, h], where given.
+template <class T>
+void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers);
+
+/// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above.
+template <class T>
+void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
+                        Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients);
+
+/// Instruction sets that the sums over rows were compiled for and this machine runs, the widest first.
+std::vector<std::string> instruction_sets();
+
+/// Has sums over rows use one of them from now on, for tests and comparisons; by default it is the widest. Throws
+/// std::invalid_argument for another.
+void use_instruction_set(const std::string& name);
+
+}  // namespace gsplit

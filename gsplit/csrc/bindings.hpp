@@ -1,0 +1,37 @@
+// What the files that bind the core to Python share: one-dimensional arrays as spans.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace gsplit::python {
+
+template <class T>
+using Array = nanobind::ndarray<const T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+template <class T>
+using Writable = nanobind::ndarray<T, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
+
+template <class T>
+std::span<const T> span_of(const Array<T>& array) {
+  return {array.data(), array.size()};
+}
+
+/// Empty where there is no array.
+template <class T>
+std::span<const T> span_of(const std::optional<Array<T>>& array) {
+  return array ? span_of(*array) : std::span<const T>();
+}
+
+template <class T>
+std::span<T> span_of(const Writable<T>& array) {
+  return {array.data(), array.size()};
+}
+
+/// Sums over neighbours; the rest is bound in bindings.cpp.
+void bind_aggregate(nanobind::module_& m);
+
+}  // namespace gsplit::python

@@ -1,0 +1,166 @@
+// Compiled once for each instruction set, into the namespace GSPLIT_ISA; see row_kernels.hpp.
+//
+// A row is worked on in tiles whose sums fit the registers: CHUNKS vectors of LANES values. A width that is no
+// multiple of LANES has its last chunk end at its last column, over the one before: the columns that both have get
+// the same sums twice, and nothing is masked. So a tile must be at least LANES wide; narrower rows take fewer lanes.
+#include "row_kernels.hpp"
+
+namespace gsplit::GSPLIT_ISA {
+namespace {
+
+constexpr int64_t LINE_BYTES = 64;
+constexpr int64_t MOST_LINES = 16;          // of one row that are fetched ahead
+constexpr int64_t LINES_AHEAD = 24;         // in flight, about
+constexpr int MOST_CHUNKS = GSPLIT_CHUNKS;  // a tile has at most so many
+
+template <class T, int LANES>
+struct Vector {
+  typedef T type __attribute__((vector_size(LANES * sizeof(T)), aligned(alignof(T)), may_alias));
+};
+template <class T>
+struct Vector<T, 1> {
+  using type = T;
+};
+
+template <class T>
+inline const T* source(const RowTask<T>& task, int64_t i) {
+  return i < task.num_own ? task.own + i * task.own_stride
+                          : task.received + (i - task.num_own) * task.received_stride;
+}
+
+/// Fetches the row of an edge that comes soon.
+template <class T>
+inline void fetch(const RowTask<T>& task, int64_t edge, int64_t lines) {
+  const auto* bytes = reinterpret_cast<const char*>(source(task, task.indices[edge]));
+  for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(bytes + line * LINE_BYTES);
+}
+
+template <class T>
+inline T scale(const RowTask<T>& task, int64_t edge, int64_t head) {
+  T scale = task.factor == nullptr ? T(1) : task.factor[task.indices[edge]];
+  if (task.weight != nullptr)
+    scale *= task.weight[(task.order == nullptr ? edge : task.order[edge]) * task.weight_stride + head];
+  return scale;
+}
+
+/// How a row is cut: `tiles` of `width` columns for each head, the last one narrower.
+struct Tiling {
+  int64_t head_width, tiles, width;
+};
+
+template <class T, int LANES, int CHUNKS>
+struct Tile {
+  using V = typename Vector<T, LANES>::type;
+
+  static int64_t offset(int chunk, int64_t width) {
+    const int64_t at = int64_t{chunk} * LANES;
+    return at < width - LANES ? at : width - LANES;
+  }
+
+  /// One tile of one row. FIRST: rows that come soon are fetched.
+  template <bool SCALED, bool FIRST>
+  static inline void sum(const RowTask<T>& task, int64_t row, int64_t head, int64_t column, int64_t width,
+                         int64_t ahead, int64_t lines, int64_t last) {
+    const int64_t begin = task.indptr[row], end = task.indptr[row + 1];
+    V total[CHUNKS] = {};
+    int64_t at[CHUNKS];
+    for (int c = 0; c < CHUNKS; ++c) at[c] = column + offset(c, width);
+    for (int64_t e = begin; e < end; ++e) {
+      if (FIRST && e + ahead < last) fetch(task, e + ahead, lines);
+      const T* values = source(task, task.indices[e]);
+      if constexpr (SCALED) {
+        const T by = scale(task, e, head);
+        for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]) * by;
+      } else {
+        for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]);
+      }
+    }
+    if (task.mean && end > begin) {
+      const T by = T(1) / static_cast<T>(end - begin);
+      for (int c = 0; c < CHUNKS; ++c) total[c] *= by;
+    }
+    if (row < task.start_rows) {  // all of it is read before any is written: it may be `out`
+      const T* start = task.start + row * task.start_stride;
+      for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(start + at[c]);
+    }
+    T* out = task.out + row * task.out_stride;
+    for (int c = 0; c < CHUNKS; ++c) *reinterpret_cast<V*>(out + at[c]) = total[c];
+  }
+
+  template <bool SCALED>
+  static void sum_range(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64_t end) {
+    const int64_t needed = (task.width * int64_t{sizeof(T)} + LINE_BYTES - 1) / LINE_BYTES + 1;
+    const int64_t lines = needed < MOST_LINES ? needed : MOST_LINES;
+    const int64_t ahead = LINES_AHEAD / lines + 1, last = task.indptr[end];
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t head = 0; head < task.heads; ++head) {
+        for (int64_t tile = 0; tile < tiling.tiles; ++tile) {
+          const int64_t from = tile * tiling.width;
+          const int64_t width = tiling.head_width - from < tiling.width ? tiling.head_width - from : tiling.width;
+          const int64_t column = head * tiling.head_width + from;
+          if (column == 0) sum<SCALED, true>(task, row, head, column, width, ahead, lines, last);
+          else sum<SCALED, false>(task, row, head, column, width, ahead, lines, last);
+        }
+      }
+    }
+  }
+};
+
+template <class T, int LANES, int CHUNKS>
+void sum_with(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64_t end) {
+  const int64_t chunks = (tiling.width + LANES - 1) / LANES;
+  if constexpr (CHUNKS > 1) {
+    if (chunks < CHUNKS) return sum_with<T, LANES, CHUNKS - 1>(task, tiling, begin, end);
+  }
+  if (task.factor != nullptr || task.weight != nullptr)
+    Tile<T, LANES, CHUNKS>::template sum_range<true>(task, tiling, begin, end);
+  else Tile<T, LANES, CHUNKS>::template sum_range<false>(task, tiling, begin, end);
+}
+
+template <class T>
+void sum_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
+  constexpr int WIDE = static_cast<int>(LINE_BYTES / sizeof(T));
+  const int64_t width = task.width / task.heads;
+  const int64_t tiles = (width + WIDE * MOST_CHUNKS - 1) / (WIDE * MOST_CHUNKS);
+  const Tiling tiling{width, tiles, (width + tiles - 1) / tiles};
+  if (width >= WIDE) sum_with<T, WIDE, MOST_CHUNKS>(task, tiling, begin, end);
+  else if (WIDE > 8 && width >= 8) sum_with<T, 8, 2>(task, tiling, begin, end);
+  else if (width >= 4) sum_with<T, 4, 2>(task, tiling, begin, end);
+  else sum_with<T, 1, 3>(task, tiling, begin, end);
+}
+
+template <class T>
+void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
+  constexpr int64_t LANES = LINE_BYTES / sizeof(T);
+  using V = typename Vector<T, LANES>::type;
+  const int64_t width = task.width / task.heads, last = task.indptr[end];
+  const int64_t needed = (task.width * int64_t{sizeof(T)} + LINE_BYTES - 1) / LINE_BYTES + 1;
+  const int64_t lines = needed < MOST_LINES ? needed : MOST_LINES, ahead = LINES_AHEAD / lines + 1;
+  for (int64_t row = begin; row < end; ++row) {
+    const T* left = task.start + row * task.start_stride;
+    for (int64_t e = task.indptr[row]; e < task.indptr[row + 1]; ++e) {
+      if (e + ahead < last) fetch(task, e + ahead, lines);
+      const T* right = source(task, task.indices[e]);
+      for (int64_t head = 0; head < task.heads; ++head) {
+        const T *a = left + head * width, *b = right + head * width;
+        T total = 0;
+        int64_t c = 0;
+        if (width >= LANES) {
+          V sums = {};
+          for (; c + LANES <= width; c += LANES)
+            sums += *reinterpret_cast<const V*>(a + c) * *reinterpret_cast<const V*>(b + c);
+          for (int64_t lane = 0; lane < LANES; ++lane) total += sums[lane];
+        }
+        for (; c < width; ++c) total += a[c] * b[c];
+        task.out[e * task.out_stride + head] = total;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern const RowKernels kernels;
+const RowKernels kernels{sum_rows<float>, sum_rows<double>, dot_rows<float>, dot_rows<double>};
+
+}  // namespace gsplit::GSPLIT_ISA

@@ -1,0 +1,114 @@
+"""The kernels of the C++ core, for rows on the CPU; ``csrc/aggregate.hpp`` opens with what bounds them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+import gsplit._core as _core
+from gsplit.kernels.sums import Edges, Kernels
+
+DTYPES = (torch.float32, torch.float64)
+"""Types that the core computes in."""
+
+
+class Core(Kernels):
+    """The C++ core, on as many threads as PyTorch has; rows float32 or float64 on the CPU."""
+
+    parts_are_cheap = True
+
+    @override
+    def transposed(self, edges: Edges, num_sources: int) -> Edges:
+        indptr = torch.empty(num_sources + 1, dtype=torch.int32)
+        rows, order = torch.empty_like(edges.indices), torch.empty_like(edges.indices)
+        _core.transpose_edges(edges.indptr, edges.indices, indptr, rows, order)
+        return Edges(indptr=indptr, indices=rows, order=order)
+
+    @override
+    def sum(
+        self,
+        edges: Edges,
+        own: Tensor,
+        received: Tensor | None,
+        out: Tensor,
+        *,
+        start: Tensor | None = None,
+        factor: Tensor | None = None,
+        weight: Tensor | None = None,
+        mean: bool = False,
+    ) -> None:
+        _core.sum_rows(
+            edges.indptr,
+            edges.indices,
+            _rows(own),
+            None if received is None else _rows(received),
+            out,
+            start=None if start is None else _rows(start),
+            factor=None if factor is None else factor.detach().contiguous(),
+            weight=None if weight is None else _rows(weight),
+            order=None if weight is None else edges.order,
+            mean=mean,
+            threads=torch.get_num_threads(),
+        )
+
+    @override
+    def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
+        out = own.new_empty((len(edges.indices), heads))
+        more = None if received is None else _rows(received)
+        threads = torch.get_num_threads()
+        _core.dot_rows(edges.indptr, edges.indices, _rows(own), more, _rows(left), out, threads=threads)
+        return out
+
+    @override
+    def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:
+        _core.add_rows(out, rows, values)
+
+    @override
+    def shares(
+        self, edges: Edges, source: Tensor, destination: Tensor, slope: float, *, loops: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        powers = source.new_empty((len(edges.indices), source.shape[1]))
+        own = torch.empty_like(destination, memory_format=torch.contiguous_format) if loops else None
+        _core.attention_scores(
+            edges.indptr, edges.indices, _rows(source), _rows(destination), slope, out=powers, own_out=own
+        )
+        powers.exp_()
+        if own is not None:
+            own.exp_()
+        _core.attention_shares(edges.indptr, edges.indices, powers, own)
+        return powers, own
+
+    @override
+    def shares_backward(
+        self,
+        edges: Edges,
+        source: Tensor,
+        destination: Tensor,
+        slope: float,
+        shares: tuple[Tensor, Tensor | None],
+        gradients: tuple[Tensor, Tensor | None],
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        share, own_share = shares
+        of_edges = _rows(gradients[0])
+        of_loops = None if gradients[1] is None else _rows(gradients[1])
+        of_destinations = torch.empty_like(destination, memory_format=torch.contiguous_format)
+        _core.attention_backward(
+            edges.indptr,
+            edges.indices,
+            _rows(source),
+            _rows(destination),
+            slope,
+            _rows(share),
+            None if own_share is None else _rows(own_share),
+            of_edges,
+            of_loops,
+            of_destinations,
+        )
+        return of_edges, of_loops, of_destinations
+
+
+def _rows(x: Tensor) -> Tensor:
+    """A tensor whose rows are contiguous each, which may lie apart, outside of autograd."""
+    x = x.detach()
+    return x if x.stride(1) == 1 or x.shape[1] == 1 else x.contiguous()

@@ -1,0 +1,133 @@
+"""The same kernels made of PyTorch's own operations, for GPUs and for types that the core has not.
+
+Legend: R rows of the result, S sources, E edges, D features, H heads.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from typing_extensions import override
+
+from gsplit.kernels.sums import Edges, Kernels
+
+
+class Library(Kernels):
+    """PyTorch's operations, on any device and in any type: ``embedding_bag`` over the edges, forward and backward."""
+
+    parts_are_cheap = False
+
+    @override
+    def transposed(self, edges: Edges, num_sources: int) -> Edges:
+        order = torch.sort(edges.indices, stable=True).indices
+        indptr = torch.zeros(num_sources + 1, dtype=torch.int32, device=edges.indptr.device)
+        indptr[1:] = torch.bincount(edges.indices, minlength=num_sources).cumsum(0)
+        return Edges(indptr=indptr, indices=edges.rows()[order], order=order.int())
+
+    @override
+    def sum(
+        self,
+        edges: Edges,
+        own: Tensor,
+        received: Tensor | None,
+        out: Tensor,
+        *,
+        start: Tensor | None = None,
+        factor: Tensor | None = None,
+        weight: Tensor | None = None,
+        mean: bool = False,
+    ) -> None:
+        x = _joined(own, received)
+        scale = None if factor is None else factor[edges.indices].unsqueeze(1)
+        if weight is not None:
+            by_edge = weight if edges.order is None else weight[edges.order]
+            scale = by_edge if scale is None else scale * by_edge
+        total = self._bags(edges, x, scale)
+        if mean:
+            total = total / edges.indptr.diff().clamp(min=1).unsqueeze(1)
+        if start is not None:
+            total[: len(start)] += start
+        out.copy_(total)
+
+    def _bags(self, edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
+        if not len(edges.indices):
+            return x.new_zeros((edges.num_rows, x.shape[1]))
+
+        def bag(rows: Tensor, weight: Tensor | None) -> Tensor:
+            return F.embedding_bag(
+                edges.indices,
+                rows.contiguous(),
+                edges.indptr,
+                mode="sum",
+                include_last_offset=True,
+                per_sample_weights=weight,
+            )
+
+        if scale is None:
+            return bag(x, None)
+        pieces = zip(x.chunk(scale.shape[1], dim=1), scale.to(x.dtype).unbind(1), strict=True)
+        return torch.cat([bag(rows, weight.contiguous()) for rows, weight in pieces], dim=1)
+
+    @override
+    def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
+        x = _joined(own, received)
+        size = (edges.num_rows, len(x))
+        pattern = torch.sparse_csr_tensor(
+            edges.indptr.long(), edges.indices.long(), left.new_zeros(len(edges.indices)), size
+        )
+        pairs = zip(left.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
+        products = [torch.sparse.sampled_addmm(pattern, a.contiguous(), b.contiguous().t()) for a, b in pairs]
+        return torch.stack([product.values() for product in products], dim=1)
+
+    @override
+    def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:
+        out.index_add_(0, rows, values)
+
+    @override
+    def shares(
+        self, edges: Edges, source: Tensor, destination: Tensor, slope: float, *, loops: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        row_E, num_rows = edges.rows().long(), edges.num_rows
+        score_EH = F.leaky_relu(source[edges.indices] + destination[row_E], slope)
+        own_RH = F.leaky_relu(source[:num_rows] + destination, slope) if loops else None
+        highest_RH = torch.full_like(destination, -torch.inf) if own_RH is None else own_RH.clone()
+        highest_RH.scatter_reduce_(0, row_E.unsqueeze(1).expand_as(score_EH), score_EH, "amax")
+        power_EH = (score_EH - highest_RH[row_E]).exp()
+        total_RH = torch.zeros_like(destination).index_add_(0, row_E, power_EH)
+        if own_RH is None:
+            return power_EH / total_RH[row_E], None
+        own_power_RH = (own_RH - highest_RH).exp()
+        total_RH += own_power_RH
+        return power_EH / total_RH[row_E], own_power_RH / total_RH
+
+    @override
+    def shares_backward(
+        self,
+        edges: Edges,
+        source: Tensor,
+        destination: Tensor,
+        slope: float,
+        shares: tuple[Tensor, Tensor | None],
+        gradients: tuple[Tensor, Tensor | None],
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        row_E = edges.rows()
+        (share_EH, own_share_RH), (grad_EH, own_grad_RH) = shares, gradients
+
+        def through(gradient: Tensor, raw: Tensor) -> Tensor:
+            return torch.where(raw > 0, gradient, gradient * slope)
+
+        sum_RH = torch.zeros_like(destination).index_add_(0, row_E, share_EH * grad_EH)
+        if own_share_RH is not None and own_grad_RH is not None:
+            sum_RH += own_share_RH * own_grad_RH
+        raw_EH = source[edges.indices] + destination[row_E]
+        out_EH = through(share_EH * (grad_EH - sum_RH[row_E]), raw_EH)
+        total_RH = torch.zeros_like(destination).index_add_(0, row_E, out_EH)
+        if own_share_RH is None or own_grad_RH is None:
+            return out_EH, None, total_RH
+        own_RH = through(own_share_RH * (own_grad_RH - sum_RH), source[: edges.num_rows] + destination)
+        return out_EH, own_RH, total_RH + own_RH
+
+
+def _joined(own: Tensor, received: Tensor | None) -> Tensor:
+    return own if received is None else torch.cat([own, received])

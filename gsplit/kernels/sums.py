@@ -1,0 +1,116 @@
+"""Edges row by row, and the sums over them that a layer takes: what every set of kernels computes.
+
+Nothing here knows autograd: :mod:`gsplit.nn.aggregate` and :mod:`gsplit.nn.attention` call kernels forward and, over
+the transposed edges, backward. No kernel makes a tensor of edges x features.
+
+Legend: R rows of the result, S sources, E edges, D features, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edges:
+    """Edges row by row: those of row r are ``indptr[r] .. indptr[r + 1]``."""
+
+    indptr: Tensor
+    """int32 [R + 1]."""
+    indices: Tensor
+    """Source of each edge, int32 [E]."""
+    order: Tensor | None = None
+    """Position of each edge in arrays of edges, int32 [E]; None: edge e has position e."""
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows, R."""
+        return len(self.indptr) - 1
+
+    def rows(self) -> Tensor:
+        """Row of each edge, int32 [E]."""
+        rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.indptr.device)
+        return torch.repeat_interleave(rows, self.indptr.diff(), output_size=len(self.indices))
+
+    def from_row(self, first: int, end: int) -> Edges:
+        """The edges of rows ``first`` .. ``end`` alone, which begin at row 0."""
+        if first == 0 and end == self.num_rows:
+            return self
+        begin, stop = int(self.indptr[first]), int(self.indptr[end])
+        indptr = self.indptr[first : end + 1] - self.indptr[first]
+        order = None if self.order is None else self.order[begin:stop]
+        return Edges(indptr=indptr, indices=self.indices[begin:stop], order=order)
+
+
+class Kernels(Protocol):
+    """The sums that a layer takes, whoever computes them. Source i is ``own[i]`` or ``received[i - len(own)]``."""
+
+    parts_are_cheap: bool
+    """Whether sums over some of the rows cost no more than their share; on a GPU the host would have to wait."""
+
+    def transposed(self, edges: Edges, num_sources: int) -> Edges:
+        """The edges of every source: rows are the sources, ``indices`` the rows, ``order`` the positions."""
+
+    def sum(
+        self,
+        edges: Edges,
+        own: Tensor,
+        received: Tensor | None,
+        out: Tensor,
+        *,
+        start: Tensor | None = None,
+        factor: Tensor | None = None,
+        weight: Tensor | None = None,
+        mean: bool = False,
+    ) -> None:
+        """``out[r] = start[r] + sum over edges of factor[source] * weight[edge] * row(source)``.
+
+        Args:
+            edges: R rows of edges.
+            own, received: [S', D] and [S - S', D] rows of the sources.
+            out: [R, D], written; its rows may lie apart.
+            start: [at most R, D] what the first rows begin with; it may be ``out``.
+            factor: [S].
+            weight: [E, H]; the columns are dealt out to the heads in equal runs.
+            mean: divide the sum by the number of edges, where there are any.
+        """
+
+    def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
+        """Dot products [E, heads] of row r of ``left`` [R, D] and each of its sources, head by head."""
+
+    def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:
+        """``out[rows[i]] += values[i]``: out [R, D], rows int32 [n], which may repeat, values [n, D]."""
+
+    def shares(
+        self, edges: Edges, source: Tensor, destination: Tensor, slope: float, *, loops: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Softmax of LeakyReLU(source + destination) over the edges of each row.
+
+        Args:
+            edges: R rows of edges.
+            source: [S, H]; the first R belong to the rows themselves.
+            destination: [R, H].
+            slope: of the LeakyReLU below 0.
+            loops: whether each row has an edge from itself, too.
+
+        Returns:
+            [E, H] and, with loops, [R, H].
+        """
+
+    def shares_backward(
+        self,
+        edges: Edges,
+        source: Tensor,
+        destination: Tensor,
+        slope: float,
+        shares: tuple[Tensor, Tensor | None],
+        gradients: tuple[Tensor, Tensor | None],
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Backward of :meth:`shares`: gradients of each edge's sum [E, H], of the loops' [R, H], of ``destination``.
+
+        ``gradients``, those of the shares, may be overwritten.
+        """

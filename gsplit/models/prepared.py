@@ -1,0 +1,123 @@
+"""What is done with every model before it runs: it is checked, sent to the trainers, and fitted to blocks."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import io
+import pickle
+from types import FunctionType
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+
+from gsplit.data import GraphArrays
+from gsplit.errors import InputError
+from gsplit.nn.adapters import Adapter, wrap
+from gsplit.nn.norm import convert_batch_norms, follow_chain
+from gsplit.processes import finds_main
+
+
+class Needs(TypedDict):
+    """The named arguments of :class:`gsplit.features.EdgeLoader`."""
+
+    weights: bool
+    degrees: bool
+
+
+class Prepared(NamedTuple):
+    """A model that runs on blocks."""
+
+    model: nn.Module
+    needs: Needs
+    """What it wants of its blocks; one that does not say gets the weights, where the graph has any."""
+
+
+class Checked(NamedTuple):
+    """What is known of a model that has passed :func:`check`."""
+
+    pickled: bytes
+    needs: Needs
+
+
+def prepare(model: nn.Module) -> Prepared:
+    """Make any model run on blocks: PyG's and DGL's convolutions get the exchange, batch normalisation all trainers.
+
+    Raises:
+        InputError: for what cannot be split, by name.
+    """
+    model = wrap(model)
+    convert_batch_norms(model)
+    follow_chain(model)
+    weights = bool(getattr(model, "uses_edge_weight", True))
+    return Prepared(model, {"weights": weights, "degrees": bool(getattr(model, "uses_degrees", False))})
+
+
+def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
+    """What can be told of a model before it runs.
+
+    Args:
+        model: stays as it is; a copy is prepared, as trainers will have it.
+        layers: of the run.
+        graph: to train on.
+
+    Raises:
+        InputError: for a model without parameters, of another depth than the fan-outs, with ``forward_layer`` but
+            no ``level_widths``, with layers that cannot be split, or that refuse vertices without in-edges where the
+            graph has some; and where :func:`pickled` does.
+    """
+    name = type(model).__name__
+    if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
+        raise InputError(f"the model {name} has lazy layers, whose widths nobody knows yet; give them their widths")
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(f"the model {name} has no parameter to train")
+    content = pickled(model)
+    prepared, needs = prepare(pickle.loads(content))
+    depth = layers if isinstance(prepared, Adapter) else getattr(model, "num_layers", layers)
+    if depth != layers:
+        raise InputError(f"the model {name} has {depth} layers, but --fan-out has {layers} numbers")
+    if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
+        raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
+    if not isinstance(prepared, Adapter) and "blocks" not in inspect.signature(model.forward).parameters:
+        raise InputError(
+            f"the model {name} has no convolution of PyG or DGL and no forward(blocks, x), so it cannot see the graph"
+        )
+    lonely = int((np.diff(graph.indptr) == 0).sum())
+    for path, layer in model.named_modules():
+        if lonely and getattr(layer, "_allow_zero_in_degree", True) is False:  # DGL's flag
+            raise InputError(
+                f"the model's {path} is a {type(layer).__name__} that refuses vertices without in-edges, and the "
+                f"graph has {lonely:,}; construct it with allow_zero_in_degree=True, or import the graph with "
+                "--self-loops add"
+            )
+    return Checked(content, needs)
+
+
+def pickled(model: nn.Module) -> bytes:
+    """The model in bytes, for the trainers.
+
+    Raises:
+        InputError: where its class, or what it holds, cannot be found by name in another process.
+    """
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer).dump(copy.deepcopy(model).cpu())
+    except (pickle.PicklingError, AttributeError, TypeError, RuntimeError) as error:
+        raise InputError(
+            f"the model {type(model).__name__} cannot be sent to the trainers ({error}); define its class at the top "
+            "of a module that can be imported"
+        ) from None
+    return buffer.getvalue()
+
+
+class _Pickler(pickle.Pickler):
+    """Classes and functions travel by name; those of a prompt or a notebook no trainer finds."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, type | FunctionType) and value.__module__ == "__main__" and not finds_main():
+            raise pickle.PicklingError(
+                f"trainers find nothing that is defined in a notebook or at a prompt, as {value.__qualname__} is"
+            )
+        return NotImplemented

@@ -1,0 +1,161 @@
+"""Convolutions of PyG and DGL that a block can compute itself: the same result without a tensor of edges x features.
+
+PyG materialises the source row of every edge, and both libraries get their rows after the exchange, as wide as they
+come. A block sums rows where they lie, and projects them first where that makes what is sent narrower. Only the
+classes themselves are known, with the options that are named here; a subclass may compute anything, and is called as
+it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from gsplit.nn.block import Block
+
+
+class OnBlock(NamedTuple):
+    """What a known convolution is called with in place of its own arguments."""
+
+    block: Block
+    x: Tensor
+    """[num_own_sources, D] rows of the own sources."""
+    own: Tensor | None
+    """[num_destinations, D'] rows of the destinations, where the model gave a pair; None: the first rows of x."""
+    weighted: bool
+    """Whether the model handed the edge weights on to this convolution."""
+
+    @property
+    def own_rows(self) -> Tensor:
+        """[num_destinations, D'] rows of the destinations."""
+        return self.x[: self.block.num_destinations] if self.own is None else self.own
+
+
+def _pyg_sage(conv: Any, on: OnBlock) -> Tensor:
+    """``SAGEConv`` with mean or sum: ``lin_l(mean) + lin_r(own)``."""
+    x = conv.lin(on.x).relu() if conv.project else on.x
+    neighbours = _linear(conv.lin_l.weight, None)
+    own = _linear(conv.lin_r.weight, conv.lin_l.bias) if conv.root_weight else None
+    if conv.aggr == "mean" and own is not None and on.own is None and not conv.project:
+        out = on.block.self_and_mean(x, own, neighbours)
+    else:
+        out = (on.block.mean if conv.aggr == "mean" else on.block.sum)(x, project=neighbours)
+        if own is not None:
+            out = out + own(on.own_rows)
+        elif conv.lin_l.bias is not None:
+            out = out + conv.lin_l.bias
+    return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
+
+
+def _pyg_graph(conv: Any, on: OnBlock) -> Tensor:
+    """``GraphConv`` with a sum: ``lin_rel(sum) + lin_root(own)``."""
+    neighbours = on.block.sum(on.x, weighted=on.weighted, project=_linear(conv.lin_rel.weight, None))
+    return neighbours + _linear(conv.lin_root.weight, conv.lin_rel.bias)(on.own_rows)
+
+
+def _pyg_gin(conv: Any, on: OnBlock) -> Tensor:
+    """``GINConv``: ``nn(sum + (1 + eps) own)``."""
+    return conv.nn(on.block.sum(on.x) + (1 + conv.eps) * on.own_rows)
+
+
+def _dgl_sage(conv: Any, on: OnBlock) -> Tensor:
+    """DGL's ``SAGEConv`` with a mean: ``fc_self(own) + fc_neigh(mean)``, then activation and norm."""
+    x = conv.feat_drop(on.x)
+    if on.own is None:
+        out = on.block.self_and_mean(x, conv.fc_self, conv.fc_neigh)
+    else:
+        out = conv.fc_self(conv.feat_drop(on.own)) + on.block.mean(x, project=conv.fc_neigh)
+    if conv.activation is not None:
+        out = conv.activation(out)
+    return out if conv.norm is None else conv.norm(out)
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """What computes a class of convolutions on blocks, and when."""
+
+    applies: Callable[[Any], bool]
+    """Whether it computes this convolution, by its options."""
+    compute: Callable[[Any, OnBlock], Tensor]
+    takes_weights: bool = False
+    """Whether it knows what the convolution does with edge weights."""
+
+
+def _plain(*linears: Any) -> bool:
+    """Whether linear maps are their weights and nothing else: no hook, no parametrisation."""
+    return all(
+        isinstance(linear.weight, nn.Parameter) and not linear._forward_hooks and not linear._forward_pre_hooks
+        for linear in linears
+        if linear is not None
+    )
+
+
+def _pyg_sums(conv: Any, *ways: str) -> bool:
+    return conv.aggr in ways and conv.flow == "source_to_target" and not conv.explain and conv.decomposed_layers == 1
+
+
+KNOWN = {
+    ("torch_geometric", "SAGEConv"): Equivalent(
+        lambda conv: _pyg_sums(conv, "mean", "add", "sum") and _plain(conv.lin_l, getattr(conv, "lin_r", None)),
+        _pyg_sage,
+    ),
+    ("torch_geometric", "GraphConv"): Equivalent(
+        lambda conv: _pyg_sums(conv, "add", "sum") and _plain(conv.lin_rel, conv.lin_root), _pyg_graph, True
+    ),
+    ("torch_geometric", "GINConv"): Equivalent(lambda conv: _pyg_sums(conv, "add", "sum"), _pyg_gin),
+    ("dgl", "SAGEConv"): Equivalent(
+        lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self, conv.fc_neigh), _dgl_sage
+    ),
+}
+"""Equivalents by library and class, of PyG 2.8 and DGL 1.1."""
+LIBRARIES = ("torch_geometric.nn.conv.", "dgl.nn.pytorch.conv.")
+
+
+def equivalent_of(convolution: nn.Module) -> Equivalent | None:
+    """What computes the convolution on blocks; None where the library itself does."""
+    cls = type(convolution)
+    known = KNOWN.get((cls.__module__.partition(".")[0], cls.__name__))
+    if known is None or not cls.__module__.startswith(LIBRARIES) or "forward" in vars(convolution):
+        return None
+    return known if known.applies(convolution) else None
+
+
+class EquivalentForward:
+    """A convolution's ``forward`` that computes an :class:`OnBlock` on its block, and all else as the class does."""
+
+    def __init__(self, convolution: nn.Module, equivalent: Equivalent) -> None:
+        self._convolution, self._key = convolution, _key_of(equivalent)
+
+    @property
+    def takes_weights(self) -> bool:
+        """Whether it knows what the convolution does with edge weights."""
+        return KNOWN[self._key].takes_weights
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = inspect.signature(type(self._convolution).forward)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """What the convolution gives: on its block, or with the arguments of its class."""
+        if arguments and isinstance(arguments[0], OnBlock):
+            return KNOWN[self._key].compute(self._convolution, arguments[0])
+        return type(self._convolution).forward(self._convolution, *arguments, **named)
+
+
+def _key_of(equivalent: Equivalent) -> tuple[str, str]:
+    return next(key for key, known in KNOWN.items() if known is equivalent)
+
+
+def _linear(weight: nn.Parameter, bias: nn.Parameter | None) -> nn.Linear:
+    """A linear map of parameters that belong to another module."""
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    linear.weight = weight
+    if bias is not None:
+        linear.bias = bias
+    return linear

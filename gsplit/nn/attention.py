@@ -1,0 +1,229 @@
+"""Additive attention over the drawn in-edges of each destination (Velickovic et al., ICLR 2018, section 2.1).
+
+    e_uv = LeakyReLU(a_source . z_u + a_destination . z_v)         per head
+    out_v = sum over u of dropout(softmax_u(e_uv)) z_u
+
+One autograd function from the rows of the own sources to those of the destinations, with the exchange inside: what it
+keeps for backward are the rows, the scores of the vertices and the shares, [edges, heads].
+
+Legend: S source rows, N destinations, E edges, D features of a head, H heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from gsplit.kernels import kernels_for
+from gsplit.nn.aggregate import DrawnEdges, summed_back
+from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
+
+if TYPE_CHECKING:
+    from gsplit.nn.block import Block
+
+
+def attention_over_neighbours(
+    block: DrawnEdges,
+    z: Tensor,
+    route: Route | None,
+    chain: Chain | None,
+    att_source: Tensor,
+    att_destination: Tensor,
+    *,
+    negative_slope: float,
+    dropout: Callable[[Tensor], Tensor],
+    loops: bool,
+) -> Tensor:
+    """Exchange rows and attend to them, as :meth:`gsplit.nn.Neighbourhood.attend` says.
+
+    Args:
+        block: the in-edges of the layer.
+        z: [num_own_sources, H, D] projected rows of the own sources.
+        route, chain: of the exchange; None: z are the rows of all sources.
+        att_source, att_destination: [H, D].
+        negative_slope: slope of the LeakyReLU below 0.
+        dropout: multiplies the shares by what it makes of ones.
+        loops: whether every destination attends to itself, too.
+
+    Returns:
+        [num_destinations, H, D].
+    """
+    split = route is not None and chain is not None
+    way = _Way(
+        block=block,
+        route=route,
+        link=chain.link if chain is not None else None,
+        slope=negative_slope,
+        dropout=dropout,
+        loops=loops,
+        heads=z.shape[1],
+    )
+    returns = split and wants_gradient_back(z, route) if route is not None else False
+    token = chain.token if returns and chain is not None else None
+    out, new_token = _Attention.apply(z.flatten(1), att_source, att_destination, token, way)
+    if new_token is not None and chain is not None:
+        chain.token = new_token
+    return out.unflatten(1, (z.shape[1], -1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """What attention takes beside its tensors."""
+
+    block: DrawnEdges
+    route: Route | None
+    link: Link | None
+    slope: float
+    dropout: Callable[[Tensor], Tensor]
+    loops: bool
+    heads: int
+
+
+class _Attention(torch.autograd.Function):
+    """Gather, score and sum in forward; the same over the transposed edges and scatter-add in backward."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, way: _Way
+    ) -> tuple[Tensor, Tensor | None]:
+        kernels, edges = kernels_for(z), way.block.edges
+        num_rows = edges.num_rows
+        received = None if way.link is None or way.route is None else way.link.send(z, way.route)
+        columns_source, columns_destination = _columns(att_source), _columns(att_destination)
+        source = z @ columns_source
+        if received is not None:
+            source = torch.cat([source, received @ columns_source])
+        destination = z[:num_rows] @ columns_destination
+        shares, own_shares = kernels.shares(edges, source, destination, way.slope, loops=way.loops)
+        kept, own_kept = _kept(way.dropout, shares), None if own_shares is None else _kept(way.dropout, own_shares)
+        dropped = _times(shares, kept)
+        out = z.new_empty((num_rows, z.shape[1]))
+        start = None
+        if own_shares is not None:
+            own_dropped = _times(own_shares, own_kept)
+            torch.mul(
+                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (way.heads, -1)), out=_by_head(out, way.heads)
+            )
+            start = out
+        kernels.sum(edges, z.detach(), received, out, start=start, weight=dropped)
+        ctx.way = way
+        ctx.save_for_backward(
+            z, received, att_source, att_destination, source, destination, shares, own_shares, kept, own_kept
+        )
+        return out, None if token is None else token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
+        way: _Way = ctx.way
+        z, received, att_source, att_destination, source, destination, *of_shares = ctx.saved_tensors
+        shares, own_shares, kept, own_kept = of_shares
+        kernels, edges, heads = kernels_for(z), way.block.edges, way.heads
+        num_rows, num_own = edges.num_rows, len(z)
+        grad = grad.contiguous()
+        grad_shares = _times(kernels.dot(edges, z, received, grad, heads), kept)
+        grad_own_shares = None
+        if own_shares is not None:
+            by_head = _by_head(grad, heads) * _by_head(z[:num_rows], heads)
+            grad_own_shares = _times(by_head.sum(dim=2), own_kept)
+        grad_scores, grad_own_scores, grad_destination = kernels.shares_backward(
+            edges, source, destination, way.slope, (shares, own_shares), (grad_shares, grad_own_shares)
+        )
+        # Gradients of the sources' scores: sums over their edges, and those of their loops.
+        transposed = way.block.transposed
+        grad_source = torch.empty_like(source)
+        assert transposed.order is not None
+        kernels.sum(
+            type(transposed)(indptr=transposed.indptr, indices=transposed.order),
+            grad_scores,
+            None,
+            grad_source,
+            start=grad_own_scores,
+        )
+        of_source = z.t() @ grad_source[:num_own]
+        if received is not None:
+            of_source += received.t() @ grad_source[num_own:]
+        of_destination = z[:num_rows].t() @ grad_destination
+
+        grad_z = None
+        link = None if grad_token is None else way.link
+        if ctx.needs_input_grad[0] or link is not None:
+
+            def finish(grad_all: Tensor) -> None:
+                grad_all.addmm_(grad_source, _columns(att_source).t())
+                grad_all[:num_rows].addmm_(grad_destination, _columns(att_destination).t())
+
+            start = None
+            if own_shares is not None:
+                start = (_times(own_shares, own_kept).unsqueeze(2) * _by_head(grad, heads)).flatten(1)
+            grad_z = summed_back(
+                way.block, grad, num_own, way.route, link, start=start, weight=_times(shares, kept), finish=finish
+            )
+        return (
+            grad_z if ctx.needs_input_grad[0] else None,
+            _diagonal(of_source, att_source),
+            _diagonal(of_destination, att_destination),
+            grad_token,
+            None,
+        )
+
+
+def softmax_over_neighbours(
+    block: Block, score_EH: Tensor, own_score_NH: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """Softmax over the in-edges of each destination and, where given, an edge from the destination to itself.
+
+    Args:
+        block: the in-edges of the layer.
+        score_EH: [edges, heads].
+        own_score_NH: [num_destinations, heads] scores of the edges to itself, or None.
+
+    Returns:
+        The shares of the edges [edges, heads] and of the edges to itself [num_destinations, heads] or None.
+    """
+    destination_E = block.destinations()
+    with torch.no_grad():  # a shift of the exponents, which cancels
+        if own_score_NH is None:
+            highest_NH = score_EH.new_full((block.num_destinations, score_EH.shape[1]), -torch.inf)
+        else:
+            highest_NH = own_score_NH.detach().clone()
+        row_EH = destination_E.long().unsqueeze(1).expand_as(score_EH)
+        highest_NH.scatter_reduce_(0, row_EH, score_EH.detach(), "amax")
+    power_EH = (score_EH - highest_NH[destination_E]).exp()
+    total_NH = torch.zeros_like(highest_NH).index_add(0, destination_E, power_EH)
+    if own_score_NH is None:
+        return power_EH / total_NH[destination_E], None
+    own_power_NH = (own_score_NH - highest_NH).exp()
+    total_NH = total_NH + own_power_NH
+    return power_EH / total_NH[destination_E], own_power_NH / total_NH
+
+
+def _columns(att: Tensor) -> Tensor:
+    """[H D, H] matrix whose column h holds ``att[h]`` [D] where head h has its features, and zeros elsewhere."""
+    return torch.block_diag(*att.detach().unsqueeze(2))
+
+
+def _diagonal(product: Tensor, att: Tensor) -> Tensor:
+    """[H, D] of head h's features with head h's scores, out of all pairs [H D, H]."""
+    heads = range(att.shape[0])
+    return product.unflatten(0, att.shape)[heads, :, heads]
+
+
+def _kept(dropout: Callable[[Tensor], Tensor], shares: Tensor) -> Tensor | None:
+    """What dropout multiplies the shares by; None where it changes nothing."""
+    ones = torch.ones_like(shares)
+    kept = dropout(ones)
+    return None if kept is ones else kept
+
+
+def _times(values: Tensor, kept: Tensor | None) -> Tensor:
+    return values if kept is None else values * kept
+
+
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(1, (heads, -1))
