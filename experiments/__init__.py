@@ -1,13 +1,15 @@
-"""Experiments by kind: the paper's tables and figures, micro-benchmarks, faults; baselines and what all share.
+"""Experiments by kind: the paper's tables and figures, whole epochs beside other systems, micro-benchmarks, faults.
 
 - ``paper``: what the paper shows in a table or a figure, beside its numbers.
+- ``compare``: whole epochs of GSplit, DGL, PyG and others in turn.
 - ``micro``: one part of the system at a time.
 - ``faults``: runs that are hurt and files that are damaged, at random.
 - ``model_host``: epochs predicted for hosts that are not at hand, from counts and documented rates.
 - ``baselines``: other systems that ours is compared with.
 - ``shared``: graphs, flags, placements, systems, counts of traffic, results.
 
-Each command is ``python -m experiments.KIND.NAME``; docs/results.md has what they gave.
+Each command is ``python -m experiments.KIND.NAME`` or ``python -m experiments.KIND``; docs/results.md has what they
+gave.
 """
 
 from gsplit import starting

@@ -12,6 +12,7 @@ ALLOWED = {
     "shared": set(),
     "baselines": {"shared"},
     "paper": {"shared", "baselines"},
+    "compare": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
     "model_host": {"shared"},

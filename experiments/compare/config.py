@@ -1,0 +1,140 @@
+"""The flags of the comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from experiments.baselines.workload import Workload
+from experiments.compare.noise import cores
+from experiments.shared.flags import Count, FanOut, Positive, Seed, from_one_on
+from gsplit import cli
+from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.optimisation import OptimisationConfig
+from gsplit.config.partition import Method, Weights
+from gsplit.errors import InputError
+
+SYSTEMS = ("gsplit", "dgl", "pyg", "pagraph", "quiver", "torch-quiver")
+OURS = "gsplit"
+"""The system that the others are compared with."""
+
+
+def _split(systems: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in systems.split(",") if name.strip())
+
+
+def _accept_systems(systems: str) -> None:
+    names = _split(systems)
+    for name in names:
+        if name not in SYSTEMS:
+            raise InputError(f"unknown system {name!r}; choose from {', '.join(SYSTEMS)}")
+    if len(set(names)) < len(names) or not names:
+        raise InputError(f"--systems takes names, each once, with commas, not {systems!r}")
+
+
+def _accept_cache(percents: cli.IntList) -> None:
+    if any(not 0 <= percent <= 100 for percent in percents):
+        raise InputError(f"--sweep-cache takes percents from 0 to 100, not {list(percents)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareConfig(Checked):
+    """Whole epochs of GSplit beside DGL's, PyG's and the strategies of PaGraph and Quiver."""
+
+    systems: Annotated[str, Accepted(_accept_systems)] = ",".join(SYSTEMS)
+    """Names with commas: gsplit, dgl, pyg, pagraph, quiver, torch-quiver."""
+    dataset: str = "products?scale=0.25"
+    """A synthetic preset, perhaps with ?scale=; a real graph such as amazon_computers (GSPLIT_DATA names their
+    folder); or the folder of a graph store."""
+    model: Literal["sage", "gat", "gcn"] = "sage"
+    """Layers of all systems; vertices are not their own neighbours, and gcn takes the mean."""
+    hidden: Positive = 16
+    """Width of the hidden layers, all heads together."""
+    heads: Positive = 4
+    """gat: heads of the hidden layers."""
+    fan_out: FanOut = (15, 10, 5)
+    """Neighbours drawn per hop, the first for the targets; -1 takes all."""
+    batch_size: Positive = 4096
+    """Targets of a mini-batch over all trainers together."""
+    gpus: Positive = 2
+    """Trainers, processes on the CPU."""
+    threads: Count = 0
+    """Threads of each trainer; 0 shares the cores out."""
+    epochs: Annotated[int, Range(2)] = 3
+    """Epochs of a measured run; the first one warms up."""
+    pairs: Positive = 5
+    """Rounds in which every system runs once."""
+    search_epochs: Count = 2
+    """Epochs by which a setting is judged, after one that warms up; 0 takes the defaults."""
+    accuracy_epochs: Count = 5
+    """Epochs of the run that is evaluated after each; 0 leaves it out."""
+    lr: Annotated[float, Range(above=0)] = OptimisationConfig.lr
+    """Learning rate of Adam."""
+    dropout: Annotated[float, Range(least=0, below=1)] = 0.5
+    """Share of hidden values dropped in training."""
+    seed: Seed = 0
+    """Seed of the graph, the partition, the draws and the weights."""
+    method: Method = "metis"
+    """Partitioner of the layout that gsplit, pagraph and quiver train on."""
+    weights: Weights | None = None
+    """What its parts balance, as in gsplit partition; by default that command's default."""
+    cache: Annotated[int, Range(0, 100)] = 10
+    """Cache of each trainer of pagraph and quiver, in percent of all feature rows."""
+    sweep_cache: Annotated[cli.IntList, Accepted(_accept_cache)] = ()
+    """Percents for which gsplit, pagraph and quiver are measured as well; dgl and pyg have no cache."""
+    sweep_batch: Annotated[cli.IntList, from_one_on("--sweep-batch", empty=True)] = ()
+    """Batch sizes for which all systems are measured as well."""
+    sweep_pairs: Positive = 3
+    """Rounds of a sweep."""
+    run_limit_s: Positive = 3600
+    """Seconds after which a run is ended and its system left out."""
+    quick: bool = False
+    """Take the tiny graph and few rounds: whether all works; figures say nothing."""
+    work: Path = Path("work/compare")
+    """Keeps graph stores and layouts."""
+    out: Path = Path("work/comparison")
+    """Folder for comparison.json, comparison.md and the pictures; what it has of them is replaced."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model == "gat" and self.hidden % self.heads:
+            raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")
+        for flag, sizes in (("--batch-size", (self.batch_size,)), ("--sweep-batch", self.sweep_batch)):
+            if wrong := [size for size in sizes if size % self.gpus]:
+                raise InputError(f"{flag} {wrong[0]} cannot be shared out evenly over --gpus {self.gpus}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The systems."""
+        return _split(self.systems)
+
+    def workload(self, store: Path) -> Workload:
+        """What all systems train."""
+        return Workload(
+            store=str(store),
+            model=self.model,
+            hidden=self.hidden,
+            heads=self.heads,
+            fan_out=tuple(self.fan_out),
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            trainers=self.gpus,
+            threads=self.threads or max(1, cores() // self.gpus),
+            lr=self.lr,
+            dropout=self.dropout,
+            seed=self.seed,
+        )
+
+
+QUICK = CompareConfig(
+    quick=True,
+    dataset="tiny",
+    fan_out=(4, 3),
+    batch_size=100,
+    epochs=2,
+    pairs=2,
+    search_epochs=0,
+    accuracy_epochs=2,
+    out=Path("work/comparison-quick"),
+)

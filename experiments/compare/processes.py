@@ -1,0 +1,145 @@
+"""One run of a system in processes of its own: environment, time limit, memory, and what else used the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from experiments.compare.noise import cores
+
+MEMORY: dict[str, dict[str, str]] = {
+    "as it comes": {},
+    "kept": {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "4000000000", "MALLOC_TOP_PAD_": "268435456"},
+}
+"""What glibc's allocator is told. *Kept*: pages that were freed stay with the process and need not be mapped anew."""
+WATCHED_EVERY_S = 0.2
+GRACE_S = 10.0
+SETTINGS_OF_OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "KMP_AFFINITY", "GOMP_CPU_AFFINITY")
+
+
+class RunFailed(Exception):
+    """A run that did not end well; the message says why in a line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Most memory of a run, over all moments that were looked at."""
+
+    rss_bytes: int = 0
+    """Resident set of its largest process."""
+    pss_bytes: int = 0
+    """Proportional sets of all processes: what several share counts once, mapped files included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Used:
+    """What a run took."""
+
+    wall_s: float
+    others_share: float
+    """Share of all cores' time that processes outside the run used meanwhile, as /proc/stat has it."""
+    memory: Memory | None
+
+
+def environment(memory: str, threads: int) -> dict[str, str]:
+    """The environment of a run: ours without settings of libraries, and those of this run."""
+    ours = {name: value for name, value in os.environ.items() if name not in SETTINGS_OF_OTHERS}
+    loopback = {"GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo", "DGLBACKEND": "pytorch"}
+    return {**ours, **loopback, "OMP_NUM_THREADS": str(threads), **MEMORY[memory]}
+
+
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    *,
+    limit_s: float,
+    watched_until: Callable[[], bool] | None = None,
+) -> Used:
+    """Run a command to its end; what it prints is in ``folder/stdout`` and ``folder/stderr``.
+
+    Args:
+        watched_until: look at the memory until this is true; None: never.
+
+    Raises:
+        RunFailed: for an exit code other than 0, and after ``limit_s``.
+    """
+    busy_s, own_s, start_s = _busy_s(), _own_s(), time.perf_counter()
+    with (folder / "stdout").open("w") as out, (folder / "stderr").open("w") as err:
+        process = psutil.Popen(command, env=dict(environment), stdout=out, stderr=err, start_new_session=True)
+        with _ended(process):
+            memory = None if watched_until is None else _watch(process, watched_until, start_s + limit_s)
+            with contextlib.suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
+                process.wait(timeout=max(0.1, start_s + limit_s - time.perf_counter()))
+            code = process.poll()
+    if code is None:
+        raise RunFailed(f"not done within {limit_s:g} s")
+    if code != 0:
+        raise RunFailed(_reason(folder / "stderr", code))
+    wall_s = time.perf_counter() - start_s
+    others_s = max(0.0, (_busy_s() - busy_s) - (_own_s() - own_s))
+    return Used(wall_s=wall_s, others_share=min(1.0, others_s / (wall_s * cores())), memory=memory)
+
+
+def _watch(process: psutil.Popen, until: Callable[[], bool], end_s: float) -> Memory:
+    rss = pss = 0
+    while process.poll() is None and time.perf_counter() < end_s and not until():
+        all_pss = 0
+        for each in _family(process):
+            with contextlib.suppress(psutil.Error):
+                info = each.memory_full_info()
+                rss, all_pss = max(rss, info.rss), all_pss + info.pss
+        pss = max(pss, all_pss)
+        time.sleep(WATCHED_EVERY_S)
+    return Memory(rss_bytes=rss, pss_bytes=pss)
+
+
+def _family(process: psutil.Popen) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+@contextlib.contextmanager
+def _ended(process: psutil.Popen) -> Iterator[None]:
+    """Leave no process behind, however the block ends."""
+    try:
+        yield
+    finally:
+        family = _family(process)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(psutil.TimeoutExpired, subprocess.TimeoutExpired):
+                process.wait(timeout=GRACE_S)
+        for each in family:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # whoever outlived its parent
+        psutil.wait_procs(family, timeout=GRACE_S)
+
+
+def _reason(stderr: Path, code: int) -> str:
+    """The last line that says something: an error's own, after any traceback."""
+    lines = [line.strip() for line in stderr.read_text(errors="replace").splitlines() if line.strip()]
+    said = next((line for line in reversed(lines) if "Error" in line or line.startswith("error:")), None)
+    return f"exit code {code}: {(said or (lines or ['nothing said'])[-1])[:300]}"
+
+
+def _busy_s() -> float:
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
+def _own_s() -> float:
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)

@@ -1,0 +1,400 @@
+"""The comparison of systems: search, statistics, noise and pictures on made-up numbers; processes; mistakes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting
+from experiments.compare import __main__ as compare
+from experiments.compare import noise, pairs, pictures, processes, report, search, systems
+from experiments.compare.config import CompareConfig
+from gsplit import cli
+from gsplit.config.train import TrainConfig
+from gsplit.errors import InputError
+from tools import comparison_record, results
+
+ROOT = Path(__file__).parent.parent.parent.parent
+CHOICES = {"memory": ("as it comes", "kept"), "form": ("a", "b", "c"), "workers": (0, 1, 2)}
+
+
+def epoch(seconds, **changes):
+    stages = {**dict.fromkeys(STAGES, 0.0), "computing": seconds / 2}
+    counts = {"edges": 10, "input_rows": 3, "loaded_bytes": 12, "reduced_bytes": 8, "loss": 1.0}
+    return Epoch(seconds=seconds, stages=stages, **{**counts, **changes})
+
+
+def in_round(*seconds, calibration_s=1.0):
+    used = processes.Used(wall_s=1.0, others_share=0.25, memory=None)
+    ran = systems.Ran(outcome=Outcome(epochs=[epoch(s) for s in seconds]), used=used)
+    return pairs.InRound(calibration_s=calibration_s, ran=ran)
+
+
+# The search.
+
+
+def test_the_search_keeps_what_is_fastest_of_each_choice_in_turn():
+    taken = {"as it comes": 3.0, "kept": 1.0, "a": 2.0, "b": 4.0, "c": 1.5, 0: 5.0, 1: 7.0, 2: 4.5}
+
+    def measure(setting):
+        return taken[setting.memory] + taken[setting.form] + taken[setting.workers]
+
+    found = search.search(CHOICES, measure)
+    assert found.best == Setting(memory="kept", form="c", workers=2)
+    assert [(one.setting.memory, one.setting.form, one.setting.workers) for one in found.tried] == [
+        ("as it comes", "a", 0),
+        ("kept", "a", 0),
+        ("kept", "b", 0),
+        ("kept", "c", 0),
+        ("kept", "c", 1),
+        ("kept", "c", 2),
+    ]
+    assert [one.seconds for one in found.tried] == [10.0, 8.0, 10.0, 7.5, 9.5, 7.0]
+
+
+def test_a_setting_that_does_not_work_is_never_chosen():
+    def measure(setting):
+        if setting.form == "a":
+            raise processes.RunFailed("its blocks are corrupt")
+        return 2.0 if setting.form == "b" else 1.0
+
+    found = search.search(CHOICES, measure)
+    assert found.best.form == "c"
+    assert {one.reason for one in found.tried if one.seconds is None} == {"its blocks are corrupt"}
+
+
+def test_where_nothing_works_there_is_no_setting_and_the_reasons_are_kept():
+    def measure(_):
+        raise processes.RunFailed("no memory")
+
+    found = search.search(CHOICES, measure)
+    assert found.best is None
+    assert len(found.tried) == 6
+    assert {one.reason for one in found.tried} == {"no memory"}
+
+
+def test_of_two_as_fast_the_default_stays():
+    assert search.search(CHOICES, lambda _: 1.0).best == Setting(memory="as it comes", form="a", workers=0)
+
+
+# Statistics.
+
+
+def test_the_first_epoch_is_dropped_where_there_are_more():
+    assert pairs.middle(Outcome(epochs=[epoch(9.0), epoch(2.0), epoch(4.0)]), pairs.seconds_of) == 3.0
+    assert pairs.middle(Outcome(epochs=[epoch(9.0)]), pairs.seconds_of) == 9.0
+
+
+def test_ratios_are_of_one_round_and_then_the_median_is_taken():
+    rounds = [
+        {"gsplit": in_round(9, 1.0), "dgl": in_round(9, 2.0)},
+        {"dgl": in_round(9, 30.0), "gsplit": in_round(9, 10.0, calibration_s=1.2)},
+        {"gsplit": in_round(9, 2.0), "dgl": in_round(9, 8.0)},
+        {"dgl": in_round(9, 8.0)},  # ours failed
+    ]
+    row = pairs.ratio_row(rounds, "dgl", "gsplit", "epoch")
+    assert row == {
+        "what": "epoch",
+        "system": "dgl",
+        "over": "gsplit",
+        "ratio": 3.0,
+        "ratio_min": 2.0,
+        "ratio_max": 4.0,
+        "inverse": pytest.approx(1 / 3),
+        "rounds": 3,
+        "quiet_ratio": 3.0,  # of 2 and 4: the second round was noisy
+        "quiet_rounds": 2,
+    }
+    assert pairs.ratio_row(rounds, "dgl", "gsplit", "computing")["ratio"] == 3.0
+    assert pairs.ratio_row(rounds, "pyg", "gsplit", "epoch") is None
+    assert [row["quiet"] for row in pairs.noise_rows(rounds)] == [True, False, True, True]
+    assert pairs.noise_rows(rounds)[1]["order"] == ["dgl", "gsplit"]
+
+
+def test_a_round_is_quiet_within_15_percent_of_the_median():
+    assert noise.quiet_rounds([[1.0, 1.14], [1.0, 1.16], [0.86], [0.84]]) == [True, False, True, False]
+
+
+def test_the_calibration_takes_longer_while_others_take_the_cores():
+    alone = noise.calibrate()
+    code = "import time\nend = time.time() + 30\nwhile time.time() < end: pass"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3 * noise.cores())]
+    try:
+        time.sleep(0.5)
+        assert noise.calibrate() > alone * (1 + noise.MOST_DEVIATION)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_an_epoch_is_the_median_of_the_rounds_with_its_stages():
+    row = pairs.epoch_row([{"dgl": in_round(9, s)} for s in (1.0, 5.0, 2.0)], "dgl")
+    assert (row["epoch_s"], row["epoch_min_s"], row["epoch_max_s"], row["rounds"]) == (2.0, 1.0, 5.0, 3)
+    assert (row["computing_s"], row["sampling_s"], row["edges"]) == (1.0, 0.0, 10)
+
+
+def test_the_best_epoch_is_the_first_of_equals_by_validation():
+    epochs = [epoch(1, valid_accuracy=accuracy) for accuracy in (0.1, 0.3, 0.3, 0.2)]
+    rows = pairs.accuracy_rows("dgl", Outcome(epochs=epochs), 2.0)
+    assert pairs.best_of(rows)["epoch"] == 2
+    assert [row["seconds"] for row in rows] == [2.0, 4.0, 6.0, 8.0]
+    assert pairs.best_of(pairs.accuracy_rows("dgl", Outcome(epochs=[epoch(1)]), 2.0)) is None
+
+
+def test_an_epoch_of_ours_is_what_its_line_says():
+    stages = {"sample": 1, "load": 2, "wait": 3, "forward": 4, "backward": 5, "reduce": 6, "step": 7}
+    traffic = {
+        **{"computed_edges": 11, "level_0_vertices": 12, "host_to_device_bytes": 13, "all_reduce_bytes": 14},
+        **{"exchange_forward_bytes": 1, "exchange_backward_bytes": 10, "device_to_device_bytes": 100},
+    }
+    record = {"epoch": 2, "seconds": 30, "stages": stages, "traffic": traffic, "loss": 0.5, "valid_accuracy": 0.7}
+    got = systems.epoch_of(record, test_accuracy=0.6, tested=2)
+    assert got.stages == {"sampling": 0, "loading": 0, "computing": 16, "reducing": 6, "waiting": 3}
+    assert got.hidden == {"sampling": 1, "loading": 2}
+    assert (got.edges, got.input_rows, got.loaded_bytes) == (11, 12, 13)
+    assert (got.exchanged_bytes, got.reduced_bytes) == (111, 14)
+    assert got.test_accuracy == 0.6
+    assert systems.epoch_of(record, test_accuracy=0.6, tested=1).test_accuracy is None
+
+
+def test_orders_and_outcomes_come_back_as_they_went(tmp_path):
+    workload = CompareConfig(fan_out=(3, 2)).workload(tmp_path)
+    order = Order(system="dgl", workload=workload, setting=Setting(form="a", workers=2))
+    order.write(tmp_path)
+    assert Order.read(tmp_path) == order
+    outcome = Outcome(epochs=[epoch(1.0, test_accuracy=0.5)], fault=None)
+    outcome.write(tmp_path / "outcome.json")
+    assert Outcome.read(tmp_path / "outcome.json") == outcome
+
+
+# What is shown.
+
+
+def test_a_picture_for_each_table(tmp_path):
+    row = {"system": "dgl", **pairs.epoch_row([{"dgl": in_round(9, 1.0)}], "dgl")}
+    tables = {
+        "systems": [row],
+        "accuracy": pairs.accuracy_rows("dgl", Outcome(epochs=[epoch(1, valid_accuracy=0.5)] * 2), 2.0),
+        "by_cache": [{**row, "cache_percent": percent} for percent in (0, 10)],
+        "by_batch": [{**row, "batch_size": size} for size in (64, 128)],
+    }
+    settings = report.settings_of(CompareConfig())
+    written = pictures.draw({"tables": tables, "settings": settings}, tmp_path)
+    assert [path.name for path in written] == ["epoch.png", "accuracy.png", "by_cache.png", "by_batch.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
+    assert pictures.draw({"tables": {}, "settings": settings}, tmp_path) == []
+
+
+# Processes.
+
+
+def python(code):
+    return [sys.executable, "-c", code]
+
+
+def test_a_run_has_its_environment_and_its_memory_is_watched(tmp_path):
+    code = "import os, time; data = bytes(80 << 20); print(os.environ['MALLOC_TRIM_THRESHOLD_']); time.sleep(1.5)"
+    environment = processes.environment("kept", 3)
+    assert environment["OMP_NUM_THREADS"] == "3"
+    used = processes.run(python(code), environment, tmp_path, limit_s=60, watched_until=lambda: False)
+    assert (tmp_path / "stdout").read_text() == "4000000000\n"
+    assert used.memory.rss_bytes > 80 << 20
+    assert used.memory.pss_bytes > 80 << 20
+    assert used.wall_s >= 1.5
+    assert 0 <= used.others_share <= 1
+    assert "MALLOC_TRIM_THRESHOLD_" not in processes.environment("as it comes", 1)
+
+
+CHILD = (
+    "import subprocess, sys, time; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])"
+)
+
+
+def is_gone(pid):
+    for _ in range(100):
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path):
+    code = f"{CHILD}; print(child.pid, flush=True); time.sleep(60)"
+    with pytest.raises(processes.RunFailed, match="not done within 2 s"):
+        processes.run(python(code), processes.environment("as it comes", 1), tmp_path, limit_s=2)
+    assert is_gone(int((tmp_path / "stdout").read_text()))
+
+
+def test_a_run_leaves_no_child_behind(tmp_path):
+    code = f"{CHILD}; print(child.pid, flush=True)"
+    processes.run(python(code), processes.environment("as it comes", 1), tmp_path, limit_s=60)
+    assert is_gone(int((tmp_path / "stdout").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("raise ValueError('too few')", "exit code 1: ValueError: too few"),
+        ("import sys; sys.exit(3)", "exit code 3: nothing said"),
+        (
+            "import sys; print('error: no such file', file=sys.stderr); sys.exit(2)",
+            "exit code 2: error: no such file",
+        ),
+        ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
+    ],
+)
+def test_a_run_that_fails_says_why_in_a_line(code, message, tmp_path):
+    with pytest.raises(processes.RunFailed, match=message):
+        processes.run(python(code), processes.environment("as it comes", 1), tmp_path, limit_s=60)
+
+
+# Mistakes.
+
+TINY = ("--dataset", "tiny", "--batch-size", "100", "--fan-out", "3,2")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--systems", "gsplit,dlg"), "unknown system 'dlg'; choose from gsplit, dgl, pyg, pagraph, quiver"),
+        (("--systems", "gsplit,gsplit"), "--systems takes names, each once"),
+        (("--systems", ","), "--systems takes names, each once"),
+        (
+            ("--dataset", "nowhere"),
+            r"--dataset nowhere is no folder, not in the folder .*nowhere\.npz; GSPLIT_DATA.* and unknown preset",
+        ),
+        (("--dataset", "products?scale=2"), "the scale of synthetic:products"),
+        (("--model", "gin"), "'gin'"),
+        (("--model", "gat", "--hidden", "10"), "--heads 4 does not divide --hidden 10"),
+        (("--batch-size", "101"), "--batch-size 101 cannot be shared out evenly over --gpus 2"),
+        (("--sweep-batch", "64,65"), "--sweep-batch 65 cannot be shared out evenly"),
+        (("--sweep-cache", "0,101"), "--sweep-cache takes percents from 0 to 100"),
+        (("--epochs", "1"), "--epochs must be at least 2, not 1"),
+        (("--pairs", "0"), "--pairs must be at least 1, not 0"),
+        (("--batch-size", "502"), "a batch size of 502 is more than the 500 training vertices"),
+        (("--sweep-batch", "600"), "a batch size of 600 is more than the 500 training vertices"),
+        (("--work", "file/work"), "cannot write to file/work"),
+        (("--out", "file"), "cannot write to file"),
+        (("--parirs", "3"), "--parirs.*did you mean --pairs"),
+    ],
+)
+def test_mistakes(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=message):
+        compare.command([*TINY, *words])
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments.compare", "--systems", "dlg"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("error: unknown system 'dlg'")
+
+
+def test_what_is_missing_has_a_reason(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert "DGL is not installed" in systems.missing("dgl")
+    assert "PyG is not installed" in systems.missing("pyg")
+    assert "real torch-quiver does not run here" in systems.missing("torch-quiver")
+    assert systems.missing("gsplit") is None
+
+
+def test_trainers_share_the_cores_out_unless_told(monkeypatch, tmp_path):
+    monkeypatch.setattr("experiments.compare.config.cores", lambda: 7)
+    config = CompareConfig(gpus=2)
+    assert config.workload(tmp_path).threads == 3
+    assert replace(config, threads=5).workload(tmp_path).threads == 5
+    assert config.workload(tmp_path).share == 2048
+
+
+# The record for docs/results.
+
+
+def finished(**settings):
+    """What a comparison writes, as far as a record takes it."""
+    return {
+        "dataset": {"partition": {"quality": {"balance_train_targets": 1.02}}},
+        "settings": report.settings_of(CompareConfig(**settings)),
+        "versions": {"torch": "2.13.0", "dgl": None},
+        "tables": {"systems": [{"system": "dgl", "epoch_s": 2.0}], "ratios": [], "accuracy": []},
+    }
+
+
+def test_a_record_holds_several_comparisons(tmp_path):
+    paths = []
+    for hidden in (16, 128):
+        paths.append(tmp_path / f"{hidden}.json")
+        paths[-1].write_text(json.dumps(finished(hidden=hidden, fan_out=(4, 3), quick=hidden == 128)))
+    comparison_record.command([*map(str, paths), "--out", str(tmp_path / "record.json"), "--date", "2026-11-22"])
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert record.keys() == results.KEYS
+    assert record["commands"] == [
+        "python -m experiments.compare --fan-out 4,3",
+        "python -m experiments.compare --hidden 128 --fan-out 4,3 --quick",
+    ]
+    assert [(row["hidden"], row["system"], row["epoch_s"]) for row in record["tables"]["systems"]] == [
+        (16, "dgl", 2.0),
+        (128, "dgl", 2.0),
+    ]
+    assert [row["balance_train_targets"] for row in record["tables"]["graphs"]] == [1.02, 1.02]
+    assert record["versions"] == {"torch": "2.13.0"}
+
+
+def test_no_record_of_what_is_no_comparison(tmp_path):
+    (tmp_path / "other.json").write_text("{}")
+    for name in ("other.json", "nowhere.json"):
+        with pytest.raises(InputError, match=rf"{name} is no comparison\.json"):
+            comparison_record.command([str(tmp_path / name), "--out", str(tmp_path / "record.json")])
+
+
+# A run of a contender.
+
+
+def contender_that(code, tmp_path):
+    system = systems.System(
+        name="made-up",
+        label="",
+        choices={},
+        command=lambda contender, graph, folder: [*python(code), str(folder / "outcome.json")],
+        read=lambda folder, _: Outcome.read(folder / "outcome.json"),
+    )
+    return systems.Contender(system=system, workload=CompareConfig().workload(tmp_path), setting=Setting())
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_corrupt_blocks_are_the_reason_even_where_they_crash_a_process(code, tmp_path):
+    outcome = json.dumps({"epochs": [], "fault": "a neighbour was drawn twice"})
+    contender = contender_that(f"import sys; open(sys.argv[1], 'w').write({outcome!r}); sys.exit({code})", tmp_path)
+    with pytest.raises(processes.RunFailed, match=r"^its blocks are corrupt: a neighbour was drawn twice$"):
+        systems.run(contender, None, tmp_path / "run", limit_s=60)
+
+
+def test_a_strategy_is_flags_of_our_command(tmp_path):
+    for name, cache, wanted in (
+        ("pagraph", 10, ["--cache-size", "10%", "--strategy", "data", "--cache", "replicated"]),
+        ("quiver", 0, ["--strategy", "data", "--cache", "none"]),
+        ("gsplit", 0, ["--checkpoint-every", "0"]),
+        ("gsplit", 5, ["--cache-size", "5%"]),
+    ):
+        system = systems.system_of(name)
+        workload = CompareConfig().workload(tmp_path)
+        contender = systems.Contender(system=system, workload=workload, setting=Setting(workers=1), cache=cache)
+        graph = systems.Graph(store=tmp_path, layout=tmp_path / "layout", facts={})
+        command = system.command(contender, graph, tmp_path)
+        assert command[-len(wanted) :] == wanted
+        assert cli.parse(TrainConfig, command[4:], prog="test").samplers == 1
