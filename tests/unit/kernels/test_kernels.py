@@ -271,3 +271,73 @@ def test_rows_choose_their_kernels():
     assert isinstance(kernels_for(torch.zeros(1, dtype=torch.float64)), Core)
     assert isinstance(kernels_for(torch.zeros(1, dtype=torch.bfloat16)), Library)
     assert isinstance(kernels_for(torch.zeros(1, device="meta")), Library)
+
+
+ACTIVATIONS = {0: lambda x: x, 1: torch.relu, 2: torch.nn.functional.elu}
+
+
+def activate(x, activation, drop, seed=5, threads=1):
+    """What the core makes of x, and the function that gives the gradient of x for one of that."""
+    out = torch.expm1(x) if activation == 2 else torch.full_like(x, torch.nan)
+    _core.activate(x, activation, drop, seed, out, threads=threads)
+
+    def backward(gradient):
+        of_x = torch.full_like(x, torch.nan)
+        _core.activate_backward(out, activation, drop, seed, gradient, of_x, threads=threads)
+        return of_x
+
+    return out, backward
+
+
+@pytest.fixture(params=_core.instruction_sets())
+def core(request):
+    """The core, as compiled for each instruction set of this machine."""
+    _core.use_instruction_set(request.param)
+    yield Core()
+    _core.use_instruction_set(_core.instruction_sets()[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("drop", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activation_and_dropout(core, activation, drop, dtype):
+    x = torch.randn(70, 300, dtype=dtype, requires_grad=True)
+    kept = activate(torch.ones(70, 300, dtype=dtype), 0, drop)[0]
+    assert ((kept == 0) | torch.isclose(kept, torch.tensor(1 / max(1 - drop, 1e-9), dtype=dtype))).all()
+    assert (kept == 0).double().mean().item() == pytest.approx(drop, abs=0.02)
+    wanted = ACTIVATIONS[activation](x) * kept
+    out, backward = activate(x.detach(), activation, drop)
+    torch.testing.assert_close(out, wanted.detach(), **TOLERANCE[dtype])
+    gradient = torch.randn_like(x)
+    wanted.backward(gradient)
+    torch.testing.assert_close(backward(gradient), x.grad, **TOLERANCE[dtype])
+
+
+def test_every_instruction_set_and_number_of_threads_drops_the_same():
+    outs = []
+    for name in _core.instruction_sets():
+        _core.use_instruction_set(name)
+        outs += [
+            activate(torch.ones(3000, 70, dtype=dtype), 0, 0.5, threads=threads)[0] != 0
+            for threads in (1, 3)
+            for dtype in (torch.float32, torch.float64)
+        ]
+    _core.use_instruction_set(_core.instruction_sets()[0])
+    assert all(torch.equal(out, outs[0]) for out in outs)
+
+
+def test_dropout_draws_rows_columns_and_seeds_apart():
+    """Counts of values kept in both of two rows, columns or draws are those of independent coins."""
+    kept = activate(torch.ones(400, 400), 0, 0.5)[0] != 0
+    other = activate(torch.ones(400, 400), 0, 0.5, seed=6)[0] != 0
+    for one, two in ((kept[1:], kept[:-1]), (kept[:, 1:], kept[:, :-1]), (kept, other), (kept, kept.t())):
+        assert (one & two).double().mean().item() == pytest.approx(0.25, abs=0.01)
+    per_row, per_column = kept.double().mean(1), kept.double().mean(0)
+    for shares in (per_row, per_column):  # of 400 coins each: a standard deviation of 0.025
+        assert shares.std().item() == pytest.approx(0.025, rel=0.25)
+
+
+def test_what_is_no_number_stays_so():
+    out, _ = activate(torch.tensor([[torch.nan, -torch.inf, torch.inf]]), 1, 0.0)
+    assert torch.equal(out.isnan(), torch.tensor([[True, False, False]]))
+    assert out[0, 1:].tolist() == [0.0, torch.inf]
