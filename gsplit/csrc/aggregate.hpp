@@ -110,6 +110,18 @@ template <class T>
 void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
                        Matrix<T> x_gradients, int threads);
 
+/// Whether project_narrow and narrow_gradient take rows of so many values, and so many outputs: few enough that their
+/// sums fit the registers, which is where they are faster than a library for large matrices.
+bool narrow_fits(int64_t outputs, int64_t width);
+
+/// out = x * weight^T + bias, weight [outputs, width], bias [outputs] or empty. Throws std::invalid_argument for
+/// shapes that do not fit.
+void project_narrow(Matrix<const float> x, Matrix<const float> weight, std::span<const float> bias, Matrix<float> out,
+                    int threads);
+
+/// out = gradients^T * x, the gradient of such a weight, [outputs, width]. The sums of the threads are added in turn.
+void narrow_gradient(Matrix<const float> gradients, Matrix<const float> x, Matrix<float> out, int threads);
+
 /// Instruction sets that the sums over rows were compiled for and this machine runs, the widest first.
 std::vector<std::string> instruction_sets();
 

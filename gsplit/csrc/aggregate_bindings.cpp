@@ -138,6 +138,26 @@ void bind_values(nb::module_& m) {
 void bind_aggregate(nb::module_& m) {
   bind_values<float>(m);
   bind_values<double>(m);
+  m.def("narrow_fits", &narrow_fits, nb::arg("outputs"), nb::arg("width"));
+  m.def(
+      "project_narrow",
+      [](Values<const float> x, Values<const float> weight, std::optional<Array<float>> bias, Values<float> out,
+         int threads) {
+        const auto rows = matrix_of(x), weights = matrix_of(weight);
+        const auto to = matrix_of(out);
+        nb::gil_scoped_release unlocked;
+        project_narrow(rows, weights, span_of(bias), to, threads);
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("bias").none(), nb::arg("out"), nb::arg("threads") = 1);
+  m.def(
+      "narrow_gradient",
+      [](Values<const float> gradients, Values<const float> x, Values<float> out, int threads) {
+        const auto given = matrix_of(gradients), rows = matrix_of(x);
+        const auto to = matrix_of(out);
+        nb::gil_scoped_release unlocked;
+        narrow_gradient(given, rows, to, threads);
+      },
+      nb::arg("gradients"), nb::arg("x"), nb::arg("out"), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(

@@ -256,10 +256,20 @@ void activate(const ActivationTask<T>& task, int64_t begin, int64_t end) {
   else activate_rows<T, true, false>(task, begin, end);
 }
 
+#include "narrow_products.hpp"
+
 }  // namespace
 
 extern const RowKernels kernels;
-const RowKernels kernels{sum_rows<float>,  sum_rows<double>, dot_rows<float>,
-                         dot_rows<double>, activate<float>,  activate<double>};
+const RowKernels kernels{sum_rows<float>,
+                         sum_rows<double>,
+                         dot_rows<float>,
+                         dot_rows<double>,
+                         activate<float>,
+                         activate<double>,
+                         project,
+                         narrow_gradient,
+                         WIDE,
+                         MOST_CHUNKS > 4 ? WIDE* NARROW_CHUNKS : 0};
 
 }  // namespace gsplit::GSPLIT_ISA

@@ -47,6 +47,20 @@ struct ActivationTask {
   uint64_t seed;
 };
 
+/// One product of narrow_products.hpp.
+struct NarrowTask {
+  const float* x;          // [rows, width]
+  const float* gradients;  // [rows, outputs], of the gradient
+  const float* panel;      // [width, whole vectors of outputs], of the projection: the weights, transposed
+  const float* start;      // [whole vectors of outputs] what each row begins with
+  float* out;              // [rows, outputs], or of the gradient [outputs, whole vectors of the width]
+  int64_t width;
+  int64_t outputs;
+  int64_t x_stride;
+  int64_t gradients_stride;
+  int64_t out_stride;
+};
+
 /// Functions for rows begin .. end.
 struct RowKernels {
   void (*sum_f32)(const RowTask<float>&, int64_t begin, int64_t end);
@@ -55,6 +69,10 @@ struct RowKernels {
   void (*dot_f64)(const RowTask<double>&, int64_t begin, int64_t end);
   void (*activate_f32)(const ActivationTask<float>&, int64_t begin, int64_t end);
   void (*activate_f64)(const ActivationTask<double>&, int64_t begin, int64_t end);
+  void (*project)(const NarrowTask&, int64_t begin, int64_t end);
+  void (*narrow_gradient)(const NarrowTask&, int64_t begin, int64_t end);
+  int64_t lanes;         // floats of a vector
+  int64_t most_outputs;  // of project and narrow_gradient
 };
 
 namespace isa_basic {

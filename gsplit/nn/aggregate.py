@@ -45,7 +45,7 @@ def sum_of_neighbours(block: DrawnEdges, x_SD: Tensor, weight_E: Tensor | None =
     Returns:
         [num_destinations, D].
     """
-    return neighbour_sum(block, x_SD, None, None, weight=weight_E)
+    return neighbour_sum(block, x_SD, None, None, weight=weight_E)[0]
 
 
 def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
     Returns:
         [num_destinations, D].
     """
-    return neighbour_sum(block, x_SD, None, None, mean=True)
+    return neighbour_sum(block, x_SD, None, None, mean=True)[0]
 
 
 def neighbour_sum(
@@ -70,8 +70,8 @@ def neighbour_sum(
     weight: Tensor | None = None,
     mean: bool = False,
     start: Tensor | None = None,
-    beside: bool = False,
-) -> Tensor:
+    own: bool = False,
+) -> tuple[Tensor, Tensor | None]:
     """Exchange rows, and sum or average them over the in-edges of each destination.
 
     Args:
@@ -81,21 +81,21 @@ def neighbour_sum(
         weight: [edges] or [edges, H] in the dtype of x.
         mean: divide by the number of in-edges.
         start: [num_destinations, D] that the sums are added to.
-        beside: put the own row of each destination beside its sum.
+        own: give the own row of each destination, too. Its gradient and that of its sums are added in one pass.
 
     Returns:
-        [num_destinations, D], or with ``beside`` [num_destinations, 2 D].
+        [num_destinations, D], and with ``own`` x[:num_destinations], or None.
     """
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
     if route is None or chain is None:
-        way = _Way(block=block, route=None, link=None, mean=mean, beside=beside)
-        return _NeighbourSum.apply(x, weight, start, None, way)[0]
-    way = _Way(block=block, route=route, link=chain.link, mean=mean, beside=beside)
+        way = _Way(block=block, route=None, link=None, mean=mean, own=own)
+        return _NeighbourSum.apply(x, weight, start, None, way)[:2]
+    way = _Way(block=block, route=route, link=chain.link, mean=mean, own=own)
     if not wants_gradient_back(x, route):
-        return _NeighbourSum.apply(x, weight, start, None, way)[0]
-    out, chain.token = _NeighbourSum.apply(x, weight, start, chain.token, way)
-    return out
+        return _NeighbourSum.apply(x, weight, start, None, way)[:2]
+    out, rows, chain.token = _NeighbourSum.apply(x, weight, start, chain.token, way)
+    return out, rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class _Way:
     route: Route | None
     link: Link | None
     mean: bool
-    beside: bool
+    own: bool
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -115,46 +115,43 @@ class _NeighbourSum(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, way: _Way
-    ) -> tuple[Tensor, Tensor | None]:
-        ctx.way, ctx.shape = way, x.shape
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        ctx.way, ctx.num_own = way, x.shape[0]
         received = None if way.link is None or way.route is None else way.link.send(x, way.route)
-        edges, width = way.block.edges, x.shape[1]
-        out = x.new_empty((edges.num_rows, width * (1 + way.beside)))
-        if way.beside:
-            out[:, :width] = x[: edges.num_rows]
+        edges = way.block.edges
+        out = x.new_empty((edges.num_rows, x.shape[1]))
         kernels_for(x).sum(
             edges,
             x.detach(),
             received,
-            out[:, -width:] if way.beside else out,
+            out,
             start=None if start is None else start.detach(),
             weight=None if weight is None else weight.detach(),
             mean=way.mean,
         )
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
-        return out, None if token is None else token.clone()
+        return out, x[: edges.num_rows] if way.own else None, None if token is None else token.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, of_sums: Tensor, of_own: Tensor | None, grad_token: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         way: _Way = ctx.way
         weight, x, received = ctx.saved_tensors
-        width = ctx.shape[1]
-        of_sums = grad[:, width:] if way.beside else grad
-        divisor = _inverse(way.block.edges.indptr.diff(), grad.dtype) if way.mean else None
+        divisor = _inverse(way.block.edges.indptr.diff(), of_sums.dtype) if way.mean else None
         grad_x = grad_weight = None
         link = None if grad_token is None else way.link
         if ctx.needs_input_grad[0] or link is not None:
-            start = grad[:, :width] if way.beside else None
             grad_x = summed_back(
-                way.block, of_sums, ctx.shape[0], way.route, link, start=start, factor=divisor, weight=weight
+                way.block, of_sums, ctx.num_own, way.route, link, start=of_own, factor=divisor, weight=weight
             )
         if ctx.needs_input_grad[1]:
-            grad_weight = kernels_for(grad).dot(way.block.edges, x, received, of_sums, weight.shape[1])
+            grad_weight = kernels_for(of_sums).dot(way.block.edges, x, received, of_sums, weight.shape[1])
             if divisor is not None:
                 grad_weight *= divisor[way.block.edges.rows()].unsqueeze(1)
-        grad_start = grad if ctx.needs_input_grad[2] else None
+        grad_start = of_sums if ctx.needs_input_grad[2] else None
         return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
 
 

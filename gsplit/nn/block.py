@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from typing_extensions import override
 
 from gsplit.kernels import Edges, transposed
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
-from gsplit.nn.dense import both_linear
+from gsplit.nn.dense import both_linear, linear_sum
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.sampling.segment import Segment
@@ -150,24 +149,20 @@ class Block(Neighbourhood):
 
     @override
     def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
-        """Own rows and means, projected in one product, or the means of projections where those are narrower."""
+        """Own rows projected, and to that added the means: projected, or of projections where those are narrower."""
+        self._check_rows(x)
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
             return self._summed(rows, mean=True, start=own)
-        both = self._summed(x, mean=True, beside=True)
-        return F.linear(both, torch.cat([lin_self.weight, lin_neigh.weight], dim=1), lin_self.bias)
+        means, own_rows = neighbour_sum(self, x, self.route, self.chain, mean=True, own=True)
+        assert own_rows is not None
+        return linear_sum(own_rows, means, lin_self, lin_neigh)
 
     def _summed(
-        self,
-        x: Tensor,
-        *,
-        weight: Tensor | None = None,
-        mean: bool = False,
-        start: Tensor | None = None,
-        beside: bool = False,
+        self, x: Tensor, *, weight: Tensor | None = None, mean: bool = False, start: Tensor | None = None
     ) -> Tensor:
         self._check_rows(x)
-        return neighbour_sum(self, x, self.route, self.chain, weight=weight, mean=mean, start=start, beside=beside)
+        return neighbour_sum(self, x, self.route, self.chain, weight=weight, mean=mean, start=start)[0]
 
     @override
     def attend(

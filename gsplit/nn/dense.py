@@ -18,6 +18,40 @@ ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu
 ELU = 2
 
 
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x @ weight.t() + bias`` outside of autograd: by the core where the result is narrow, else by PyTorch.
+
+    Args:
+        x: [n, D].
+        weight: [O, D].
+        bias: [O].
+    """
+    if not _is_narrow(x, weight.shape[0]):
+        return F.linear(x, weight, bias)
+    out = x.new_empty((len(x), weight.shape[0]))
+    bias = None if bias is None else bias.detach().contiguous()
+    _core.project_narrow(x.detach(), weight.detach(), bias, out, threads=torch.get_num_threads())
+    return out
+
+
+def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
+    """``gradient.t() @ x`` [O, D], the gradient of the weight of :func:`product`.
+
+    Args:
+        gradient: [n, O].
+        x: [n, D].
+    """
+    if not _is_narrow(x, gradient.shape[1]):
+        return gradient.t() @ x
+    out = x.new_empty((gradient.shape[1], x.shape[1]))
+    _core.narrow_gradient(gradient.detach().contiguous(), x.detach(), out, threads=torch.get_num_threads())
+    return out
+
+
+def _is_narrow(x: Tensor, outputs: int) -> bool:
+    return x.dtype == torch.float32 and in_core(x) and x.stride(1) == 1 and _core.narrow_fits(outputs, x.shape[1])
+
+
 def both_linear(x: Tensor, num_first: int, first: nn.Linear, every: nn.Linear) -> tuple[Tensor, Tensor]:
     """``first(x[:num_first])`` and ``every(x)``.
 
@@ -40,7 +74,7 @@ class _BothLinear(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(x, first, every)
         ctx.num_first = num_first
-        return F.linear(x[:num_first], first, bias), x @ every.t()
+        return product(x[:num_first], first, bias), product(x, every)
 
     @staticmethod
     @once_differentiable
@@ -53,10 +87,46 @@ class _BothLinear(torch.autograd.Function):
             grad_x[:num_first].addmm_(grad_first, first)
         return (
             grad_x,
-            grad_first.t() @ x[:num_first] if needs[1] else None,
+            weight_gradient(grad_first, x[:num_first]) if needs[1] else None,
             grad_first.sum(dim=0) if needs[2] else None,
-            grad_every.t() @ x if needs[3] else None,
+            weight_gradient(grad_every, x) if needs[3] else None,
             None,
+        )
+
+
+def linear_sum(own: Tensor, means: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    """``lin_self(own) + lin_neigh(means)``, the second product added to the first in place.
+
+    Args:
+        own, means: [n, D] each.
+        lin_self: linear map from D features.
+        lin_neigh: linear map from D features, without bias, as wide.
+    """
+    out: Tensor = _LinearSum.apply(own, means, lin_self.weight, lin_self.bias, lin_neigh.weight)
+    return out
+
+
+class _LinearSum(torch.autograd.Function):
+    """Two products added up in forward; in backward the gradient goes through both."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, own: Tensor, means: Tensor, of_own: Tensor, bias: Tensor | None, of_means: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(own, means, of_own, of_means)
+        return product(own, of_own, bias).addmm_(means, of_means.t())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        own, means, of_own, of_means = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        return (
+            grad @ of_own if needs[0] else None,
+            grad @ of_means if needs[1] else None,
+            weight_gradient(grad, own) if needs[2] else None,
+            grad.sum(dim=0) if needs[3] else None,
+            weight_gradient(grad, means) if needs[4] else None,
         )
 
 

@@ -341,3 +341,49 @@ def test_what_is_no_number_stays_so():
     out, _ = activate(torch.tensor([[torch.nan, -torch.inf, torch.inf]]), 1, 0.0)
     assert torch.equal(out.isnan(), torch.tensor([[True, False, False]]))
     assert out[0, 1:].tolist() == [0.0, torch.inf]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "width", "outputs"), [(1, 16, 1), (7, 100, 16), (300, 33, 5), (131, 129, 13), (64, 17, 32)]
+)
+def test_narrow_products_and_their_gradients(core, rows, width, outputs, bias):
+    if not _core.narrow_fits(outputs, width):
+        pytest.skip("as wide as that, this instruction set leaves the product to PyTorch")
+    wide = torch.randn(rows, width + 3)
+    x, weight = wide[:, :width], torch.randn(outputs, width)
+    given = torch.randn(outputs) if bias else None
+    for threads in (1, 3):
+        out = torch.full((rows, outputs), torch.nan)
+        _core.project_narrow(x, weight, given, out, threads=threads)
+        torch.testing.assert_close(out, torch.nn.functional.linear(x, weight, given), rtol=1e-4, atol=1e-4)
+        gradient, of_weight = torch.randn(rows, outputs), torch.full((outputs, width), torch.nan)
+        _core.narrow_gradient(gradient, x, of_weight, threads=threads)
+        torch.testing.assert_close(of_weight, gradient.t() @ x, rtol=1e-4, atol=1e-4)
+
+
+def test_narrow_products_are_for_narrow_results():
+    fits = {}
+    for name in _core.instruction_sets():
+        _core.use_instruction_set(name)
+        fits[name] = [_core.narrow_fits(*sizes) for sizes in ((16, 100), (17, 100), (32, 100), (33, 100), (16, 7))]
+    _core.use_instruction_set(_core.instruction_sets()[0])
+    known = {
+        "avx512": [True, True, True, False, False],
+        "avx2": [True, False, False, False, False],
+        "basic": [False] * 5,
+    }
+    assert fits == {name: known[name] for name in fits}
+
+
+def test_narrow_products_refuse_other_shapes():
+    x, weight = torch.ones(5, 20), torch.ones(4, 20)
+    if _core.narrow_fits(4, 20):
+        with pytest.raises(ValueError, match="not shaped as the product"):
+            _core.project_narrow(x, weight, None, torch.empty(5, 5))
+        with pytest.raises(ValueError, match="a bias for each output"):
+            _core.project_narrow(x, weight, torch.ones(3), torch.empty(5, 4))
+        with pytest.raises(ValueError, match="not shaped as the product"):
+            _core.narrow_gradient(torch.ones(6, 4), x, torch.empty(4, 20))
+    with pytest.raises(ValueError, match="too wide"):
+        _core.project_narrow(x, torch.ones(100, 20), None, torch.empty(5, 100))
