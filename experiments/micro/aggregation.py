@@ -1,83 +1,188 @@
-"""Milliseconds of four library products that average neighbours on the CPU, forward and backward.
+"""Times of products that average neighbours on the CPU, libraries' over ours, forward and both ways.
 
-python -m experiments.micro.aggregation
+    python -m experiments.micro.aggregation
+
+``ours`` is what a layer calls, exchange left out. Its bytes are counted, not measured: source rows read once for each
+edge, indices, and rows written; in backward the transposed edges as well, written and read. They are given as a share
+of the bandwidth at which this machine copies memory, counting what a copy reads and what it writes.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from experiments.shared.flags import Positive, from_one_on
+from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
+from gsplit.host import keep_freed_memory
+from gsplit.nn import Block, mean_of_neighbours
 
 PROG = "python -m experiments.micro.aggregation"
+COPY_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregationConfig(Checked):
-    """Milliseconds of forward and backward, one thread, best of several."""
+    """Times of forward, and of forward and backward: medians of products that run in turn."""
 
-    destinations: Positive = 40_000
+    destinations: Positive = 60_000
     """Rows of the result."""
-    sources: Positive = 100_000
+    sources: Positive = 250_000
     """Rows that are averaged over."""
-    degree: Positive = 20
+    degree: Positive = 12
     """Neighbours of each destination."""
-    widths: Annotated[cli.IntList, from_one_on("--widths")] = (16, 64, 256)
+    widths: Annotated[cli.IntList, from_one_on("--widths")] = (16, 64, 100, 128, 256)
     """Features of a row."""
-    repeats: Positive = 3
-    """The best of so many is printed."""
+    threads: Annotated[cli.IntList, from_one_on("--threads")] = (1, 2)
+    """Threads that a product may use."""
+    repeats: Positive = 7
+    """Medians are of so many."""
+    json: Path | None = None
+    """File to write the ratios to."""
 
 
-def products(config: AggregationConfig) -> dict[str, Callable[[Tensor], Tensor]]:
-    """The candidates, on one random block."""
-    indptr = torch.arange(0, config.destinations * config.degree + 1, config.degree, dtype=torch.int32)
-    indices = torch.randint(0, config.sources, (config.destinations * config.degree,), dtype=torch.int32)
-    values = torch.full((len(indices),), 1 / config.degree)
-    size = (config.destinations, config.sources)
-    csr32 = torch.sparse_csr_tensor(indptr, indices, values, size)
-    csr64 = torch.sparse_csr_tensor(indptr.long(), indices.long(), values, size)
-    return {
-        "embedding_bag": lambda x: F.embedding_bag(indices, x, indptr, mode="mean", include_last_offset=True),
-        "CSR, int32": lambda x: csr32 @ x,
-        "CSR, int64": lambda x: csr64 @ x,
-        "sparse.mm, mean": lambda x: torch.sparse.mm(csr64, x, "mean"),
-    }
+Product = Callable[[Tensor], Tensor]
 
 
-def best_ms(product: Callable[[Tensor], Tensor], x: Tensor, repeats: int) -> tuple[float, float]:
-    """Forward and backward."""
-    forward, backward = [], []
-    for _ in range(repeats):
-        x.grad = None
+def random_block(config: AggregationConfig) -> Block:
+    """Every destination has as many neighbours, at random."""
+    generator = torch.Generator().manual_seed(0)
+    edges = config.destinations * config.degree
+    return Block(
+        num_destinations=config.destinations,
+        num_own_sources=config.sources,
+        indptr=torch.arange(0, edges + 1, config.degree, dtype=torch.int32),
+        indices=torch.randint(0, config.sources, (edges,), dtype=torch.int32, generator=generator),
+        edge_ids=None,
+        edge_weight=None,
+        degrees=None,
+        route=None,
+        chain=None,
+    )
+
+
+def products(block: Block) -> Iterator[tuple[str, Product]]:
+    """The candidates, on one block; each call of ours makes the transposed edges again, as each mini-batch does."""
+
+    def ours(x: Tensor) -> Tensor:
+        fresh = Block(**{name: getattr(block, name) for name in Block.__dataclass_fields__})
+        return mean_of_neighbours(fresh, x)
+
+    yield "ours", ours
+    size = (block.num_destinations, block.num_own_sources)
+    values = torch.ones(block.num_edges)
+    csr = torch.sparse_csr_tensor(block.indptr.long(), block.indices.long(), values, size)
+    yield (
+        "embedding_bag",
+        lambda x: F.embedding_bag(block.indices, x, block.indptr, mode="mean", include_last_offset=True),
+    )
+    yield "sparse.mm, mean", lambda x: torch.sparse.mm(csr, x, "mean")
+    try:
+        import dgl
+    except ImportError:
+        print("DGL cannot be imported here and is left out")
+        return
+    edges = torch.arange(block.num_edges)
+    graph = dgl.create_block(
+        ("csc", (block.indptr.long(), block.indices.long(), edges)),
+        num_src_nodes=block.num_own_sources,
+        num_dst_nodes=block.num_destinations,
+    ).int()
+
+    def spmm(x: Tensor) -> Tensor:
+        return dgl.ops.copy_u_mean(graph.clone(), x)  # a clone has the formats of a new mini-batch's block
+
+    yield "DGL", spmm
+
+
+def counted_bytes(block: Block, width: int) -> tuple[int, int]:
+    """Bytes that ours moves forward, and forward and backward."""
+    edges, rows, sources = block.num_edges, block.num_destinations, block.num_own_sources
+    forward = 4 * (edges * (width + 1) + rows * (width + 1))
+    transposing = 4 * (edges * 4 + sources * 3)
+    backward = transposing + 4 * (edges * (width + 2) + sources * (width + 1))
+    return forward, forward + backward
+
+
+def seconds(product: Product, x: Tensor) -> tuple[float, float]:
+    """Forward, and forward and backward."""
+    x.grad = None
+    start_s = time.perf_counter()
+    out = product(x)
+    middle_s = time.perf_counter()
+    out.backward(torch.ones_like(out))
+    end_s = time.perf_counter()
+    return middle_s - start_s, end_s - start_s
+
+
+def copy_bandwidth(threads: int) -> float:
+    """Bytes a second, read and written, of a large copy."""
+    torch.set_num_threads(threads)
+    source = torch.ones(COPY_BYTES // 4)
+    to = torch.empty_like(source)
+    taken = []
+    for _ in range(5):
         start_s = time.perf_counter()
-        out = product(x)
-        middle_s = time.perf_counter()
-        out.backward(torch.ones_like(out))
-        forward.append(middle_s - start_s)
-        backward.append(time.perf_counter() - middle_s)
-    return 1000 * min(forward), 1000 * min(backward)
+        to.copy_(source)
+        taken.append(time.perf_counter() - start_s)
+    return 2 * COPY_BYTES / min(taken)
+
+
+def measured(block: Block, candidates: dict[str, Product], width: int, repeats: int) -> dict[str, list[float]]:
+    """Median seconds of every product, forward and both ways; all run in turn, the first time unmeasured."""
+    x = torch.randn(block.num_own_sources, width, requires_grad=True)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in candidates}
+    for _ in range(repeats + 1):
+        for name, product in candidates.items():
+            taken[name].append(seconds(product, x))
+    return {name: [statistics.median(part) for part in zip(*runs[1:], strict=True)] for name, runs in taken.items()}
+
+
+def row_of(
+    block: Block, medians: dict[str, list[float]], width: int, threads: int, bandwidth: float
+) -> dict[str, Any]:
+    """The times of the others over ours, and the share of a copy's bandwidth that ours reaches, forward and both."""
+    ours = medians["ours"]
+    moved = counted_bytes(block, width)
+    row: dict[str, Any] = {"width": width, "threads": threads}
+    for name, spent in medians.items():
+        values = [value / own for value, own in zip(spent, ours, strict=True)]
+        if name == "ours":
+            values = [count / bandwidth / own for count, own in zip(moved, ours, strict=True)]
+            name = "of a copy's bandwidth"
+        row[name] = dict(zip(("forward", "both"), (round(value, 2) for value in values), strict=True))
+    return row
 
 
 def command(arguments: list[str]) -> None:
     config = cli.parse(AggregationConfig, arguments, prog=PROG)
     warnings.filterwarnings("ignore", message="Sparse")
-    torch.set_num_threads(1)
-    for width in config.widths:
-        for name, product in products(config).items():
-            x = torch.randn(config.sources, width, requires_grad=True)
-            forward_ms, backward_ms = best_ms(product, x, config.repeats)
-            print(f"width {width:>4}  {name:<16} {forward_ms:6.1f} + {backward_ms:6.1f} ms")
+    block = random_block(config)
+    candidates = dict(products(block))
+    rows = []
+    for threads in config.threads:
+        bandwidth = copy_bandwidth(threads)
+        print(f"{threads} threads; times over ours, and ours over the time of a copy of as many bytes")
+        for width in config.widths:
+            row = row_of(block, measured(block, candidates, width, config.repeats), width, threads, bandwidth)
+            rows.append(row)
+            found = [f"{name} {value['forward']:.2f} {value['both']:.2f}" for name, value in list(row.items())[2:]]
+            print(f"width {width:>4}   " + "   ".join(found))
+    if config.json is not None:
+        write_json(config.json, rows)
 
 
 if __name__ == "__main__":
+    keep_freed_memory()  # as trainers do
     cli.main(command)

@@ -140,12 +140,13 @@ def activated(x: Tensor, activation: Callable[[Tensor], Tensor], dropout: nn.Dro
     Args:
         x: [n, D].
         activation: such as ``torch.relu``.
-        dropout: its ``p`` counts while it is training.
+        dropout: drops a share ``p`` where it drops anything.
     """
     number = ACTIVATIONS.get(activation)
     if number is None or not in_core(x) or x.dim() != 2 or type(dropout) is not nn.Dropout:
         return dropout(activation(x))
-    drop = dropout.p if dropout.training else 0.0
+    probe = torch.ones(1)  # comes back itself where dropout is switched off, by whatever does that
+    drop = 0.0 if dropout(probe) is probe else dropout.p
     seed = int(torch.randint(2**62, ())) if drop else 0
     out: Tensor = _Activated.apply(x, number, drop, seed)
     return out

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from experiments.micro import aggregation, convolutions, sampler_memory, sampling_rate
+from experiments.micro import aggregation, convolutions, sampler_memory, sampling_rate, step
 from gsplit.errors import InputError
 
 
@@ -18,11 +21,54 @@ def one_thread():
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_aggregation(capsys):
-    aggregation.command(["--destinations=20", "--sources=50", "--degree=3", "--widths=4,8", "--repeats=1"])
+def test_aggregation(capsys, tmp_path):
+    out = tmp_path / "found.json"
+    words = "--destinations=20 --sources=50 --degree=3 --widths=4,8 --threads=1,2 --repeats=1"
+    aggregation.command([*words.split(), f"--json={out}"])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 8
-    assert all("ms" in line for line in lines)
+    assert sum(line.startswith("width") and "embedding_bag" in line for line in lines) == 4
+    rows = json.loads(out.read_text())
+    assert [(row["threads"], row["width"]) for row in rows] == [(1, 4), (1, 8), (2, 4), (2, 8)]
+    assert all(row["of a copy's bandwidth"]["both"] > 0 for row in rows)
+
+
+def test_the_products_that_are_compared_agree():
+    config = aggregation.AggregationConfig(destinations=30, sources=40, degree=4)
+    block = aggregation.random_block(config)
+    x = torch.randn(40, 9, requires_grad=True)
+    results = {}
+    for name, product in aggregation.products(block):
+        out = product(x)
+        results[name] = (out, *torch.autograd.grad(out.square().sum(), x))
+    assert {"ours", "embedding_bag", "sparse.mm, mean"} <= set(results)
+    for out, gradient in results.values():
+        torch.testing.assert_close(out, results["ours"][0])
+        torch.testing.assert_close(gradient, results["ours"][1])
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_step(layouts, capsys, tmp_path):
+    out = tmp_path / "found.json"
+    words = f"{layouts(2).path} --hidden 4 --fan-out 3,3 --targets 20 --steps 1 --json {out}"
+    step.command(words.split())
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["sums", "products", "activation", "the", "step"]
+    rows = json.loads(out.read_text())
+    assert all(row["over_floor"] > 0 for row in rows if row["stage"] != "the rest")
+
+
+def test_the_floor_of_a_step_is_counted():
+    """Two layers, 6 -> 8 -> 2: the first widens and trains no rows below it, the second narrows."""
+    headers = {
+        1: SimpleNamespace(num_destinations=5, num_own_sources=9, num_edges=20),
+        2: SimpleNamespace(num_destinations=2, num_own_sources=5, num_edges=7),
+    }
+    floor = step.floor_of(SimpleNamespace(layers=headers), [6, 8, 2], bandwidth=4.0, flops=2.0)
+    first = 20 * 7 + 5 * 7
+    second = 7 * 3 + 2 * 3 + (4 * 7 + 3 * 5) + 7 * 4 + 5 * 3
+    assert floor["sums"] == first + second
+    assert floor["products"] == 2 * 6 * 8 * (5 + 5) + 3 * 8 * 2 * (2 + 5)
+    assert floor["activation"] == 5 * 8 * 5
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -51,6 +97,7 @@ def test_sampler_memory(layouts, capsys):
     ("command", "words", "message"),
     [
         (aggregation.command, "--widths 0", "--widths takes numbers from 1 on, not"),
+        (step.command, "nowhere --hidden 0", "--hidden must be at least 1, not 0"),
         (convolutions.command, "--repeats 0", "--repeats must be at least 1, not 0"),
         (sampling_rate.command, "nowhere --batches 1", "--batches must be at least 2, not 1"),
         (sampler_memory.command, "nowhere --samplers 0", "--samplers takes numbers from 1 on"),

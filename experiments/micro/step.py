@@ -1,0 +1,167 @@
+"""One training step of GraphSAGE on the CPU beside its floor, stage by stage.
+
+    python -m experiments.micro.step LAYOUT --hidden 128
+
+The targets of one trainer are sampled and not split, so nothing is exchanged; one thread. The floor of a stage is
+what it has to move at the bandwidth at which this machine copies memory, or to multiply at the rate of a square
+product:
+
+- sums: a source row for each edge, indices, rows written; backward the transposed edges as well
+- products: rows of destinations (or, where that is narrower, sources) times weights, forward, and backward once for
+  the weights and, in all layers but the first, once for the rows
+- activation: read and written once forward; two read and one written backward
+
+What is measured is the median over steps of one process; stages come from a profile of other steps.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+from torch import Tensor
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+
+from experiments.shared.flags import Positive, from_one_on
+from experiments.shared.results import write_json
+from gsplit import cli
+from gsplit.config.fields import Checked
+from gsplit.data import open_layout
+from gsplit.errors import InputError
+from gsplit.features import gather
+from gsplit.host import keep_freed_memory
+from gsplit.nn import SAGE, blocks_of
+from gsplit.sampling import Segment, sampler_of
+
+PROG = "python -m experiments.micro.step"
+CPU = torch.device("cpu")
+STAGES = {
+    "sums": ("_NeighbourSum", "_NeighbourSumBackward"),
+    "products": ("_LinearSum", "_LinearSumBackward", "_BothLinear", "_BothLinearBackward"),
+    "activation": ("_Activated", "_ActivatedBackward"),
+}
+"""The autograd functions of each stage, as a profile names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepConfig(Checked):
+    """One training step of GraphSAGE beside its floor."""
+
+    layout: Annotated[Path, tyro.conf.Positional]
+    """Folder of a layout."""
+    hidden: Positive = 128
+    """Width of the hidden layers."""
+    fan_out: Annotated[cli.IntList, from_one_on("--fan-out")] = (15, 10, 5)
+    """Neighbours at each hop."""
+    targets: Positive = 2048
+    """Targets of the step."""
+    steps: Positive = 9
+    """Medians are of so many."""
+    json: Path | None = None
+    """File to write the figures to."""
+
+
+def rates() -> tuple[float, float]:
+    """Bytes a second that a copy reads and writes, and floating-point operations a second of a square product."""
+
+    def best(work: Callable[[], Any]) -> float:
+        taken = []
+        for _ in range(6):
+            start_s = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - start_s)
+        return min(taken)
+
+    source, square = torch.ones(1 << 26), torch.ones(1024, 1024)
+    to, out = torch.empty_like(source), torch.empty_like(square)
+    copy_s = best(lambda: to.copy_(source))
+    return 2 * source.nbytes / copy_s, 2 * 1024**3 / best(lambda: torch.mm(square, square, out=out))
+
+
+def floor_of(segment: Segment, widths: list[int], bandwidth: float, flops: float) -> dict[str, float]:
+    """Seconds of each stage at these rates; ``widths`` of all levels."""
+    moved = {"sums": 0, "activation": 0}
+    multiplied = 0
+    for layer, header in segment.layers.items():
+        w_in, w_out = widths[layer - 1], widths[layer]
+        n, s, e = header.num_destinations, header.num_own_sources, header.num_edges
+        narrows = w_in > w_out
+        width, trained = min(w_in, w_out), layer > 1 or narrows
+        moved["sums"] += 4 * (e * (width + 1) + n * (width + 1))
+        if trained:
+            moved["sums"] += 4 * (4 * e + 3 * s + e * (width + 2) + s * (width + 1))
+        ways = 3 if layer > 1 else 2
+        multiplied += ways * 2 * w_in * w_out * (n + (s if narrows else n))
+        if layer < len(segment.layers):
+            moved["activation"] += 4 * n * w_out * 5
+    floor = {stage: count / bandwidth for stage, count in moved.items()}
+    return {**floor, "products": multiplied / flops}
+
+
+def stage_seconds(step: Callable[[], Any], steps: int) -> dict[str, float]:
+    """Mean seconds of each stage in a profile."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        for _ in range(steps):
+            step()
+    spent = {event.key: event.cpu_time_total / 1e6 / steps for event in profiled.key_averages()}
+    return {stage: sum(spent.get(name, 0.0) for name in names) for stage, names in STAGES.items()}
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(StepConfig, arguments, prog=PROG)
+    torch.set_num_threads(1)
+    layout = open_layout(config.layout)
+    graph = layout.graph
+    if graph.features is None:
+        raise InputError(f"{config.layout} has no features, so there is nothing to train on")
+    if config.targets > len(graph.train_idx):
+        raise InputError(f"--targets is {config.targets}, but there are {len(graph.train_idx)} training vertices")
+    sampler = sampler_of(layout, fan_outs=list(config.fan_out), seed=0, edge_ids=False)
+    chosen = np.random.default_rng(0).choice(graph.train_idx, config.targets, replace=False)
+    sampler.sample(np.sort(chosen), epoch=0, batch=0)
+    segment = sampler.segment(0)
+    x = gather(graph.features, segment.vertices, threads=1).float()
+    labels = torch.from_numpy(graph.labels[segment.targets])
+    model = SAGE(graph.num_features, config.hidden, graph.num_classes, num_layers=len(config.fan_out), dropout=0.5)
+
+    def step() -> Tensor:
+        model.zero_grad(set_to_none=True)
+        loss: Tensor = F.cross_entropy(model(blocks_of(segment, CPU, None), x), labels)
+        loss.backward()
+        return loss
+
+    step()
+    bandwidth, flops = rates()
+    taken = []
+    for _ in range(config.steps):
+        start_s = time.perf_counter()
+        step()
+        taken.append(time.perf_counter() - start_s)
+    spent = stage_seconds(step, 3)
+    floor = floor_of(segment, list(model.level_widths), bandwidth, flops)
+    whole = statistics.median(taken)
+    rows = [
+        {"stage": stage, "over_floor": round(spent[stage] / floor[stage], 2), "share": round(spent[stage] / whole, 3)}
+        for stage in STAGES
+    ]
+    rest = 1 - sum(spent.values()) / whole
+    rows.append({"stage": "the rest", "over_floor": None, "share": round(rest, 3)})
+    rows.append({"stage": "step", "over_floor": round(whole / sum(floor.values()), 2), "share": 1.0})
+    for row in rows:
+        over = "     " if row["over_floor"] is None else f"{row['over_floor']:5.2f}"
+        print(f"{row['stage']:<12} {over} times its floor, {row['share']:.1%} of the step")
+    if config.json is not None:
+        write_json(config.json, [{"hidden": config.hidden, **row} for row in rows])
+
+
+if __name__ == "__main__":
+    keep_freed_memory()  # as trainers do
+    cli.main(command)
