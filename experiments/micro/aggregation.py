@@ -87,7 +87,7 @@ def products(block: Block) -> Iterator[tuple[str, Product]]:
         "embedding_bag",
         lambda x: F.embedding_bag(block.indices, x, block.indptr, mode="mean", include_last_offset=True),
     )
-    yield "sparse.mm, mean", lambda x: torch.sparse.mm(csr, x, "mean")
+    yield "sparse", lambda x: torch.sparse.mm(csr, x, "mean")
     try:
         import dgl
     except ImportError:
@@ -158,7 +158,7 @@ def row_of(
         values = [value / own for value, own in zip(spent, ours, strict=True)]
         if name == "ours":
             values = [count / bandwidth / own for count, own in zip(moved, ours, strict=True)]
-            name = "of a copy's bandwidth"
+            name = "bandwidth"
         row[name] = dict(zip(("forward", "both"), (round(value, 2) for value in values), strict=True))
     return row
 

@@ -77,6 +77,19 @@ def test_the_softmax_holds_for_large_scores(block):
     assert (own_share[block.in_degrees() > 0] == 0).all()
 
 
+def test_the_softmax_is_that_of_every_destination_by_itself(block):
+    score, own = torch.randn(block.num_edges, 2), torch.randn(block.num_destinations, 2)
+    share, own_share = softmax_over_neighbours(block, score, own)
+    alone, _ = softmax_over_neighbours(block, score, None)
+    for row in range(block.num_destinations):
+        edges = slice(int(block.indptr[row]), int(block.indptr[row + 1]))
+        close(
+            torch.cat([share[edges], own_share[row : row + 1]]),
+            torch.cat([score[edges], own[row : row + 1]]).softmax(0),
+        )
+        close(alone[edges], score[edges].softmax(0))
+
+
 def test_attention_dropout_is_off_in_evaluation_and_drops_heads_apart(block):
     conv = GATConv(5, 4, heads=2, attention_dropout=0.5)
     x = torch.randn(block.num_sources, 5)

@@ -29,7 +29,7 @@ def test_aggregation(capsys, tmp_path):
     assert sum(line.startswith("width") and "embedding_bag" in line for line in lines) == 4
     rows = json.loads(out.read_text())
     assert [(row["threads"], row["width"]) for row in rows] == [(1, 4), (1, 8), (2, 4), (2, 8)]
-    assert all({"width", "threads", "embedding_bag", "of a copy's bandwidth"} <= set(row) for row in rows)
+    assert all({"width", "threads", "embedding_bag", "bandwidth"} <= set(row) for row in rows)
 
 
 def test_the_products_that_are_compared_agree():
@@ -40,7 +40,7 @@ def test_the_products_that_are_compared_agree():
     for name, product in aggregation.products(block):
         out = product(x)
         results[name] = (out, *torch.autograd.grad(out.square().sum(), x))
-    assert {"ours", "embedding_bag", "sparse.mm, mean"} <= set(results)
+    assert {"ours", "embedding_bag", "sparse"} <= set(results)
     for out, gradient in results.values():
         torch.testing.assert_close(out, results["ours"][0])
         torch.testing.assert_close(gradient, results["ours"][1])
