@@ -1,4 +1,5 @@
 // Python's view of aggregate.hpp: matrices of NumPy or torch become pointers and strides, and the GIL is released.
+// No array is converted: what is written would be a copy that nobody sees.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -51,10 +52,11 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         sum_rows<T>(edges_of(indptr, indices, order), sources, scaling, from, to, threads);
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("own"), nb::arg("received").none(), nb::arg("out"),
-      nb::arg("start").none() = nb::none(), nb::arg("factor").none() = nb::none(),
-      nb::arg("weight").none() = nb::none(), nb::arg("order").none() = nb::none(), nb::arg("mean") = false,
-      nb::arg("threads") = 1);
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("own").noconvert(),
+      nb::arg("received").noconvert().none(), nb::arg("out").noconvert(),
+      nb::arg("start").noconvert().none() = nb::none(), nb::arg("factor").noconvert().none() = nb::none(),
+      nb::arg("weight").noconvert().none() = nb::none(), nb::arg("order").noconvert().none() = nb::none(),
+      nb::arg("mean") = false, nb::arg("threads") = 1);
   m.def(
       "add_rows",
       [](Values<T> out, Array<int32_t> rows, Values<const T> values) {
@@ -63,7 +65,7 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         add_rows<T>(to, span_of(rows), from);
       },
-      nb::arg("out"), nb::arg("rows"), nb::arg("values"));
+      nb::arg("out").noconvert(), nb::arg("rows").noconvert(), nb::arg("values").noconvert());
   m.def(
       "dot_rows",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received,
@@ -74,8 +76,9 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         dot_rows<T>(edges_of(indptr, indices), sources, of_rows, to, threads);
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("own"), nb::arg("received").none(), nb::arg("left"),
-      nb::arg("out"), nb::arg("threads") = 1);
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("own").noconvert(),
+      nb::arg("received").noconvert().none(), nb::arg("left").noconvert(), nb::arg("out").noconvert(),
+      nb::arg("threads") = 1);
   m.def(
       "activate",
       [](Values<const T> x, int activation, T drop, uint64_t seed, Values<T> out, int threads) {
@@ -84,7 +87,8 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         activate<T>(from, static_cast<Activation>(activation), drop, seed, to, threads);
       },
-      nb::arg("x"), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"), nb::arg("out"), nb::arg("threads") = 1);
+      nb::arg("x").noconvert(), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"), nb::arg("out").noconvert(),
+      nb::arg("threads") = 1);
   m.def(
       "activate_backward",
       [](Values<const T> out, int activation, T drop, uint64_t seed, Values<const T> gradients, Values<T> x_gradients,
@@ -94,8 +98,8 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         activate_backward<T>(given, static_cast<Activation>(activation), drop, seed, of_out, to, threads);
       },
-      nb::arg("out"), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"), nb::arg("gradients"),
-      nb::arg("x_gradients"), nb::arg("threads") = 1);
+      nb::arg("out").noconvert(), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"),
+      nb::arg("gradients").noconvert(), nb::arg("x_gradients").noconvert(), nb::arg("threads") = 1);
   m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
@@ -105,8 +109,9 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         attention_scores<T>(edges_of(indptr, indices), from, to, slope, scores, own_scores);
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("source"), nb::arg("destination"), nb::arg("slope"),
-      nb::arg("out"), nb::arg("own_out").none());
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source").noconvert(),
+      nb::arg("destination").noconvert(), nb::arg("slope"), nb::arg("out").noconvert(),
+      nb::arg("own_out").noconvert().none());
   m.def(
       "attention_shares",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<T> powers, Maybe<T> own_powers) {
@@ -114,7 +119,8 @@ void bind_values(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         attention_shares<T>(edges_of(indptr, indices), of_edges, own);
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("powers"), nb::arg("own_powers").none());
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("powers").noconvert(),
+      nb::arg("own_powers").noconvert().none());
   m.def(
       "attention_backward",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
@@ -128,9 +134,10 @@ void bind_values(nb::module_& m) {
         attention_backward<T>(edges_of(indptr, indices), from, to, slope, given, own_given, changed, own_changed,
                               of_destinations);
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("source"), nb::arg("destination"), nb::arg("slope"),
-      nb::arg("shares"), nb::arg("own_shares").none(), nb::arg("gradients"), nb::arg("own_gradients").none(),
-      nb::arg("destination_gradients"));
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source").noconvert(),
+      nb::arg("destination").noconvert(), nb::arg("slope"), nb::arg("shares").noconvert(),
+      nb::arg("own_shares").noconvert().none(), nb::arg("gradients").noconvert(),
+      nb::arg("own_gradients").noconvert().none(), nb::arg("destination_gradients").noconvert());
 }
 
 }  // namespace
@@ -148,7 +155,8 @@ void bind_aggregate(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         project_narrow(rows, weights, span_of(bias), to, threads);
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias").none(), nb::arg("out"), nb::arg("threads") = 1);
+      nb::arg("x").noconvert(), nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(),
+      nb::arg("out").noconvert(), nb::arg("threads") = 1);
   m.def(
       "narrow_gradient",
       [](Values<const float> gradients, Values<const float> x, Values<float> out, int threads) {
@@ -157,7 +165,7 @@ void bind_aggregate(nb::module_& m) {
         nb::gil_scoped_release unlocked;
         narrow_gradient(given, rows, to, threads);
       },
-      nb::arg("gradients"), nb::arg("x"), nb::arg("out"), nb::arg("threads") = 1);
+      nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("out").noconvert(), nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(
@@ -168,8 +176,8 @@ void bind_aggregate(nb::module_& m) {
         transpose_edges(edges_of(indptr, indices), span_of(out_indptr), span_of(out_rows),
                         out_order ? span_of(*out_order) : std::span<int32_t>());
       },
-      nb::arg("indptr"), nb::arg("indices"), nb::arg("out_indptr"), nb::arg("out_rows"),
-      nb::arg("out_order").none() = nb::none());
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("out_indptr").noconvert(),
+      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none());
 }
 
 }  // namespace gsplit::python

@@ -43,7 +43,7 @@ inline T scale(const RowTask<T>& task, int64_t edge, int64_t head) {
   return scale;
 }
 
-/// How a row is cut: `tiles` of `width` columns for each head, the last one narrower.
+/// How a row is cut: the columns of each head into `tiles` as wide as each other but for one column, `width` at most.
 struct Tiling {
   int64_t head_width, tiles, width;
 };
@@ -95,8 +95,8 @@ struct Tile {
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t head = 0; head < task.heads; ++head) {
         for (int64_t tile = 0; tile < tiling.tiles; ++tile) {
-          const int64_t from = tile * tiling.width;
-          const int64_t width = tiling.head_width - from < tiling.width ? tiling.head_width - from : tiling.width;
+          const int64_t from = tile * tiling.head_width / tiling.tiles;
+          const int64_t width = (tile + 1) * tiling.head_width / tiling.tiles - from;
           const int64_t column = head * tiling.head_width + from;
           if (column == 0) sum<SCALED, true>(task, row, head, column, width, ahead, lines, last);
           else sum<SCALED, false>(task, row, head, column, width, ahead, lines, last);

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from torch import Tensor
 
 from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
 from gsplit.kernels.sums import Edges, Kernels
 
-__all__ = ["Edges", "Kernels", "in_core", "kernels_for", "transposed"]
+__all__ = ["Edges", "Kernels", "TwoWayEdges", "in_core", "kernels_for"]
 
 _CORE = Core()
 _LIBRARY = Library()
@@ -24,7 +26,19 @@ def kernels_for(x: Tensor) -> Kernels:
     return _CORE if in_core(x) else _LIBRARY
 
 
-def transposed(edges: Edges, num_sources: int) -> Edges:
-    """The edges of every source; see :meth:`Kernels.transposed`."""
-    kernels: Kernels = _CORE if edges.indptr.device.type == "cpu" else _LIBRARY
-    return kernels.transposed(edges, num_sources)
+class TwoWayEdges:
+    """Edges by row and, from the first backward on, by source; autograd functions keep this, and no block.
+
+    Args:
+        edges: the edges, row by row.
+        num_sources: number of all sources.
+    """
+
+    def __init__(self, edges: Edges, num_sources: int) -> None:
+        self.edges, self._num_sources = edges, num_sources
+
+    @cached_property
+    def transposed(self) -> Edges:
+        """The edges again, a row for each source; ``indices`` are the rows, ``order`` the positions."""
+        kernels: Kernels = _CORE if self.edges.indptr.device.type == "cpu" else _LIBRARY
+        return kernels.transposed(self.edges, self._num_sources)

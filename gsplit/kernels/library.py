@@ -71,14 +71,17 @@ class Library(Kernels):
 
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
+        dtype = own.dtype
         x = _joined(own, received)
+        if dtype in (torch.bfloat16, torch.float16):  # which sampled products do not take
+            x, left = x.float(), left.float()
         size = (edges.num_rows, len(x))
         pattern = torch.sparse_csr_tensor(
             edges.indptr.long(), edges.indices.long(), left.new_zeros(len(edges.indices)), size
         )
         pairs = zip(left.chunk(heads, dim=1), x.chunk(heads, dim=1), strict=True)
         products = [torch.sparse.sampled_addmm(pattern, a.contiguous(), b.contiguous().t()) for a, b in pairs]
-        return torch.stack([product.values() for product in products], dim=1)
+        return torch.stack([product.values() for product in products], dim=1).to(dtype)
 
     @override
     def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:

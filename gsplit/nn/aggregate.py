@@ -17,20 +17,16 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import Edges, kernels_for
+from gsplit.kernels import TwoWayEdges, kernels_for
 from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
 
 
 class DrawnEdges(Protocol):
-    """The in-edges of each destination, one destination after the other: what a sampled block lists."""
+    """What has in-edges of each destination, as a sampled block does."""
 
     @property
-    def edges(self) -> Edges:
+    def two_way(self) -> TwoWayEdges:
         """The edges, a row for each destination."""
-
-    @property
-    def transposed(self) -> Edges:
-        """The edges of every source, a row for each; made once."""
 
 
 def sum_of_neighbours(block: DrawnEdges, x_SD: Tensor, weight_E: Tensor | None = None) -> Tensor:
@@ -45,7 +41,7 @@ def sum_of_neighbours(block: DrawnEdges, x_SD: Tensor, weight_E: Tensor | None =
     Returns:
         [num_destinations, D].
     """
-    return neighbour_sum(block, x_SD, None, None, weight=weight_E)[0]
+    return neighbour_sum(block.two_way, x_SD, None, None, weight=weight_E)[0]
 
 
 def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
@@ -58,11 +54,11 @@ def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
     Returns:
         [num_destinations, D].
     """
-    return neighbour_sum(block, x_SD, None, None, mean=True)[0]
+    return neighbour_sum(block.two_way, x_SD, None, None, mean=True)[0]
 
 
 def neighbour_sum(
-    block: DrawnEdges,
+    two_way: TwoWayEdges,
     x: Tensor,
     route: Route | None,
     chain: Chain | None,
@@ -75,7 +71,7 @@ def neighbour_sum(
     """Exchange rows, and sum or average them over the in-edges of each destination.
 
     Args:
-        block: the in-edges of the layer.
+        two_way: the in-edges of the layer.
         x: [num_own_sources, D] rows of the own sources.
         route, chain: of the exchange; None: x are the rows of all sources.
         weight: [edges] or [edges, H] in the dtype of x.
@@ -89,9 +85,9 @@ def neighbour_sum(
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
     if route is None or chain is None:
-        way = _Way(block=block, route=None, link=None, mean=mean, own=own)
+        way = _Way(edges=two_way, route=None, link=None, mean=mean, own=own)
         return _NeighbourSum.apply(x, weight, start, None, way)[:2]
-    way = _Way(block=block, route=route, link=chain.link, mean=mean, own=own)
+    way = _Way(edges=two_way, route=route, link=chain.link, mean=mean, own=own)
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, way)[:2]
     out, rows, chain.token = _NeighbourSum.apply(x, weight, start, chain.token, way)
@@ -100,9 +96,9 @@ def neighbour_sum(
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """What a sum takes beside its tensors."""
+    """What a sum takes beside its tensors; not the block or the chain, which hold the token, which holds this."""
 
-    block: DrawnEdges
+    edges: TwoWayEdges
     route: Route | None
     link: Link | None
     mean: bool
@@ -118,7 +114,7 @@ class _NeighbourSum(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         ctx.way, ctx.num_own = way, x.shape[0]
         received = None if way.link is None or way.route is None else way.link.send(x, way.route)
-        edges = way.block.edges
+        edges = way.edges.edges
         out = x.new_empty((edges.num_rows, x.shape[1]))
         kernels_for(x).sum(
             edges,
@@ -140,23 +136,23 @@ class _NeighbourSum(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         way: _Way = ctx.way
         weight, x, received = ctx.saved_tensors
-        divisor = _inverse(way.block.edges.indptr.diff(), of_sums.dtype) if way.mean else None
+        divisor = _inverse(way.edges.edges.indptr.diff(), of_sums.dtype) if way.mean else None
         grad_x = grad_weight = None
         link = None if grad_token is None else way.link
         if ctx.needs_input_grad[0] or link is not None:
             grad_x = summed_back(
-                way.block, of_sums, ctx.num_own, way.route, link, start=of_own, factor=divisor, weight=weight
+                way.edges, of_sums, ctx.num_own, way.route, link, start=of_own, factor=divisor, weight=weight
             )
         if ctx.needs_input_grad[1]:
-            grad_weight = kernels_for(of_sums).dot(way.block.edges, x, received, of_sums, weight.shape[1])
+            grad_weight = kernels_for(of_sums).dot(way.edges.edges, x, received, of_sums, weight.shape[1])
             if divisor is not None:
-                grad_weight *= divisor[way.block.edges.rows()].unsqueeze(1)
+                grad_weight *= divisor[way.edges.edges.rows()].unsqueeze(1)
         grad_start = of_sums if ctx.needs_input_grad[2] else None
         return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
 
 
 def summed_back(
-    block: DrawnEdges,
+    two_way: TwoWayEdges,
     grad: Tensor,
     num_own: int,
     route: Route | None,
@@ -170,7 +166,7 @@ def summed_back(
     """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
     Args:
-        block: the in-edges of the layer.
+        two_way: the in-edges of the layer.
         grad: [N, D] gradients of the sums.
         num_own: number of own sources.
         route, link: of the exchange that brought the other rows; no link: nothing is sent back.
@@ -182,7 +178,7 @@ def summed_back(
     Returns:
         [num_own, D].
     """
-    kernels, edges = kernels_for(grad), block.transposed
+    kernels, edges = kernels_for(grad), two_way.transposed
     out = grad.new_empty((edges.num_rows, grad.shape[1]))
 
     def gradients(begin: int, end: int, start: Tensor | None) -> Tensor:

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import kernels_for
-from gsplit.nn.aggregate import DrawnEdges, summed_back
+from gsplit.kernels import TwoWayEdges, kernels_for
+from gsplit.nn.aggregate import summed_back
 from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def attention_over_neighbours(
-    block: DrawnEdges,
+    two_way: TwoWayEdges,
     z: Tensor,
     route: Route | None,
     chain: Chain | None,
@@ -42,7 +42,7 @@ def attention_over_neighbours(
     """Exchange rows and attend to them, as :meth:`gsplit.nn.Neighbourhood.attend` says.
 
     Args:
-        block: the in-edges of the layer.
+        two_way: the in-edges of the layer.
         z: [num_own_sources, H, D] projected rows of the own sources.
         route, chain: of the exchange; None: z are the rows of all sources.
         att_source, att_destination: [H, D].
@@ -55,7 +55,7 @@ def attention_over_neighbours(
     """
     split = route is not None and chain is not None
     way = _Way(
-        block=block,
+        edges=two_way,
         route=route,
         link=chain.link if chain is not None else None,
         slope=negative_slope,
@@ -73,9 +73,9 @@ def attention_over_neighbours(
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """What attention takes beside its tensors."""
+    """What attention takes beside its tensors; not the block or the chain, which hold the token, which holds this."""
 
-    block: DrawnEdges
+    edges: TwoWayEdges
     route: Route | None
     link: Link | None
     slope: float
@@ -91,7 +91,7 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, way: _Way
     ) -> tuple[Tensor, Tensor | None]:
-        kernels, edges = kernels_for(z), way.block.edges
+        kernels, edges = kernels_for(z), way.edges.edges
         num_rows = edges.num_rows
         received = None if way.link is None or way.route is None else way.link.send(z, way.route)
         columns_source, columns_destination = _columns(att_source), _columns(att_destination)
@@ -123,7 +123,7 @@ class _Attention(torch.autograd.Function):
         way: _Way = ctx.way
         z, received, att_source, att_destination, source, destination, *of_shares = ctx.saved_tensors
         shares, own_shares, kept, own_kept = of_shares
-        kernels, edges, heads = kernels_for(z), way.block.edges, way.heads
+        kernels, edges, heads = kernels_for(z), way.edges.edges, way.heads
         num_rows, num_own = edges.num_rows, len(z)
         grad = grad.contiguous()
         grad_shares = _times(kernels.dot(edges, z, received, grad, heads), kept)
@@ -135,7 +135,7 @@ class _Attention(torch.autograd.Function):
             edges, source, destination, way.slope, (shares, own_shares), (grad_shares, grad_own_shares)
         )
         # Gradients of the sources' scores: sums over their edges, and those of their loops.
-        transposed = way.block.transposed
+        transposed = way.edges.transposed
         grad_source = torch.empty_like(source)
         assert transposed.order is not None
         kernels.sum(
@@ -162,7 +162,7 @@ class _Attention(torch.autograd.Function):
             if own_shares is not None:
                 start = (_times(own_shares, own_kept).unsqueeze(2) * _by_head(grad, heads)).flatten(1)
             grad_z = summed_back(
-                way.block, grad, num_own, way.route, link, start=start, weight=_times(shares, kept), finish=finish
+                way.edges, grad, num_own, way.route, link, start=start, weight=_times(shares, kept), finish=finish
             )
         return (
             grad_z if ctx.needs_input_grad[0] else None,
@@ -218,7 +218,7 @@ def _kept(dropout: Callable[[Tensor], Tensor], shares: Tensor) -> Tensor | None:
     """What dropout multiplies the shares by; None where it changes nothing."""
     ones = torch.ones_like(shares)
     kept = dropout(ones)
-    return None if kept is ones else kept
+    return None if kept is ones and bool((ones == 1).all()) else kept
 
 
 def _times(values: Tensor, kept: Tensor | None) -> Tensor:

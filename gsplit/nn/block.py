@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.kernels import Edges, transposed
+from gsplit.kernels import Edges, TwoWayEdges
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
-from gsplit.nn.dense import both_linear, linear_sum
+from gsplit.nn.dense import both_linear, is_plain, linear_sum
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.sampling.segment import Segment
@@ -64,14 +64,9 @@ class Block(Neighbourhood):
         return len(self.indices)
 
     @cached_property
-    def edges(self) -> Edges:
-        """The drawn edges, a row for each destination."""
-        return Edges(indptr=self.indptr, indices=self.indices)
-
-    @cached_property
-    def transposed(self) -> Edges:
-        """The drawn edges again, a row for each source; backward sums over them."""
-        return transposed(self.edges, self.num_sources)
+    def two_way(self) -> TwoWayEdges:
+        """The drawn edges, a row for each destination, and for backward a row for each source."""
+        return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources)
 
     def in_degrees(self) -> Tensor:
         """Number of drawn in-edges of each destination, int32 [num_destinations]."""
@@ -111,7 +106,7 @@ class Block(Neighbourhood):
 
     def destinations(self) -> Tensor:
         """Destination row of each edge, int32 [edges]."""
-        return self.edges.rows()
+        return self.two_way.edges.rows()
 
     def edge_index(self) -> Tensor:
         """Source and destination row of each edge, int64 [2, edges], as PyG's convolutions take them."""
@@ -151,10 +146,12 @@ class Block(Neighbourhood):
     def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """Own rows projected, and to that added the means: projected, or of projections where those are narrower."""
         self._check_rows(x)
+        if not (is_plain(lin_self) and is_plain(lin_neigh)) or torch.is_autocast_enabled(x.device.type):
+            return super().self_and_mean(x, lin_self, lin_neigh)
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
             return self._summed(rows, mean=True, start=own)
-        means, own_rows = neighbour_sum(self, x, self.route, self.chain, mean=True, own=True)
+        means, own_rows = neighbour_sum(self.two_way, x, self.route, self.chain, mean=True, own=True)
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh)
 
@@ -162,7 +159,7 @@ class Block(Neighbourhood):
         self, x: Tensor, *, weight: Tensor | None = None, mean: bool = False, start: Tensor | None = None
     ) -> Tensor:
         self._check_rows(x)
-        return neighbour_sum(self, x, self.route, self.chain, weight=weight, mean=mean, start=start)[0]
+        return neighbour_sum(self.two_way, x, self.route, self.chain, weight=weight, mean=mean, start=start)[0]
 
     @override
     def attend(
@@ -177,7 +174,7 @@ class Block(Neighbourhood):
     ) -> Tensor:
         self._check_rows(z)
         return attention_over_neighbours(
-            self,
+            self.two_way,
             z,
             self.route,
             self.chain,

@@ -30,7 +30,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return F.linear(x, weight, bias)
     out = x.new_empty((len(x), weight.shape[0]))
     bias = None if bias is None else bias.detach().contiguous()
-    _core.project_narrow(x.detach(), weight.detach(), bias, out, threads=torch.get_num_threads())
+    _core.project_narrow(x.detach(), weight.detach().contiguous(), bias, out, threads=torch.get_num_threads())
     return out
 
 
@@ -50,6 +50,20 @@ def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
 
 def _is_narrow(x: Tensor, outputs: int) -> bool:
     return x.dtype == torch.float32 and in_core(x) and x.stride(1) == 1 and _core.narrow_fits(outputs, x.shape[1])
+
+
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_plain(linear: nn.Module, *classes: type[nn.Module]) -> bool:
+    """Whether calling a linear map does nothing but to multiply by its weight and add its bias.
+
+    Args:
+        linear: any module.
+        classes: of linear maps that are meant beside ``torch.nn.Linear``; what is derived from one is not.
+    """
+    own = type(linear) in (nn.Linear, *classes) and "forward" not in vars(linear)
+    return own and not any(getattr(linear, hooks) for hooks in HOOKS)
 
 
 def both_linear(x: Tensor, num_first: int, first: nn.Linear, every: nn.Linear) -> tuple[Tensor, Tensor]:
@@ -145,8 +159,8 @@ def activated(x: Tensor, activation: Callable[[Tensor], Tensor], dropout: nn.Dro
     number = ACTIVATIONS.get(activation)
     if number is None or not in_core(x) or x.dim() != 2 or type(dropout) is not nn.Dropout:
         return dropout(activation(x))
-    probe = torch.ones(1)  # comes back itself where dropout is switched off, by whatever does that
-    drop = 0.0 if dropout(probe) is probe else dropout.p
+    probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
+    drop = 0.0 if dropout(probe) is probe and probe.item() == 1 else dropout.p
     seed = int(torch.randint(2**62, ())) if drop else 0
     out: Tensor = _Activated.apply(x, number, drop, seed)
     return out

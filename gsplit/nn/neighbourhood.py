@@ -82,7 +82,7 @@ class Neighbourhood(ABC):
             z: [num_own_sources, heads, D] projected rows of the own sources.
             att_source, att_destination: [heads, D].
             negative_slope: slope of the LeakyReLU below 0.
-            dropout: applied to the shares, which are [edges, heads] or [num_destinations, heads].
+            dropout: the shares, [edges, heads] or [num_destinations, heads], are multiplied by what it makes of ones.
             loops: whether every destination attends to itself, too.
 
         Returns:

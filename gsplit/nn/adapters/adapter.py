@@ -152,7 +152,7 @@ class Adapter(nn.Module, ABC):
             weight_stand_in: that is among them where the model hands the edge weights on.
         """
         forward = convolution.forward
-        if not isinstance(forward, EquivalentForward):
+        if not isinstance(forward, EquivalentForward) or not forward.applies:
             return None
         weighted = weight_stand_in is not None and any(value is weight_stand_in for value in others)
         if weighted and not forward.takes_weights:
@@ -160,6 +160,8 @@ class Adapter(nn.Module, ABC):
         if not all(value is None or value is weight_stand_in for value in others):
             return None
         pair = isinstance(x, (tuple, list))
+        if pair and x[1] is None:  # destinations without rows of their own
+            return None
         return OnBlock(block, x[0] if pair else x, x[1] if pair else None, weighted)
 
     def _forward_parameters(self) -> dict[str, str]:

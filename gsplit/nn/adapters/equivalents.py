@@ -9,6 +9,7 @@ it is.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gsplit.nn.block import Block
+from gsplit.nn.dense import HOOKS, is_plain
 
 
 class OnBlock(NamedTuple):
@@ -86,30 +88,44 @@ class Equivalent:
     """Whether it knows what the convolution does with edge weights."""
 
 
-def _plain(*linears: Any) -> bool:
-    """Whether linear maps are their weights and nothing else: no hook, no parametrisation."""
-    return all(
-        isinstance(linear.weight, nn.Parameter) and not linear._forward_hooks and not linear._forward_pre_hooks
-        for linear in linears
-        if linear is not None
-    )
+def _plain(linear: Any, *, bias: bool = True) -> bool:
+    """Whether a linear map is its weight and, where it may have one, its bias, and nothing else."""
+    pyg = sys.modules.get("torch_geometric.nn.dense.linear")
+    classes = () if pyg is None else (pyg.Linear,)
+    return is_plain(linear, *classes) and (bias or linear.bias is None)
+
+
+AGGREGATIONS = {"mean": "MeanAggregation", "add": "SumAggregation", "sum": "SumAggregation"}
+"""The class of PyG's aggregation by its name."""
 
 
 def _pyg_sums(conv: Any, *ways: str) -> bool:
-    return conv.aggr in ways and conv.flow == "source_to_target" and not conv.explain and conv.decomposed_layers == 1
+    """Whether a convolution of PyG sums up what it gets, in one of these ways, and nobody looks on."""
+    hooked = any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks") and name not in HOOKS)
+    known = conv.aggr in ways and type(conv.aggr_module).__name__ == AGGREGATIONS[conv.aggr]
+    return (
+        known and not hooked and conv.flow == "source_to_target" and not conv.explain and conv.decomposed_layers == 1
+    )
 
 
 KNOWN = {
     ("torch_geometric", "SAGEConv"): Equivalent(
-        lambda conv: _pyg_sums(conv, "mean", "add", "sum") and _plain(conv.lin_l, getattr(conv, "lin_r", None)),
+        lambda conv: (
+            _pyg_sums(conv, "mean", "add", "sum")
+            and _plain(conv.lin_l)
+            and (not conv.root_weight or _plain(conv.lin_r, bias=False))
+        ),
         _pyg_sage,
     ),
     ("torch_geometric", "GraphConv"): Equivalent(
-        lambda conv: _pyg_sums(conv, "add", "sum") and _plain(conv.lin_rel, conv.lin_root), _pyg_graph, True
+        lambda conv: _pyg_sums(conv, "add", "sum") and _plain(conv.lin_rel) and _plain(conv.lin_root, bias=False),
+        _pyg_graph,
+        True,
     ),
     ("torch_geometric", "GINConv"): Equivalent(lambda conv: _pyg_sums(conv, "add", "sum"), _pyg_gin),
     ("dgl", "SAGEConv"): Equivalent(
-        lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self, conv.fc_neigh), _dgl_sage
+        lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self) and _plain(conv.fc_neigh, bias=False),
+        _dgl_sage,
     ),
 }
 """Equivalents by library and class, of PyG 2.8 and DGL 1.1."""
@@ -130,6 +146,11 @@ class EquivalentForward:
 
     def __init__(self, convolution: nn.Module, equivalent: Equivalent) -> None:
         self._convolution, self._key = convolution, _key_of(equivalent)
+
+    @property
+    def applies(self) -> bool:
+        """Whether the convolution is, as it stands now, one that a block can compute."""
+        return KNOWN[self._key].applies(self._convolution)
 
     @property
     def takes_weights(self) -> bool:

@@ -120,12 +120,18 @@ class PyGAdapter(Adapter):
         pair = x if isinstance(x, (tuple, list)) else None
         block = self._block_for(layer, x if pair is None else pair[0])
         others = [value for name, value in given.items() if name not in (x_name, graph_name, "size")]
-        if (on_block := self._on_block(convolution, block, x, others, self._weight_stand_in)) is not None:
+        sparse = "adj_t" in self._parameters_of_forward
+        # A sparse adjacency carries the weights, which a convolution that gets it takes without being told.
+        on_block = (
+            None
+            if sparse and block.edge_weight is not None
+            else self._on_block(convolution, block, x, others, self._weight_stand_in)
+        )
+        if on_block is not None:
             return (on_block,), {}
         sources = block.exchange(x if pair is None else pair[0])
         destinations = sources[: block.num_destinations] if pair is None else pair[1]
         given[x_name] = (sources, destinations)
-        sparse = "adj_t" in self._parameters_of_forward
         given[graph_name] = block.adjacency(sources.dtype) if sparse else block.edge_index()
         for name, value in given.items():
             if value is self._weight_stand_in and value is not None:

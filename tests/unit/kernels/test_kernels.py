@@ -102,7 +102,7 @@ def test_rows_that_lie_apart_and_a_start_in_place(kernels):
     torch.testing.assert_close(out[:, :37], 2 * wanted, **TOLERANCE[torch.float32])
 
 
-@pytest.mark.parametrize("width", [16, 132, 257, 523])
+@pytest.mark.parametrize("width", [16, 132, 257, 523, 553, 602, 2257, 16257])
 def test_a_start_in_place_counts_once_in_every_column(kernels, width):
     """The last chunk of a tile lies over the one before; tiles of a wide row follow each other."""
     edges = random_edges(seed=3)
@@ -259,6 +259,17 @@ def test_what_would_read_other_memory_is_refused(message):
     _core.sum_rows(**given)
     with pytest.raises(ValueError, match=message):
         _core.sum_rows(**{**given, **REFUSED[message]})
+
+
+def test_arrays_of_another_type_are_refused_not_converted():
+    edges, out = random_edges(), torch.full((23, 4), 99.0, dtype=torch.float64)
+    x, weight = torch.ones(40, 4, dtype=torch.float64), torch.ones(len(edges.indices), 1)
+    with pytest.raises(TypeError):
+        _core.sum_rows(edges.indptr, edges.indices, x, None, out, weight=weight)
+    with pytest.raises(TypeError):
+        _core.sum_rows(edges.indptr.long(), edges.indices, x, None, out)
+    with pytest.raises(TypeError):
+        _core.activate(x, 1, 0.0, 0, torch.empty(40, 4))
 
 
 def test_an_instruction_set_that_is_not_there_is_refused():
