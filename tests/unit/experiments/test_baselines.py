@@ -16,6 +16,7 @@ import torch.distributed as dist
 from support.graphs import random_graph
 from support.models import HAS_DGL
 
+from experiments.baselines import pyg_training
 from experiments.baselines.data_parallel import Reducer, accuracies_of, train_epoch
 from experiments.baselines.pyg_forms import GIVEN
 from experiments.baselines.stored import write_arrays
@@ -25,7 +26,6 @@ from gsplit.data import write_store
 from gsplit.nn import GAT, GCN, SAGE, blocks_of
 from gsplit.sampling import MiniBatchSampler
 
-pyg_training = pytest.importorskip("experiments.baselines.pyg_training")
 needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -203,8 +203,9 @@ INDPTR, INDICES = np.array([0, 1, 1, 4, 4]), np.array([2, 0, 1, 3])
     ],
 )
 def test_subgraphs_of_pyg_are_checked(vertices, sources, destinations, fault):
-    arrays = (np.array(a) for a in (vertices, sources, destinations))
-    found = pyg_training.fault_of_subgraph(*arrays, INDPTR, INDICES, (2, 1))
+    found = pyg_training.fault_of_subgraph(
+        np.array(vertices), np.array(sources), np.array(destinations), INDPTR, INDICES, (2, 1)
+    )
     assert (found is None) if fault is None else fault in found
 
 

@@ -122,6 +122,7 @@ def test_a_round_is_quiet_within_15_percent_of_the_median():
     assert noise.quiet_rounds([[1.0, 1.14], [1.0, 1.16], [0.86], [0.84]]) == [True, False, True, False]
 
 
+@pytest.mark.slow  # it is a matter of time, which other tests take
 def test_the_calibration_takes_longer_while_others_take_the_cores():
     alone = noise.calibrate()
     code = "import time\nend = time.time() + 30\nwhile time.time() < end: pass"

@@ -360,7 +360,11 @@ def test_what_is_no_number_stays_so():
 )
 def test_narrow_products_and_their_gradients(core, rows, width, outputs, bias):
     if not _core.narrow_fits(outputs, width):
-        pytest.skip("as wide as that, this instruction set leaves the product to PyTorch")
+        with pytest.raises(ValueError, match="too wide"):  # left to PyTorch
+            _core.project_narrow(torch.ones(rows, width), torch.ones(outputs, width), None, torch.ones(rows, outputs))
+        with pytest.raises(ValueError, match="too wide"):
+            _core.narrow_gradient(torch.ones(rows, outputs), torch.ones(rows, width), torch.ones(outputs, width))
+        return
     wide = torch.randn(rows, width + 3)
     x, weight = wide[:, :width], torch.randn(outputs, width)
     given = torch.randn(outputs) if bias else None

@@ -9,6 +9,7 @@ from support.graphs import random_graph
 from support.models import HAS_DGL
 from support.steps import CPU
 from torch import nn
+from torch_geometric import nn as geometric
 
 from gsplit.features import EdgeLoader
 from gsplit.nn import GATConv, SAGEConv, blocks_of
@@ -16,7 +17,6 @@ from gsplit.nn.adapters import adapter, wrap
 from gsplit.nn.adapters.equivalents import equivalent_of
 from gsplit.sampling import MiniBatchSampler
 
-geometric = pytest.importorskip("torch_geometric.nn")
 N = 80
 
 

@@ -1,0 +1,50 @@
+// What aggregate.cpp, attention.cpp and dense.cpp share: checks of what Python gives, threads, the chosen kernels.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "aggregate.hpp"
+#include "row_kernels.hpp"
+
+namespace gsplit {
+
+/// The kernels of the instruction set that is in use.
+const RowKernels& chosen();
+
+inline constexpr int64_t MIN_THREAD_VALUES = 1 << 16;  // below this a thread costs more than it saves
+
+inline void require(bool holds, const char* message) {
+  if (!holds) throw std::invalid_argument(message);
+}
+
+inline bool rows_inside(std::span<const int32_t> values, int64_t end) {
+  uint32_t largest = 0;  // a negative one is larger than any
+  for (const int32_t value : values) largest = std::max(largest, static_cast<uint32_t>(value));
+  return values.empty() || largest < end;
+}
+
+/// Looks at every edge: an index outside would read other memory.
+inline void check_edges(const RowEdges& edges, int64_t sources, int64_t weights) {
+  require(!edges.indptr.empty() && edges.indptr.front() == 0, "indptr must begin with 0");
+  require(edges.indptr.back() == static_cast<int64_t>(edges.indices.size()), "indptr must end with the edges");
+  require(std::is_sorted(edges.indptr.begin(), edges.indptr.end()), "indptr must not fall");
+  require(rows_inside(edges.indices, sources), "an edge has a source that is no row");
+  require(edges.order.empty() || edges.order.size() == edges.indices.size(), "there must be an order for each edge");
+  require(weights < 0 || rows_inside(edges.order, weights), "an edge has a weight that does not exist");
+}
+
+/// Runs work(worker, begin, end) on as many rows each.
+template <class Work>
+void shared_out(int64_t rows, int64_t width, int threads, Work work) {
+  const int64_t workers = std::clamp<int64_t>(threads, 1, 1 + rows * width / MIN_THREAD_VALUES);
+  std::vector<std::jthread> pool;
+  for (int64_t w = 1; w < workers; ++w) pool.emplace_back(work, w, rows * w / workers, rows * (w + 1) / workers);
+  work(int64_t{0}, int64_t{0}, rows / workers);
+}
+
+}  // namespace gsplit

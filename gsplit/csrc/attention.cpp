@@ -1,0 +1,119 @@
+// The softmax of attention over the edges of each row, forward and backward (aggregate.hpp).
+#include <cmath>
+
+#include "aggregate_shared.hpp"
+
+namespace gsplit {
+namespace {
+
+template <class T>
+T leaky(T value, T slope) {
+  return value > 0 ? value : value * slope;
+}
+
+/// What the three steps of attention have in common: numbers of rows, edges and heads that fit.
+template <class T, class U>
+int64_t heads_of(const RowEdges& edges, const Matrix<T>& of_edges, const Matrix<U>& of_rows) {
+  require(of_edges.rows == static_cast<int64_t>(edges.indices.size()), "there must be a row of scores for each edge");
+  require(of_rows.data == nullptr ||
+              (of_rows.rows + 1 == static_cast<int64_t>(edges.indptr.size()) && of_rows.width == of_edges.width),
+          "there must be a row of scores for each destination");
+  return of_edges.width;
+}
+
+}  // namespace
+
+template <class T>
+void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
+                      Matrix<T> out, Matrix<T> own_out) {
+  check_edges(edges, source.rows, -1);
+  const int64_t heads = heads_of(edges, out, own_out);
+  require(source.width == heads && destination.width == heads &&
+              destination.rows + 1 == static_cast<int64_t>(edges.indptr.size()),
+          "there must be a score for each head");
+  require(own_out.data == nullptr || source.rows >= destination.rows, "the destinations must be among the sources");
+  std::vector<T> highest(heads);
+  for (int64_t row = 0; row < destination.rows; ++row) {
+    const T* to = destination.row(row);
+    std::fill(highest.begin(), highest.end(), -INFINITY);
+    if (own_out.data != nullptr)
+      for (int64_t h = 0; h < heads; ++h) highest[h] = own_out.row(row)[h] = leaky(source.row(row)[h] + to[h], slope);
+    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+      const T* from = source.row(edges.indices[e]);
+      for (int64_t h = 0; h < heads; ++h) {
+        const T score = leaky(from[h] + to[h], slope);
+        out.row(e)[h] = score;
+        highest[h] = std::max(highest[h], score);
+      }
+    }
+    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+      for (int64_t h = 0; h < heads; ++h) out.row(e)[h] -= highest[h];
+    if (own_out.data != nullptr)
+      for (int64_t h = 0; h < heads; ++h) own_out.row(row)[h] -= highest[h];
+  }
+}
+
+template <class T>
+void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers) {
+  check_edges(edges, INT32_MAX, -1);
+  const int64_t heads = heads_of(edges, powers, own_powers);
+  std::vector<T> total(heads);
+  for (size_t row = 0; row + 1 < edges.indptr.size(); ++row) {
+    for (int64_t h = 0; h < heads; ++h) total[h] = own_powers.data == nullptr ? T(0) : own_powers.row(row)[h];
+    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+      for (int64_t h = 0; h < heads; ++h) total[h] += powers.row(e)[h];
+    for (int64_t h = 0; h < heads; ++h) total[h] = T(1) / total[h];
+    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+      for (int64_t h = 0; h < heads; ++h) powers.row(e)[h] *= total[h];
+    if (own_powers.data != nullptr)
+      for (int64_t h = 0; h < heads; ++h) own_powers.row(row)[h] *= total[h];
+  }
+}
+
+template <class T>
+void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
+                        Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients) {
+  check_edges(edges, source.rows, -1);
+  const int64_t heads = heads_of(edges, gradients, own_gradients);
+  heads_of(edges, shares, own_shares);
+  heads_of(edges, shares, destination);
+  heads_of(edges, shares, destination_gradients);
+  require(source.width == heads && shares.width == heads, "there must be a score for each head");
+  require(own_shares.data == nullptr || source.rows >= destination.rows,
+          "the destinations must be among the sources");
+  require((own_shares.data == nullptr) == (own_gradients.data == nullptr), "own shares need own gradients");
+  std::vector<T> sum(heads);
+  for (int64_t row = 0; row < destination.rows; ++row) {
+    const T* to = destination.row(row);
+    T* total = destination_gradients.row(row);
+    for (int64_t h = 0; h < heads; ++h) {
+      sum[h] = own_shares.data == nullptr ? T(0) : own_shares.row(row)[h] * own_gradients.row(row)[h];
+      total[h] = 0;
+    }
+    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+      for (int64_t h = 0; h < heads; ++h) sum[h] += shares.row(e)[h] * gradients.row(e)[h];
+    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+      const T* from = source.row(edges.indices[e]);
+      for (int64_t h = 0; h < heads; ++h) {
+        const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
+        total[h] += gradients.row(e)[h] = from[h] + to[h] > 0 ? through : through * slope;
+      }
+    }
+    if (own_shares.data == nullptr) continue;
+    for (int64_t h = 0; h < heads; ++h) {
+      const T through = own_shares.row(row)[h] * (own_gradients.row(row)[h] - sum[h]);
+      total[h] += own_gradients.row(row)[h] = source.row(row)[h] + to[h] > 0 ? through : through * slope;
+    }
+  }
+}
+
+#define GSPLIT_INSTANTIATE(T)                                                                                    \
+  template void attention_scores<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<T>, Matrix<T>); \
+  template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>);                                      \
+  template void attention_backward<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<const T>,     \
+                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>);
+GSPLIT_INSTANTIATE(float)
+GSPLIT_INSTANTIATE(double)
+
+}  // namespace gsplit
