@@ -17,8 +17,6 @@ SHARED_LIMIT_S = 2.0
 OF_A_RUN = re.compile(
     r"config\.json|metrics\.jsonl|summary\.json|\.lock|(checkpoint|model)\.json|(checkpoint|model)-[0-9a-f]{16}\.pt"
 )
-OF_PYTORCH = "torchinductor_"
-"""Begins the name of an empty folder that PyTorch makes, one a user, in every program that has an optimizer."""
 
 
 def processes_of(temporary: Path) -> list[psutil.Process]:
@@ -53,7 +51,7 @@ def _in_use(path: str) -> bool:
 
 
 def temporary_left(temporary: Path) -> list[str]:
-    return sorted(path.name for path in temporary.rglob("*") if not path.name.startswith(OF_PYTORCH))
+    return sorted(path.name for path in temporary.rglob("*"))
 
 
 def files_left(folder: Path, *, finished: bool) -> list[str]:
