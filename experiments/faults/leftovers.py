@@ -17,6 +17,8 @@ SHARED_LIMIT_S = 2.0
 OF_A_RUN = re.compile(
     r"config\.json|metrics\.jsonl|summary\.json|\.lock|(checkpoint|model)\.json|(checkpoint|model)-[0-9a-f]{16}\.pt"
 )
+OF_PYTORCH = "torchinductor_"
+"""Begins the name of an empty folder that PyTorch makes, one a user, where a run is profiled."""
 
 
 def processes_of(temporary: Path) -> list[psutil.Process]:
@@ -51,7 +53,7 @@ def _in_use(path: str) -> bool:
 
 
 def temporary_left(temporary: Path) -> list[str]:
-    return sorted(path.name for path in temporary.rglob("*"))
+    return sorted(path.name for path in temporary.rglob("*") if not path.name.startswith(OF_PYTORCH))
 
 
 def files_left(folder: Path, *, finished: bool) -> list[str]:
