@@ -34,7 +34,7 @@ MENTIONED = [
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
     for path in (ROOT / "experiments").rglob("*.py")
-    if "cli.parse(" in path.read_text()
+    if "cli.main(command)" in path.read_text()
 )
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 

@@ -13,6 +13,7 @@ ALLOWED = {
     "baselines": {"shared"},
     "paper": {"shared", "baselines"},
     "compare": {"shared", "baselines"},
+    "ablation": {"shared", "baselines", "compare"},
     "micro": {"shared"},
     "faults": {"shared"},
     "model_host": {"shared"},
