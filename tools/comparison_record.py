@@ -47,16 +47,23 @@ class RecordConfig(Checked):
     """The record to write; one that is there is replaced."""
     machine: str = "cpu2"
     """Where they ran: a key of docs/results/data/machines.json."""
+    tables: tuple[str, ...] = ()
+    """Keep these tables alone, such as exchange: what was counted on a busy machine, without its times."""
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
     """When they ran."""
 
 
-def record_of(results: list[dict[str, Any]], *, machine: str, date: str) -> dict[str, Any]:
-    """The record of some comparisons, or of some ablations."""
+def record_of(
+    results: list[dict[str, Any]], *, machine: str, date: str, only: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The record of some comparisons, or of some ablations; ``only`` names the tables to keep, by default all."""
     kinds = {kind_of(result) for result in results}
     if len(kinds) > 1:
         raise InputError("a record holds comparisons or ablations, not both")
     kept = KINDS[kinds.pop()][1]
+    if unknown := set(only) - set(kept):
+        raise InputError(f"unknown table {min(unknown)!r}; choose from {', '.join(kept)}")
+    kept = only or kept
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("graphs", *kept)}
     for result in results:
         settings, quality = result["settings"], result["dataset"]["partition"]["quality"]
@@ -114,7 +121,7 @@ def command(arguments: list[str]) -> None:
         results.append(result)
     if not results:
         raise InputError("name the files comparison.json or ablation.json")
-    write_json(config.out, record_of(results, machine=config.machine, date=config.date))
+    write_json(config.out, record_of(results, machine=config.machine, date=config.date, only=config.tables))
 
 
 if __name__ == "__main__":

@@ -125,6 +125,11 @@ def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
     assert written.keys() == results.KEYS
     assert written["commands"][0].startswith("python -m experiments.ablation --studies exchange models")
     assert {row["dataset"] for row in written["tables"]["exchange"]} == {"tiny"}
+    words = [str(tmp_path / "out" / "ablation.json"), "--out", str(record), "--tables"]
+    comparison_record.command([*words, "exchange"])
+    assert json.loads(record.read_text())["tables"].keys() == {"graphs", "exchange"}
+    with pytest.raises(InputError, match="unknown table 'systems'; choose from changes, ratios, exchange"):
+        comparison_record.command([*words, "systems"])
 
 
 @pytest.mark.slow  # what is asked, counted and shown is tested above and below without a process
