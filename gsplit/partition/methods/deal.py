@@ -45,16 +45,22 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     graph, parts = problem.graph, problem.parts
     weight_N = degrees(graph) if problem.vertex_weight is None else problem.vertex_weight
 
-    def judge(part_N: NDArray[np.int32]) -> tuple[int, int]:
-        edges_PP = block_edges(graph, part_N, part_N, parts, weight=problem.edge_weight)
-        return int(edges_PP.max()), int(edges_PP.sum() - edges_PP.trace())
+    def judge(part_N: NDArray[np.int32]) -> tuple[int]:
+        return (int(block_edges(graph, part_N, part_N, parts, weight=problem.edge_weight).max()),)
 
-    cuts = problem.cuts if parts <= MOST_JUDGED else 1
-    return best_cut(cuts, problem.seed, lambda seed: snake(weight_N, parts, seed), judge)
+    deals = problem.cuts if parts <= MOST_JUDGED else 1
+    return best_cut(
+        deals,
+        problem.seed,
+        lambda seed: snake(weight_N, parts, seed),
+        judge,
+        what="deal",
+        least="edges of the heaviest block:",
+    )
 
 
 def snake(weight_N: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int32]:
-    """Part of each vertex, int32 [N]: the heaviest first, a round of one for each part, every second one backwards."""
+    """Part of each vertex, int32 [N]: the heaviest first, one a part and round, every second round backwards."""
     n = len(weight_N)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
     order = order[np.argsort(-weight_N[order], kind="stable")]

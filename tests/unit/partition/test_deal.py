@@ -87,7 +87,7 @@ def test_of_several_deals_the_best_is_kept(caplog):
     with caplog.at_level(logging.INFO):
         single, best = heaviest(1), heaviest(20)
     assert best < single
-    assert "cut 20 of 20" in caplog.text
+    assert "deal 20 of 20: edges of the heaviest block: " in caplog.text
 
 
 def test_many_parts_are_dealt_once(caplog):
