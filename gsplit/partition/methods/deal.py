@@ -72,7 +72,7 @@ def snake(weight_N: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int3
 
 
 def degrees(graph: GraphArrays) -> NDArray[np.int64]:
-    """In-edges and out-edges of each vertex together, without loops, int64 [N]."""
+    """Edges of each vertex, in and out, without loops: int64 [N]."""
     n = graph.num_vertices
     found = np.diff(graph.indptr)
     for begin, end in row_ranges(graph.indptr, max(EDGES_AT_ONCE, n)):  # each piece costs a pass over the vertices
