@@ -22,7 +22,6 @@ from gsplit.files import check_writable
 from tools import real_graphs
 
 PROG = "python -m experiments.full_graph"
-CHOICES = ("words", "balance", "systems", "accuracy")
 
 
 def _split(names: str) -> tuple[str, ...]:
@@ -85,9 +84,10 @@ class FullGraphConfig(Checked):
     @property
     def chosen(self) -> str:
         """What is measured."""
-        chosen = [name for name in CHOICES if getattr(self, name)]
+        given = {"words": self.words, "balance": self.balance, "systems": self.systems, "accuracy": self.accuracy}
+        chosen = [name for name, is_given in given.items() if is_given]
         if len(chosen) != 1:
-            raise InputError(f"give one of --{', --'.join(CHOICES)}; {len(chosen)} are given")
+            raise InputError(f"give one of --{', --'.join(given)}; {len(chosen)} are given")
         return chosen[0]
 
 
