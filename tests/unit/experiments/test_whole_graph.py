@@ -60,8 +60,7 @@ def test_libraries_train_the_same(tiny, model):
         assert found == pytest.approx(losses[0], rel=1e-4)  # float32, in other orders, through four steps
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", ["gcn", pytest.param("sage", marks=pytest.mark.slow)])
 def test_ours_trains_the_same(tiny, model):
     work, store = tiny
     task = replace(TASK, store=str(store), model=model)
@@ -107,7 +106,7 @@ def faked(order, *, losses=None, broken=None):
         if system == broken:
             raise RunFailed("exit code 1: error: no")
         slow = 2.0 if memory == "as it comes" and system in FORMS else 1.0
-        count = epochs or 5
+        count = epochs or 4
         return Epochs(
             seconds=[100.0, 100.0] + [slow * SECONDS[system]] * (count - 2),
             losses=(losses or {}).get(system, [1.0, 0.5, 0.4, 0.3, 0.2])[:count],
