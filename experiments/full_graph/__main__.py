@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -94,15 +96,16 @@ class FullGraphConfig(Checked):
 def command(arguments: list[str]) -> None:
     config = cli.parse(FullGraphConfig, arguments, prog=PROG)
     chosen = config.chosen
-    logging.getLogger("gsplit.partition").setLevel(logging.WARNING)  # there are hundreds of deals to tell of
     if config.json:
         check_writable(config.json)
     result: dict[str, Any]
     if chosen == "words":
-        result = volumes.measure(config.data, quick=config.quick, seed=config.seed)
+        with quiet_partitioners():
+            result = volumes.measure(config.data, quick=config.quick, seed=config.seed)
         volumes.show(result)
     elif chosen == "balance":
-        result = blocks.measure(config.data, quick=config.quick)
+        with quiet_partitioners():
+            result = blocks.measure(config.data, quick=config.quick)
         blocks.show(result)
     elif chosen == "systems":
         result = rivals.measure(plan_of(config), _split(config.only))
@@ -118,6 +121,18 @@ def command(arguments: list[str]) -> None:
         write_json(config.json, result)
     if result.get("not_run"):
         sys.exit(1)
+
+
+@contextmanager
+def quiet_partitioners() -> Iterator[None]:
+    """Keep partitioners from telling of each of hundreds of deals."""
+    logger = logging.getLogger("gsplit.partition")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def plan_of(config: FullGraphConfig) -> rivals.Plan:

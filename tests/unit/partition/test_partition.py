@@ -254,6 +254,12 @@ def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
             command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
 
 
+@pytest.mark.parametrize("method", ["deal", "random", "range", "streaming"])
+def test_imbalance_is_for_those_who_look_for_a_cut(store, tmp_path, caplog, method):
+    command([str(store), "--out", str(tmp_path / "layout"), "--method", method, "--imbalance", "0.1"])
+    assert (f"--imbalance is ignored: {method} has no cut to find" in caplog.text) == (method != "streaming")
+
+
 def test_no_more_threads_than_cores(store, tmp_path, monkeypatch, caplog):
     problems = []
     monkeypatch.setattr(methods, "assign", lambda name, problem: problems.append(problem) or np.arange(60) % 2)
