@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from experiments.compare.config import CompareConfig
-from experiments.compare.noise import cores
 from experiments.shared.flags import FanOut, Positive, Seed, names_of
+from experiments.shared.noise import cores
 from gsplit.config.fields import Checked, Range
 from gsplit.config.partition import Method, Weights
 from gsplit.errors import InputError

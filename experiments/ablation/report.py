@@ -8,9 +8,9 @@ from typing import Any
 from experiments.ablation.config import PYG, PYG_MODEL, AblationConfig
 from experiments.ablation.variants import BASE
 from experiments.compare.measuring import Bench
-from experiments.compare.noise import cores
 from experiments.compare.pairs import COMPARED, Round, epoch_row, noise_rows, ratio_row
 from experiments.compare.report import settings_of, table, versions
+from experiments.shared.noise import cores
 from experiments.shared.results import dataset_text
 from gsplit.units import binary
 

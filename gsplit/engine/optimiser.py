@@ -14,7 +14,7 @@ from gsplit.config.optimisation import OptimisationConfig
 class Adam(torch.optim.Adam):
     """Adam of PyTorch, whose methods are not wrapped for its compiler.
 
-    The first call of a wrapped method imports the compiler, which takes every trainer a second and 100 MB, and
+    The first call of a wrapped method imports the compiler, which takes every trainer a second and 70 MB, and
     compiles nothing here. Where a version of PyTorch wraps nothing, the methods are the same.
     """
 

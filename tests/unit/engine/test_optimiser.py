@@ -58,5 +58,5 @@ def test_steps_can_be_hooked_as_those_of_any_optimiser():
 
 
 def test_the_compiler_is_not_imported():
-    """That would take each trainer a second and 100 MB."""
+    """That would take each trainer a second and 70 MB."""
     subprocess.run([sys.executable, "-c", WITHOUT], check=True, timeout=120)

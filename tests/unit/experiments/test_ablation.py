@@ -14,7 +14,8 @@ from experiments.ablation.config import PYG, PYG_MODEL, AblationConfig
 from experiments.ablation.exchange import counted_bytes, rows_by_layer
 from experiments.ablation.variants import BASE, asked_of, flags_of, words_of
 from experiments.baselines.workload import STAGES, Epoch, Outcome
-from experiments.compare import processes, systems
+from experiments.compare import systems
+from experiments.shared import processes
 from gsplit.errors import InputError
 from tools import comparison_record, results
 

@@ -14,6 +14,7 @@ ALLOWED = {
     "paper": {"shared", "baselines"},
     "compare": {"shared", "baselines"},
     "ablation": {"shared", "baselines", "compare"},
+    "full_graph": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
     "model_host": {"shared"},
