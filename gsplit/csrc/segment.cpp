@@ -40,6 +40,28 @@ class Cursor {
   int64_t offset_;
 };
 
+/// Where the own rows of each row sent begin, over all receivers: [rows sent + 1].
+Array<int32_t> send_indptr(const LayerSplit& layer) {
+  Array<int32_t> begins;
+  begins.push_back(0);
+  for (size_t q = 0; q < layer.send_rows.size(); ++q) {
+    const int32_t base = begins.back();
+    for (size_t i = 0; i < layer.rows_sent(q); ++i)
+      begins.push_back(base + (layer.send_ends[q].empty() ? static_cast<int32_t>(i) + 1 : layer.send_ends[q][i]));
+  }
+  return begins;
+}
+
+/// The edge id of each own row that is sent or summed, over all receivers; -1 where it is sent as it is.
+Array<int64_t> send_ids(const LayerSplit& layer) {
+  Array<int64_t> ids;
+  for (size_t q = 0; q < layer.send_rows.size(); ++q) {
+    if (layer.send_ends[q].empty()) ids.insert(ids.end(), layer.send_rows[q].size(), -1);
+    else ids.insert(ids.end(), layer.send_ids[q].begin(), layer.send_ids[q].end());
+  }
+  return ids;
+}
+
 int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
   const Split& split = splits[rank];
   const auto parts = static_cast<int64_t>(splits.size());
@@ -57,15 +79,26 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
 
   for (int64_t l = 1; l <= layers; ++l) {
     const LayerSplit& layer = split.layers[l];
+    int64_t num_send_rows = 0;
+    for (const auto& rows : layer.send_rows) num_send_rows += static_cast<int64_t>(rows.size());
+    const bool summed = layer.summed_edges > 0;
     header.push_back(static_cast<int64_t>(layer.indices.size()));
     header.push_back(cursor.put(layer.indptr));
     header.push_back(cursor.put(layer.indices));
     header.push_back(cursor.begin());
     for (const auto& rows : layer.send_rows) cursor.append(rows);
     header.push_back(edge_ids ? cursor.put(layer.edge_ids) : 0);
-    header.push_back(0);  // reserved
-    for (const auto& rows : layer.send_rows) header.push_back(static_cast<int64_t>(rows.size()));
-    for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].send_rows[rank].size()));
+    header.push_back(layer.drawn_edges);
+    header.push_back(num_send_rows);
+    header.push_back(layer.summed_edges);
+    header.push_back(summed ? cursor.put(send_indptr(layer)) : 0);
+    header.push_back(summed && edge_ids ? cursor.put(send_ids(layer)) : 0);
+    header.push_back(layer.in_degrees.empty() ? 0 : cursor.put(layer.in_degrees));
+    header.push_back(static_cast<int64_t>(layer.moved_rows.size()));
+    header.push_back(layer.moved_rows.empty() ? 0 : cursor.put(layer.moved_rows));
+    header.push_back(layer.moved_ids.empty() ? 0 : cursor.put(layer.moved_ids));
+    for (size_t q = 0; q < splits.size(); ++q) header.push_back(static_cast<int64_t>(layer.rows_sent(q)));
+    for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].rows_sent(rank)));
   }
   const int64_t total = cursor.begin();
   header[2] = total;
