@@ -1,5 +1,6 @@
 #include "segment.hpp"
 
+#include <array>
 #include <cstring>
 
 namespace gsplit {
@@ -62,6 +63,26 @@ Array<int64_t> send_ids(const LayerSplit& layer) {
   return ids;
 }
 
+/// Writes what a layer has where sums are sent or received; returns where its words are, 0 where there is none.
+int64_t put_sums(Cursor& cursor, const LayerSplit& layer, bool edge_ids) {
+  const bool sends = layer.summed_edges > 0, receives = !layer.in_degrees.empty();
+  if (!sends && !receives) return 0;
+  int64_t num_send_rows = 0;
+  for (const auto& rows : layer.send_rows) num_send_rows += static_cast<int64_t>(rows.size());
+  const std::array<int64_t, SUMS_WORDS> words{
+      layer.drawn_edges,
+      num_send_rows,
+      layer.summed_edges,
+      sends ? cursor.put(send_indptr(layer)) : 0,
+      sends && edge_ids ? cursor.put(send_ids(layer)) : 0,
+      receives ? cursor.put(layer.in_degrees) : 0,
+      static_cast<int64_t>(layer.moved_rows.size()),
+      receives && edge_ids ? cursor.put(layer.moved_rows) : 0,
+      receives && edge_ids ? cursor.put(layer.moved_ids) : 0,
+  };
+  return cursor.put(words);
+}
+
 int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
   const Split& split = splits[rank];
   const auto parts = static_cast<int64_t>(splits.size());
@@ -79,24 +100,13 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
 
   for (int64_t l = 1; l <= layers; ++l) {
     const LayerSplit& layer = split.layers[l];
-    int64_t num_send_rows = 0;
-    for (const auto& rows : layer.send_rows) num_send_rows += static_cast<int64_t>(rows.size());
-    const bool summed = layer.summed_edges > 0;
     header.push_back(static_cast<int64_t>(layer.indices.size()));
     header.push_back(cursor.put(layer.indptr));
     header.push_back(cursor.put(layer.indices));
     header.push_back(cursor.begin());
     for (const auto& rows : layer.send_rows) cursor.append(rows);
     header.push_back(edge_ids ? cursor.put(layer.edge_ids) : 0);
-    header.push_back(layer.drawn_edges);
-    header.push_back(num_send_rows);
-    header.push_back(layer.summed_edges);
-    header.push_back(summed ? cursor.put(send_indptr(layer)) : 0);
-    header.push_back(summed && edge_ids ? cursor.put(send_ids(layer)) : 0);
-    header.push_back(layer.in_degrees.empty() ? 0 : cursor.put(layer.in_degrees));
-    header.push_back(static_cast<int64_t>(layer.moved_rows.size()));
-    header.push_back(layer.moved_rows.empty() ? 0 : cursor.put(layer.moved_rows));
-    header.push_back(layer.moved_ids.empty() ? 0 : cursor.put(layer.moved_ids));
+    header.push_back(put_sums(cursor, layer, edge_ids));
     for (size_t q = 0; q < splits.size(); ++q) header.push_back(static_cast<int64_t>(layer.rows_sent(q)));
     for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].rows_sent(rank)));
   }

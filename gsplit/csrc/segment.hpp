@@ -52,7 +52,8 @@ inline constexpr int64_t SEGMENT_MAGIC = 0x474553544c505347;  // "GSPLTSEG", lit
 inline constexpr int64_t SEGMENT_VERSION = 2;
 inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
 inline constexpr int64_t HEADER_FIXED_WORDS = 12;
-inline constexpr int64_t LAYER_FIXED_WORDS = 14;
+inline constexpr int64_t LAYER_FIXED_WORDS = 6;
+inline constexpr int64_t SUMS_WORDS = 9;
 
 /// Bytes that write_segment() will fill for split `rank`.
 int64_t segment_bytes(const std::vector<Split>& splits, int rank, bool edge_ids);

@@ -23,7 +23,7 @@ class EdgeData(TypedDict):
     edge_weights: dict[int, Tensor] | None
     """[edges] weights of the edges of each layer's block, 1 of those from sums; None where the model uses none."""
     send_weights: dict[int, Tensor]
-    """[own rows sent or summed] by what a row is multiplied, for layers that send weighted sums."""
+    """[own rows sent or summed] factors of the rows, for layers that send weighted sums."""
     drawn_weights: dict[int, Tensor]
     """[num_destinations] weights of all in-edges drawn, for layers where others sum some of them."""
     degrees: Tensor | None

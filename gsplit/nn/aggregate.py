@@ -109,7 +109,7 @@ class _Way:
     drawn: Tensor | None
 
     def inverse_of_drawn(self, dtype: torch.dtype) -> Tensor:
-        """By what the sums are multiplied that a mean divides, [num_destinations]."""
+        """Factor that makes a mean of each destination's sum, [num_destinations]."""
         counts = self.edges.edges.indptr.diff() if self.drawn is None else self.drawn
         return counts.clamp(min=1).to(dtype).reciprocal_()
 

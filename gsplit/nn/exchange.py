@@ -176,8 +176,7 @@ class Route:
     sums: TwoWayEdges | None = None
     """What each row sent is the sum of, a row for each and ``send_rows`` as sources; None: each is one own row."""
     sum_weight: Tensor | None = None
-    """By what each of ``send_rows`` is multiplied before it is summed, [own rows, 1] in the dtype of the rows; None:
-    by nothing."""
+    """Factor of each of ``send_rows`` in its sum, [own rows, 1] in the dtype of the rows; None: 1 each."""
 
     @property
     def num_received(self) -> int:

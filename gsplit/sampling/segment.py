@@ -19,13 +19,13 @@ HAS_EDGE_IDS = 1
 """The bit of the header's flags that says that edge ids are carried."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
-WORDS = (
-    *("num_edges", "indptr_at", "indices_at", "send_rows_at", "edge_ids_at", "num_drawn_edges", "num_send_rows"),
-    *("num_summed_edges", "send_indptr_at", "send_ids_at", "in_degrees_at", "num_moved", "moved_rows_at"),
-    "moved_ids_at",
+LAYER_FIXED_WORDS = 6
+"""Words of a layer's header before the counts of rows sent and received."""
+SUMS_WORDS = (
+    *("num_drawn_edges", "num_send_rows", "num_summed_edges", "send_indptr_at", "send_ids_at", "in_degrees_at"),
+    *("num_moved", "moved_rows_at", "moved_ids_at"),
 )
-"""The words of a layer's header, in order, before the counts of rows sent and received."""
-LAYER_FIXED_WORDS = len(WORDS)
+"""The words, in order, of a layer in which this split sends or receives sums of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,13 +115,23 @@ class Segment:
         """The header of each layer, 1 .. L."""
         for layer in range(1, levels):
             at = levels + (layer - 1) * layer_words
+            edges, indptr_at, indices_at, send_rows_at, edge_ids_at, sums_at = words[at : at + LAYER_FIXED_WORDS]
             counts = words[at + LAYER_FIXED_WORDS : at + layer_words]
+            of_sums = dict.fromkeys(SUMS_WORDS, 0)
+            of_sums |= {"num_drawn_edges": edges, "num_send_rows": sum(counts[: self.parts])}
+            if sums_at:
+                of_sums = dict(zip(SUMS_WORDS, self._int64(sums_at, len(SUMS_WORDS)).tolist(), strict=True))
             self.layers[layer] = LayerHeader(
-                **dict(zip(WORDS, words[at : at + LAYER_FIXED_WORDS], strict=True)),
                 num_destinations=self.level_sizes[layer],
                 num_own_sources=self.level_sizes[layer - 1],
+                num_edges=edges,
+                indptr_at=indptr_at,
+                indices_at=indices_at,
+                send_rows_at=send_rows_at,
+                edge_ids_at=edge_ids_at,
                 send_counts=tuple(counts[: self.parts]),
                 receive_counts=tuple(counts[self.parts :]),
+                **of_sums,
             )
 
     def _int32(self, at: int, count: int) -> NDArray[np.int32]:
@@ -177,7 +187,7 @@ class Segment:
         return self._int32(header.in_degrees_at, header.num_destinations)
 
     def moved(self, layer: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """In-edges of a layer that others sum: int32 [M] destination rows, int64 [M] positions in ``indices``.
+        """The in-edges of a layer that others sum: int32 [M] destination rows, int64 [M] positions in ``indices``.
 
         Both are empty without edge ids.
         """

@@ -102,7 +102,7 @@ def test_law_3_one_message_a_pair_of_no_more_rows_and_no_edge_summed_twice(pool,
 
 
 def products_of_sums(member, seed, weighted):
-    """This trainer's share of <E x, y> and <x, E' y>; E sends random sums, and every destination takes all of them."""
+    """This trainer's share of <E x, y> and <x, E' y>; E sends random sums, and each destination takes all."""
     random = np.random.default_rng(seed)
     counts = random.integers(0, 4, (member.world, member.world))
     np.fill_diagonal(counts, 0)
@@ -166,4 +166,3 @@ def test_the_rows_of_sources_are_refused_in_one_line(pool, layouts):
         assert len(messages) == 3
         assert not any("\n" in message for message in messages)
         assert more
-

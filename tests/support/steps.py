@@ -27,7 +27,9 @@ class Step:
     where these are fewer.
     """
 
-    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None, *, sums=False):
+    def __init__(
+        self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None, *, sums=False
+    ):
         grid = grid or trainer_grid(member.world)
         micro = grid.coordinate(member.rank, DATA)
         targets = np.argsort(layout.permutation)[global_targets]
