@@ -27,11 +27,9 @@ void Cover::build(std::span<const int32_t> sources, std::span<const int32_t> des
   open_.assign(begins_.begin() + 1, begins_.end());
   for (size_t v = 0; v < num_vertices_; ++v) begins_[v + 1] += begins_[v];
   next_.assign(begins_.begin(), begins_.end() - 1);  // where the next edge of each goes
-  for (size_t i = 0; i < edges; ++i) {
-    const auto destination = static_cast<int32_t>(num_sources_) + destinations[i];
-    neighbours_[next_[sources[i]]++] = destination;
-    neighbours_[next_[destination]++] = sources[i];
-  }
+  for (size_t i = 0; i < edges; ++i)
+    neighbours_[next_[sources[i]]++] = static_cast<int32_t>(num_sources_) + destinations[i];
+  std::copy(sources.begin(), sources.end(), neighbours_.begin() + edges);  // in the order of the destinations already
   taken_.assign(num_vertices_, 0);
   leaves_.clear();
   for (size_t v = 0; v < num_vertices_; ++v)
