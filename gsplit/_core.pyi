@@ -100,7 +100,12 @@ def dot_rows(
 ) -> None: ...
 def add_rows(out: Tensor, rows: Tensor, values: Tensor) -> None: ...
 def transpose_edges(
-    indptr: Tensor, indices: Tensor, out_indptr: Tensor, out_rows: Tensor, out_order: Tensor | None = None
+    indptr: Tensor,
+    indices: Tensor,
+    out_indptr: Tensor,
+    out_rows: Tensor,
+    out_order: Tensor | None = None,
+    threads: int = 1,
 ) -> None: ...
 def attention_scores(
     indptr: Tensor,

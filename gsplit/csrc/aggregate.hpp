@@ -76,9 +76,10 @@ template <class T>
 void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> values);
 
 /// The edges of every source, in the order of their rows: out_indptr [sources + 1], out_rows [E] the row of each,
-/// out_order [E], or empty, its position in `indices`.
+/// out_order [E], or empty, its position in `indices`. A counting sort, each thread of a range of rows: the result is
+/// the same with any number of them.
 void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::span<int32_t> out_rows,
-                     std::span<int32_t> out_order);
+                     std::span<int32_t> out_order, int threads);
 
 /// Scores of additive attention, minus the highest of the row (a shift that cancels in the softmax):
 /// out[e, h] = leaky(source[indices[e], h] + destination[r, h]) - highest; own_out [R, h] of the row itself, or no

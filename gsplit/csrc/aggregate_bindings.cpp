@@ -171,13 +171,14 @@ void bind_aggregate(nb::module_& m) {
   m.def(
       "transpose_edges",
       [](Array<int32_t> indptr, Array<int32_t> indices, Writable<int32_t> out_indptr, Writable<int32_t> out_rows,
-         std::optional<Writable<int32_t>> out_order) {
+         std::optional<Writable<int32_t>> out_order, int threads) {
         nb::gil_scoped_release unlocked;
         transpose_edges(edges_of(indptr, indices), span_of(out_indptr), span_of(out_rows),
-                        out_order ? span_of(*out_order) : std::span<int32_t>());
+                        out_order ? span_of(*out_order) : std::span<int32_t>(), threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("out_indptr").noconvert(),
-      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none());
+      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none(),
+      nb::arg("threads") = 1);
 }
 
 }  // namespace gsplit::python

@@ -9,8 +9,7 @@ namespace gsplit::GSPLIT_ISA {
 namespace {
 
 constexpr int64_t LINE_BYTES = 64;
-constexpr int64_t MOST_LINES = 16;          // of one row that are fetched ahead
-constexpr int64_t LINES_AHEAD = 24;         // in flight, about
+constexpr int64_t EDGES_AHEAD = 48;         // whose rows are on their way
 constexpr int MOST_CHUNKS = GSPLIT_CHUNKS;  // a tile has at most so many
 
 template <class T, int LANES>
@@ -22,17 +21,24 @@ struct Vector<T, 1> {
   using type = T;
 };
 
+/// A source's row. It takes no branch: which kind comes next is not to be predicted.
 template <class T>
 inline const T* source(const RowTask<T>& task, int64_t i) {
-  return i < task.num_own ? task.own + i * task.own_stride
-                          : task.received + (i - task.num_own) * task.received_stride;
+  const bool own = i < task.num_own;
+  const T* rows = own ? task.own : task.received;
+  const int64_t stride = own ? task.own_stride : task.received_stride;
+  return rows + (i - (own ? 0 : task.num_own)) * stride;
 }
 
-/// Fetches the row of an edge that comes soon.
+/// Fetches some columns of the row of an edge that comes soon, no nearer than the second cache: the first has room
+/// for a few lines on their way, the second for so many that memory is kept busy (docs/log.md, "Sums fetch ahead").
+/// Always inline: GCC takes a call of a function that does nothing but fetch for one without effect, and drops it.
 template <class T>
-inline void fetch(const RowTask<T>& task, int64_t edge, int64_t lines) {
-  const auto* bytes = reinterpret_cast<const char*>(source(task, task.indices[edge]));
-  for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(bytes + line * LINE_BYTES);
+__attribute__((always_inline)) inline void fetch(const RowTask<T>& task, int64_t edge, int64_t column,
+                                                 int64_t width) {
+  const auto* begin = reinterpret_cast<const char*>(source(task, task.indices[edge]) + column);
+  const auto* end = begin + width * int64_t{sizeof(T)};
+  for (const auto* at = begin; at < end; at += LINE_BYTES) __builtin_prefetch(at, 0, 2);
 }
 
 template <class T>
@@ -57,16 +63,16 @@ struct Tile {
     return at < width - LANES ? at : width - LANES;
   }
 
-  /// One tile of one row. FIRST: rows that come soon are fetched.
-  template <bool SCALED, bool FIRST>
+  /// One tile of one row, while rows of later edges are fetched.
+  template <bool SCALED>
   static inline void sum(const RowTask<T>& task, int64_t row, int64_t head, int64_t column, int64_t width,
-                         int64_t ahead, int64_t lines, int64_t last) {
+                         int64_t last) {
     const int64_t begin = task.indptr[row], end = task.indptr[row + 1];
     V total[CHUNKS] = {};
     int64_t at[CHUNKS];
     for (int c = 0; c < CHUNKS; ++c) at[c] = column + offset(c, width);
     for (int64_t e = begin; e < end; ++e) {
-      if (FIRST && e + ahead < last) fetch(task, e + ahead, lines);
+      if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, column, width);
       const T* values = source(task, task.indices[e]);
       if constexpr (SCALED) {
         const T by = scale(task, e, head);
@@ -88,18 +94,19 @@ struct Tile {
   }
 
   template <bool SCALED>
-  static void sum_range(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64_t end) {
-    const int64_t needed = (task.width * int64_t{sizeof(T)} + LINE_BYTES - 1) / LINE_BYTES + 1;
-    const int64_t lines = needed < MOST_LINES ? needed : MOST_LINES;
-    const int64_t ahead = LINES_AHEAD / lines + 1, last = task.indptr[end];
+  static void sum_range(const RowTask<T> task, const Tiling& tiling, int64_t begin, int64_t end) {
+    const int64_t last = task.indptr[end];
+    if (task.heads == 1 && tiling.tiles == 1) {
+      for (int64_t row = begin; row < end; ++row) sum<SCALED>(task, row, 0, 0, tiling.width, last);
+      return;
+    }
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t head = 0; head < task.heads; ++head) {
         for (int64_t tile = 0; tile < tiling.tiles; ++tile) {
           const int64_t from = tile * tiling.head_width / tiling.tiles;
           const int64_t width = (tile + 1) * tiling.head_width / tiling.tiles - from;
           const int64_t column = head * tiling.head_width + from;
-          if (column == 0) sum<SCALED, true>(task, row, head, column, width, ahead, lines, last);
-          else sum<SCALED, false>(task, row, head, column, width, ahead, lines, last);
+          sum<SCALED>(task, row, head, column, width, last);
         }
       }
     }
@@ -134,12 +141,10 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
   constexpr int64_t LANES = LINE_BYTES / sizeof(T);
   using V = typename Vector<T, LANES>::type;
   const int64_t width = task.width / task.heads, last = task.indptr[end];
-  const int64_t needed = (task.width * int64_t{sizeof(T)} + LINE_BYTES - 1) / LINE_BYTES + 1;
-  const int64_t lines = needed < MOST_LINES ? needed : MOST_LINES, ahead = LINES_AHEAD / lines + 1;
   for (int64_t row = begin; row < end; ++row) {
     const T* left = task.start + row * task.start_stride;
     for (int64_t e = task.indptr[row]; e < task.indptr[row + 1]; ++e) {
-      if (e + ahead < last) fetch(task, e + ahead, lines);
+      if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, 0, task.width);
       const T* right = source(task, task.indices[e]);
       for (int64_t head = 0; head < task.heads; ++head) {
         const T *a = left + head * width, *b = right + head * width;

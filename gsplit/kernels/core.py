@@ -19,11 +19,14 @@ class Core(Kernels):
     parts_are_cheap = True
 
     @override
-    def transposed(self, edges: Edges, num_sources: int) -> Edges:
+    def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
         indptr = torch.empty(num_sources + 1, dtype=torch.int32)
-        rows, order = torch.empty_like(edges.indices), torch.empty_like(edges.indices)
-        _core.transpose_edges(edges.indptr, edges.indices, indptr, rows, order)
-        return Edges(indptr=indptr, indices=rows, order=order)
+        rows = torch.empty_like(edges.indices)
+        positions = torch.empty_like(edges.indices) if order else None
+        _core.transpose_edges(
+            edges.indptr, edges.indices, indptr, rows, positions, threads=torch.get_num_threads()
+        )
+        return Edges(indptr=indptr, indices=rows, order=positions)
 
     @override
     def sum(
