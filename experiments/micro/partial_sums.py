@@ -2,8 +2,8 @@
 
 python -m experiments.micro.partial_sums LAYOUT ... [--json FILE]
 
-Counts are exact. Beside them stands the least that any choice between rows and sums could send: the edges of a maximum
-matching of each pair's cut edges.
+Counts are exact. Beside them stands the least that any choice between rows and sums could send: the edges of a
+maximum matching of each pair's cut edges.
 """
 
 from __future__ import annotations
@@ -84,13 +84,20 @@ def measured(layout: Layout, config: SumsConfig) -> dict[str, Any]:
         if batch:
             ratios.append(seconds["auto"] / seconds["rows"])
     layers = range(1, len(config.fan_out) + 1)
+    rows, auto = (sum(sent[name, layer] for layer in layers) for name in ("rows", "auto"))
     return {
         "dataset": about(layout, None),
+        "method": layout.description["method"],
         "settings": {"fan_out": list(config.fan_out), "batch_size": config.batch_size, "batches": len(ratios) + 1},
         "layers": [
-            {"layer": layer, **{name: sent[name, layer] for name in ("rows", "auto", "least")}} for layer in layers
+            {
+                "layer": layer,
+                **{name: sent[name, layer] for name in ("rows", "auto", "least")},
+                "ratio": sent["auto", layer] / max(1, sent["rows", layer]),
+            }
+            for layer in layers
         ],
-        "rows_ratio": sum(sent["auto", layer] for layer in layers) / max(1, sum(sent["rows", layer] for layer in layers)),
+        "rows_ratio": auto / max(1, rows),
         "edges_ratio": computed["auto"] / max(1, computed["rows"]),
         "sampler_ratio": median(ratios) if ratios else None,
         "sampler_ratio_min": min(ratios, default=None),
@@ -125,10 +132,12 @@ def _least(segments: list[Segment], layer: int) -> int:
 
 def text_of(found: dict[str, Any]) -> str:
     """A layout's figures in some lines."""
-    lines = [f"{found['dataset']['name']}, {found['dataset']['parts']} trainers: auto over rows"]
+    lines = [f"{found['dataset']['name']}, {found['dataset']['parts']} trainers, {found['method']}: auto over rows"]
     for row in found["layers"]:
-        ratio, least = (f"{row[name] / row['rows']:.3f}" if row["rows"] else "-" for name in ("auto", "least"))
-        lines.append(f"  layer {row['layer']}: {row['rows']:,} rows, {ratio} of them sent; the least is {least}")
+        lines.append(
+            f"  layer {row['layer']}: {row['rows']:,} rows; {row['auto']:,} ({row['ratio']:.3f}) of rows and sums; "
+            f"the least is {row['least']:,}"
+        )
     timed = "-" if found["sampler_ratio"] is None else f"{found['sampler_ratio']:.2f}"
     lines.append(
         f"  all layers {found['rows_ratio']:.3f}; edges computed {found['edges_ratio']:.3f}; sampler's time {timed}"

@@ -92,7 +92,8 @@ class Link:
             wait()
             values = returned.to(own.dtype)
             if route.sums is not None:
-                edges, weight = route.sums.transposed, route.sum_weight
+                weight = route.sum_weight
+                edges = route.sums.transposed if weight is None else route.sums.transposed_with_order
                 kernels_for(own).sum(edges, values, None, own, start=own, weight=weight)
             elif own.is_floating_point():
                 flat = own.flatten(1) if own.dim() > 1 else own.unsqueeze(1)
