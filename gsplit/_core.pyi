@@ -115,8 +115,11 @@ def attention_scores(
     slope: float,
     out: Tensor,
     own_out: Tensor | None,
+    threads: int = 1,
 ) -> None: ...
-def attention_shares(indptr: Tensor, indices: Tensor, powers: Tensor, own_powers: Tensor | None) -> None: ...
+def attention_shares(
+    indptr: Tensor, indices: Tensor, powers: Tensor, own_powers: Tensor | None, threads: int = 1
+) -> None: ...
 def attention_backward(
     indptr: Tensor,
     indices: Tensor,
@@ -128,6 +131,7 @@ def attention_backward(
     gradients: Tensor,
     own_gradients: Tensor | None,
     destination_gradients: Tensor,
+    threads: int = 1,
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...

@@ -86,17 +86,17 @@ void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::
 /// data.
 template <class T>
 void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
-                      Matrix<T> out, Matrix<T> own_out);
+                      Matrix<T> out, Matrix<T> own_out, int threads);
 
 /// Powers to shares: each is divided by the sum over the edges of its row, and own_powers [R, h], where given.
 template <class T>
-void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers);
+void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers, int threads);
 
 /// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above.
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients);
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, int threads);
 
 /// What stands behind a layer: an activation, then dropout.
 enum class Activation : int { none = 0, relu = 1, elu = 2 };
