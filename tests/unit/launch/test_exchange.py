@@ -20,8 +20,8 @@ def layout(tmp_path_factory):
 class Silent(LayeredModel):
     """A user's model that does not say what it needs."""
 
-    def __init__(self, *widths, conv=SAGEConv):
-        super().__init__(*widths, lambda _, *pair: conv(*pair), num_layers=1)
+    def __init__(self, w_in, hidden, w_out, conv=SAGEConv):
+        super().__init__(w_in, hidden, w_out, lambda _, *pair: conv(*pair), num_layers=1)
 
 
 class TakesSums(Silent):
