@@ -37,6 +37,10 @@ def _unused(run: Run) -> Iterator[str]:
         yield f"--split-group {asked.split_group} is ignored with --strategy data"
     if asked.exchange_dtype != "model" and run.config.split_group == 1:
         yield f"--exchange-dtype {asked.exchange_dtype} has no effect where no rows are exchanged"
+    if asked.exchange == "auto" and run.config.exchange == "rows":
+        yield f"--exchange auto has no effect on the model {name}, which needs the rows of all sources"
+    elif asked.exchange == "auto" and run.config.split_group == 1:
+        yield "--exchange auto has no effect where no rows are exchanged"
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
     if run.samplers == 0 and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):

@@ -26,6 +26,7 @@ def summary_text(summary: dict[str, Any]) -> str:
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
         messages = traffic["exchange_forward_messages"] + traffic["exchange_backward_messages"]
         on = f"on {summary['trainers']} trainers{' at last' if summary['changed'] else ''}"
+        of_sums = traffic["computed_edges"] - traffic["sampled_edges"]
         redundant = summary["trainers"] > summary["split_group"] or summary["changed"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch {on}: {shares}",
@@ -35,8 +36,9 @@ def summary_text(summary: dict[str, Any]) -> str:
             f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_from_peers(traffic)}"
             f"{binary(exchanged)} exchanged in {messages:,} messages, "
             f"{binary(traffic['all_reduce_bytes'])} of gradients reduced",
-            f"edges  {traffic['computed_edges']:,} sampled and computed, "
-            + (_micro(summary) if redundant else "none twice"),
+            f"edges  {traffic['sampled_edges']:,} sampled and computed, "
+            + (_micro(summary) if redundant else "none twice")
+            + (f"; {of_sums:,} more from sums" if of_sums else ""),
         ]
     lines.append(f"run    {summary['run']}")
     return "\n".join(lines)

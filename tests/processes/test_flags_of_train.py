@@ -109,6 +109,7 @@ TRAIN: Table = {
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
     "split_group": Row(value=1, see=traffic("computed_vertices")),
+    "exchange": Row(value="auto", see=traffic("exchange_forward_bytes")),
     "exchange_dtype": Row(value="bfloat16", see=traffic("exchange_forward_bytes")),
     "cache": Row(value="replicated", see=summary("cache_rows"), base={"strategy": "data", **CACHED}),
     "cache_size": Row(value="20%", see=traffic("cache_hits"), base=CACHED),
