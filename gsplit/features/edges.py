@@ -55,8 +55,15 @@ class EdgeLoader:
                 if ids is None:
                     raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
                 weights[layer] = self._tensor(self._graph.edge_weight[ids])
-        degrees = self._tensor(self._degrees_of(segment.vertices)) if self.degrees else None
-        return {"edge_weights": weights, "degrees": degrees}
+        return {"edge_weights": weights, "degrees": self.degrees_of(segment.vertices) if self.degrees else None}
+
+    def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
+        """Degrees of vertices in the whole graph, weighted where edges are, [n] on the device.
+
+        Args:
+            vertices: int64 [n] layout ids.
+        """
+        return self._tensor(self._degrees_of(vertices))
 
     def out_degrees(self, vertices: NDArray[np.int64]) -> Tensor:
         """Degrees of the out-edges of vertices in the whole graph, int64 [n], on the device.

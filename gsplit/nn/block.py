@@ -8,7 +8,7 @@ source rows by ``block.indices``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -52,6 +52,12 @@ class Block(Neighbourhood):
     """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     chain: Chain | None
     """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
+
+    def with_chain(self, chain: Chain) -> Block:
+        """The same block in another mini-batch; what was made of its edges stays made."""
+        other = replace(self, chain=chain)
+        other.__dict__["two_way"] = self.two_way
+        return other
 
     @property
     def num_sources(self) -> int:

@@ -73,6 +73,7 @@ def told(key: str):
 GAT = {"model": "gat", "heads": 4}
 CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
     "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
@@ -108,6 +109,9 @@ TRAIN: Table = {
         base={"checkpoint_every": 1},
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
+    "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),
+    "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
+    "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),
     "split_group": Row(value=1, see=traffic("computed_vertices")),
     "exchange_dtype": Row(value="bfloat16", see=traffic("exchange_forward_bytes")),
     "cache": Row(value="replicated", see=summary("cache_rows"), base={"strategy": "data", **CACHED}),
