@@ -28,6 +28,8 @@ class RunConfig(Checked):
     check_model: bool = False
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split."""
+    dry_run: bool = False
+    """Do not train: show what each plan of --strategy full would send and hold."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of the initial weights, the sampling and the dropout."""
     validate_every: Annotated[int, Range(0)] = 1

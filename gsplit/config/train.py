@@ -91,7 +91,7 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
         """
         put_run_right(Path(run))
         before = cls.from_json(Path(run) / CONFIG)
-        fresh = {"out": None, "overwrite": False, "profile": False, "resume": Path(run)}
+        fresh = {"out": None, "overwrite": False, "profile": False, "dry_run": False, "resume": Path(run)}
         return replace(before, **{**fresh, **changes})
 
 

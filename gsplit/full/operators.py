@@ -73,24 +73,23 @@ class GridOperator:
     """
 
     def __init__(self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes) -> None:
-        self._edges, self._weight = TwoWayEdges(shard.edges, sum(sources.across)), shard.weight
+        self._shard, self._turned = shard, transposed(shard, sum(sources.across))
         self._moves, self._sources, self._destinations = moves, sources, destinations
 
     def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
-        return self._chain(x, self._edges.edges, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
+        return self._chain(x, self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
 
     def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
-        edges = self._edges.transposed
-        return self._chain(grad, edges, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
+        return self._chain(grad, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
 
     def _chain(
-        self, x: Tensor, edges: Edges, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+        self, x: Tensor, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
     ) -> Tensor:
         moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
         rows = moves.gather(moves.to_columns(x, given.features, way), given.across, axes[0], way)
-        sums = product(edges, rows, self._weight if weighted else None)
+        sums = product(shard.edges, rows, shard.weight if weighted else None)
         own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
         return moves.to_rows(own, wanted.features, x.shape[1], way)
 
@@ -131,6 +130,13 @@ def product(edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
     return out
 
 
+def transposed(shard: Shard, num_sources: int) -> Shard:
+    """The edges again, a row for each source; weights follow, so that no order has to be kept."""
+    edges = TwoWayEdges(shard.edges, num_sources).transposed
+    weight = None if shard.weight is None or edges.order is None else shard.weight[edges.order]
+    return Shard(Edges(indptr=edges.indptr, indices=edges.indices), weight)
+
+
 def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: int) -> Shard:
     """The edges out of this trainer's sources, of the edges that all trainers hold into their destinations.
 
@@ -141,8 +147,7 @@ def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: in
         first: place of this trainer's first destination among all trainers'.
     """
     sources = [int(size) for size in sources]
-    edges = TwoWayEdges(shard.edges, sum(sources)).transposed
-    assert edges.order is not None
+    edges, weight = transposed(shard, sum(sources))
     counts = edges.indptr.diff()
     per_owner = [int(part.sum()) for part in counts.split(sources)]
     own = sources[member.rank]
@@ -150,7 +155,7 @@ def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: in
     counts_PS = of_rows.view(member.world, own).numpy().astype(np.int64)
     incoming = [int(count) for count in counts_PS.sum(axis=1)]
     places = _exchanged(edges.indices + first, incoming, per_owner, member)
-    weight = None if shard.weight is None else _exchanged(shard.weight[edges.order], incoming, per_owner, member)
+    weight = None if weight is None else _exchanged(weight, incoming, per_owner, member)
     indptr = np.concatenate([[0], np.cumsum(counts_PS.sum(axis=0))])
     at = torch.from_numpy(_merged(indptr, counts_PS))
     indices = torch.empty_like(places)

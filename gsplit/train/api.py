@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from gsplit.config.train import TrainConfig, save_configurations
+from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
 from gsplit.launch.resolve import resolve
@@ -29,7 +30,7 @@ def train(
     """Train on a layout with one process per part; returns the summary (docs/formats.md, "Run").
 
     With ``config.check_model`` nothing is trained: the result is ``{"check": ...}``, a line that says how well two
-    trainers agree with one.
+    trainers agree with one. With ``config.dry_run`` it is ``{"plans": ...}``, a table of what plans take.
 
     Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
 
@@ -55,6 +56,8 @@ def train(
     run = resolve(config, model)
     if run.config.check_model:
         return {"check": check_model(run)}
+    if run.config.dry_run:
+        return {"plans": plan_table(run)}
     warn_of_unused(run)
     folder = held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite)
     with ending_tidily(), folder:

@@ -82,6 +82,7 @@ TRAIN: Table = {
     "model": Row(value="gcn", see=weights),
     "model_args": Row(value="norm=batch_norm", see=weights, base={"model": "torch_geometric.nn:GraphSAGE"}),
     "check_model": Row(value=True, see=lambda seen: list(seen.result)),
+    "dry_run": Row(value=True, see=lambda seen: list(seen.result), base=FULL),
     "num_layers": "it only repeats how many numbers --fan-out has, and is refused where it does not",
     "hidden": Row(value=4, see=weights),
     "dropout": Row(value=0.5, see=weights),
@@ -201,7 +202,7 @@ class Place:
         if config.resume:
             config = TrainConfig.resuming(config.resume, epochs=config.epochs)
         result = gsplit.train(config=config)
-        begun = 0 if config.check_model else self._start.results[0]["begun"]
+        begun = 0 if config.check_model or config.dry_run else self._start.results[0]["begun"]
         return Seen(run=config.resume or config.out, result=result, begun=begun, told=recorder.told)
 
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from gsplit.parallel import Member
 
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=20)
 GLOO = dist.ProcessGroup.BackendType.GLOO
 
 
