@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from gsplit.data import GraphArrays
 from gsplit.data.graph import row_ranges
-from gsplit.errors import InputError
 
 PIECE_EDGES = 1 << 20
 """Edges that are read at a time."""
@@ -69,16 +68,12 @@ def levels_of(
     Args:
         graph: of a layout.
         bounds: [P + 1] as in :class:`Levels`.
-        layers: L.
+        layers: L, at most :data:`MOST_LAYERS`.
         whole: have all vertices in the levels below L.
         begin, end: range of vertices whose in-edges this process reads; by default all.
         combine: replaces uint8 [N] by the maximum over all processes.
-
-    Raises:
-        InputError: for more layers than a byte can count.
     """
-    if layers > MOST_LAYERS:
-        raise InputError(f"--num-layers is {layers}; --strategy full takes at most {MOST_LAYERS}")
+    assert layers <= MOST_LAYERS
     n = graph.num_vertices
     # Each vertex's highest level and 1 more; 0 for none.
     mark_N = np.full(n, layers if whole else 0, np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +33,8 @@ from gsplit.nn.norm import BatchNorm
 from gsplit.parallel.collectives import all_reduce
 from gsplit.runs.log import level_name
 from gsplit.supply.ring import Handle
+
+logger = logging.getLogger(__name__)
 
 Bind = Callable[[Chain], Neighbourhood]
 """A block that waits for the chain of its mini-batch."""
@@ -68,6 +71,8 @@ class WholeBatches:
         self._edges: dict[int, int] = {}
         self._blocks = {layer: self._block(layer) for layer in range(1, config.layers + 1)}
         self._kept = Kept() if sums_features(parts.model) else None
+        if member.rank == 0 and self._kept is None:
+            logger.info("the sums of the first layer are taken anew in every epoch: they are no sums of the features")
         features = parts.loading.loader(parts.run.dtype)
         self._x = features.load(self._vertices)
         targets = self._vertices[: self._levels.sizes[member.rank, -1]]

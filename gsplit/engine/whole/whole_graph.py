@@ -19,6 +19,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.errors import InputError
 from gsplit.full import Plan, plan_of
+from gsplit.full.levels import MOST_LAYERS
 from gsplit.full.plans import OF_ALL_SOURCES
 from gsplit.parallel import Grid
 from gsplit.supply.order import Order, order_of
@@ -27,6 +28,8 @@ from gsplit.supply.tickets import Position, tickets
 
 SAMPLED_ONLY = ("batch_size", "split_group", "samplers", "cache", "cache_size")
 """Flags that contradict the strategy: they say something of samples, or of rows that are loaded again and again."""
+MOST_VERTICES = (1 << 31) - 1
+"""Number of vertices at most: rows are int32."""
 SUMMED_BY_GRIDS = ("sage", "gcn")
 """Built-in models whose layers are sums, which every plan can take."""
 
@@ -41,6 +44,10 @@ class WholeGraph:
             _refuse_what_contradicts(config)
         if layout.graph.num_vertices < config.gpus:
             raise InputError(f"--gpus {config.gpus} is more than the {layout.graph.num_vertices} vertices")
+        if config.layers > MOST_LAYERS:
+            raise InputError(f"--num-layers is {config.layers}; --strategy full takes at most {MOST_LAYERS}")
+        if layout.graph.num_vertices > MOST_VERTICES:
+            raise InputError(f"--strategy full takes at most {MOST_VERTICES:,} vertices, and {layout.path} has more")
         algorithm = config.algorithm
         if algorithm == "auto" and config.grid is None:
             algorithm = "shared" if config.device == "cpu" else "1d-sparse"
