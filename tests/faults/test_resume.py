@@ -30,10 +30,10 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, trai
 
 
 def test_the_whole_graph_killed_and_resumed_is_bit_identical(layout, tmp_path, train):
-    flags = [*WHOLE, "--epochs", "60", "--algorithm", "columns", "--model", "gcn", "--norm", "batch"]
+    flags = [*WHOLE, "--epochs", "12", "--algorithm", "columns", "--model", "gcn", "--norm", "batch"]
     whole, run = tmp_path / "whole", tmp_path / "killed"
     command = train(layout.path, "--out", run, *flags)
-    command.wait_for_checkpoint(run, 5, 0)
+    command.wait_for_checkpoint(run, 2, 0)
     command.kill()
     assert not (run / "summary.json").exists()
     for words in (["--resume", run], [layout.path, "--out", whole, *flags]):
