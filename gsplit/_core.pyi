@@ -99,7 +99,12 @@ def dot_rows(
 ) -> None: ...
 def add_rows(out: Tensor, rows: Tensor, values: Tensor) -> None: ...
 def transpose_edges(
-    indptr: Tensor, indices: Tensor, out_indptr: Tensor, out_rows: Tensor, out_order: Tensor | None = None
+    indptr: Tensor,
+    indices: Tensor,
+    out_indptr: Tensor,
+    out_rows: Tensor,
+    out_order: Tensor | None = None,
+    threads: int = 1,
 ) -> None: ...
 def attention_scores(
     indptr: Tensor,
@@ -109,8 +114,11 @@ def attention_scores(
     slope: float,
     out: Tensor,
     own_out: Tensor | None,
+    threads: int = 1,
 ) -> None: ...
-def attention_shares(indptr: Tensor, indices: Tensor, powers: Tensor, own_powers: Tensor | None) -> None: ...
+def attention_shares(
+    indptr: Tensor, indices: Tensor, powers: Tensor, own_powers: Tensor | None, threads: int = 1
+) -> None: ...
 def attention_backward(
     indptr: Tensor,
     indices: Tensor,
@@ -122,6 +130,7 @@ def attention_backward(
     gradients: Tensor,
     own_gradients: Tensor | None,
     destination_gradients: Tensor,
+    threads: int = 1,
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...

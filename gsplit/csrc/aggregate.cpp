@@ -34,23 +34,6 @@ RowTask<T> task_of(const RowEdges& edges, const Sources<T>& sources) {
   return task;
 }
 
-/// Runs work(begin, end) on ranges of rows with about as many edges each.
-template <class Work>
-void in_ranges(const RowEdges& edges, int64_t width, int threads, Work work) {
-  const auto rows = static_cast<int64_t>(edges.indptr.size()) - 1;
-  const auto total = static_cast<int64_t>(edges.indices.size()) + rows;
-  const int64_t workers = std::clamp<int64_t>(threads, 1, 1 + total * width / MIN_THREAD_VALUES);
-  std::vector<int64_t> bounds(workers + 1, rows);
-  bounds[0] = 0;
-  for (int64_t w = 1, row = 0; w < workers; ++w) {
-    while (row < rows && edges.indptr[row] + row < total * w / workers) ++row;
-    bounds[w] = row;
-  }
-  std::vector<std::jthread> pool;
-  for (int64_t w = 1; w < workers; ++w) pool.emplace_back(work, bounds[w], bounds[w + 1]);
-  work(bounds[0], bounds[1]);
-}
-
 /// Kernels by name, the widest first.
 std::vector<std::pair<const char*, const RowKernels*>> available() {
   std::vector<std::pair<const char*, const RowKernels*>> found;
@@ -123,7 +106,8 @@ void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>
   task.start_stride = start.stride;
   task.out = out.data;
   task.out_stride = out.stride;
-  in_ranges(edges, out.width, threads, [task](int64_t begin, int64_t end) { run_sum(task, begin, end); });
+  side_by_side(equal_ranges(edges, out.width, threads),
+               [&](size_t, int64_t begin, int64_t end) { run_sum(task, begin, end); });
 }
 
 template <class T>
@@ -140,7 +124,8 @@ void dot_rows(const RowEdges& edges, const Sources<T>& sources, Matrix<const T> 
   task.start_stride = left.stride;
   task.out = out.data;
   task.out_stride = out.stride;
-  in_ranges(edges, left.width, threads, [task](int64_t begin, int64_t end) { run_dot(task, begin, end); });
+  side_by_side(equal_ranges(edges, left.width, threads),
+               [&](size_t, int64_t begin, int64_t end) { run_dot(task, begin, end); });
 }
 
 template <class T>
@@ -162,25 +147,36 @@ void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> valu
 }
 
 void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::span<int32_t> out_rows,
-                     std::span<int32_t> out_order) {
+                     std::span<int32_t> out_order, int threads) {
   require(!out_indptr.empty(), "out_indptr must have a number more than there are sources");
   check_edges(edges, static_cast<int64_t>(out_indptr.size()) - 1, -1);
   require(out_rows.size() == edges.indices.size(), "there must be a row for each edge");
   require(out_order.empty() || out_order.size() == edges.indices.size(), "there must be an order for each edge");
-  // Counts are kept two places on, so that after the edges were placed each stands where its source begins.
-  std::fill(out_indptr.begin(), out_indptr.end(), 0);
-  const auto sources = static_cast<int64_t>(out_indptr.size()) - 1;
-  for (const int32_t source : edges.indices)
-    if (source + 2 <= sources) ++out_indptr[source + 2];
-  for (int64_t s = 2; s <= sources; ++s) out_indptr[s] += out_indptr[s - 1];
-  const auto rows = static_cast<int64_t>(edges.indptr.size()) - 1;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int32_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
-      const int32_t to = out_indptr[edges.indices[e] + 1]++;
-      out_rows[to] = static_cast<int32_t>(row);
-      if (!out_order.empty()) out_order[to] = e;
-    }
+  const size_t sources = out_indptr.size() - 1;
+  const std::vector<int64_t> bounds = equal_ranges(edges, 1, threads);
+  const size_t workers = bounds.size() - 1;
+  // How many edges each worker has of each source; then where the next of them goes, behind those of workers before.
+  std::vector<std::vector<int32_t>> next(workers);
+  side_by_side(bounds, [&](size_t worker, int64_t begin, int64_t end) {
+    next[worker].assign(sources, 0);
+    for (int64_t e = edges.indptr[begin]; e < edges.indptr[end]; ++e) ++next[worker][edges.indices[e]];
+  });
+  int32_t total = 0;
+  for (size_t source = 0; source < sources; ++source) {
+    out_indptr[source] = total;
+    for (auto& of_worker : next) total += std::exchange(of_worker[source], total);
   }
+  out_indptr[sources] = total;
+  side_by_side(bounds, [&](size_t worker, int64_t begin, int64_t end) {
+    int32_t* to = next[worker].data();
+    for (int64_t row = begin; row < end; ++row) {
+      for (int32_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+        const int32_t at = to[edges.indices[e]]++;
+        out_rows[at] = static_cast<int32_t>(row);
+        if (!out_order.empty()) out_order[at] = e;
+      }
+    }
+  });
 }
 
 #define GSPLIT_INSTANTIATE(T)                                                                                        \

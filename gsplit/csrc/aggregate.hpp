@@ -76,26 +76,27 @@ template <class T>
 void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> values);
 
 /// The edges of every source, in the order of their rows: out_indptr [sources + 1], out_rows [E] the row of each,
-/// out_order [E], or empty, its position in `indices`.
+/// out_order [E], or empty, its position in `indices`. A counting sort, each thread of a range of rows: the result is
+/// the same with any number of them.
 void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::span<int32_t> out_rows,
-                     std::span<int32_t> out_order);
+                     std::span<int32_t> out_order, int threads);
 
 /// Scores of additive attention, minus the highest of the row (a shift that cancels in the softmax):
 /// out[e, h] = leaky(source[indices[e], h] + destination[r, h]) - highest; own_out [R, h] of the row itself, or no
 /// data.
 template <class T>
 void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
-                      Matrix<T> out, Matrix<T> own_out);
+                      Matrix<T> out, Matrix<T> own_out, int threads);
 
 /// Powers to shares: each is divided by the sum over the edges of its row, and own_powers [R, h], where given.
 template <class T>
-void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers);
+void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers, int threads);
 
 /// Gradients of shares to gradients of what went into the LeakyReLU, in place; source and destination as above.
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients);
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, int threads);
 
 /// What stands behind a layer: an activation, then dropout.
 enum class Activation : int { none = 0, relu = 1, elu = 2 };

@@ -103,41 +103,42 @@ void bind_values(nb::module_& m) {
   m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
-         Values<T> out, Maybe<T> own_out) {
+         Values<T> out, Maybe<T> own_out, int threads) {
         const auto from = matrix_of(source), to = matrix_of(destination);
         const auto scores = matrix_of(out), own_scores = matrix_of(own_out);
         nb::gil_scoped_release unlocked;
-        attention_scores<T>(edges_of(indptr, indices), from, to, slope, scores, own_scores);
+        attention_scores<T>(edges_of(indptr, indices), from, to, slope, scores, own_scores, threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source").noconvert(),
       nb::arg("destination").noconvert(), nb::arg("slope"), nb::arg("out").noconvert(),
-      nb::arg("own_out").noconvert().none());
+      nb::arg("own_out").noconvert().none(), nb::arg("threads") = 1);
   m.def(
       "attention_shares",
-      [](Array<int32_t> indptr, Array<int32_t> indices, Values<T> powers, Maybe<T> own_powers) {
+      [](Array<int32_t> indptr, Array<int32_t> indices, Values<T> powers, Maybe<T> own_powers, int threads) {
         const auto of_edges = matrix_of(powers), own = matrix_of(own_powers);
         nb::gil_scoped_release unlocked;
-        attention_shares<T>(edges_of(indptr, indices), of_edges, own);
+        attention_shares<T>(edges_of(indptr, indices), of_edges, own, threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("powers").noconvert(),
-      nb::arg("own_powers").noconvert().none());
+      nb::arg("own_powers").noconvert().none(), nb::arg("threads") = 1);
   m.def(
       "attention_backward",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,
          Values<const T> shares, Maybe<const T> own_shares, Values<T> gradients, Maybe<T> own_gradients,
-         Values<T> destination_gradients) {
+         Values<T> destination_gradients, int threads) {
         const auto from = matrix_of(source), to = matrix_of(destination);
         const auto given = matrix_of(shares), own_given = matrix_of(own_shares);
         const auto changed = matrix_of(gradients), own_changed = matrix_of(own_gradients);
         const auto of_destinations = matrix_of(destination_gradients);
         nb::gil_scoped_release unlocked;
         attention_backward<T>(edges_of(indptr, indices), from, to, slope, given, own_given, changed, own_changed,
-                              of_destinations);
+                              of_destinations, threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("source").noconvert(),
       nb::arg("destination").noconvert(), nb::arg("slope"), nb::arg("shares").noconvert(),
       nb::arg("own_shares").noconvert().none(), nb::arg("gradients").noconvert(),
-      nb::arg("own_gradients").noconvert().none(), nb::arg("destination_gradients").noconvert());
+      nb::arg("own_gradients").noconvert().none(), nb::arg("destination_gradients").noconvert(),
+      nb::arg("threads") = 1);
 }
 
 }  // namespace
@@ -171,13 +172,14 @@ void bind_aggregate(nb::module_& m) {
   m.def(
       "transpose_edges",
       [](Array<int32_t> indptr, Array<int32_t> indices, Writable<int32_t> out_indptr, Writable<int32_t> out_rows,
-         std::optional<Writable<int32_t>> out_order) {
+         std::optional<Writable<int32_t>> out_order, int threads) {
         nb::gil_scoped_release unlocked;
         transpose_edges(edges_of(indptr, indices), span_of(out_indptr), span_of(out_rows),
-                        out_order ? span_of(*out_order) : std::span<int32_t>());
+                        out_order ? span_of(*out_order) : std::span<int32_t>(), threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("out_indptr").noconvert(),
-      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none());
+      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none(),
+      nb::arg("threads") = 1);
 }
 
 }  // namespace gsplit::python

@@ -47,4 +47,27 @@ void shared_out(int64_t rows, int64_t width, int threads, Work work) {
   work(int64_t{0}, int64_t{0}, rows / workers);
 }
 
+/// Where ranges of rows begin and end, with about as many edges each: one for each thread that is worth its start.
+inline std::vector<int64_t> equal_ranges(const RowEdges& edges, int64_t width, int threads) {
+  const auto rows = static_cast<int64_t>(edges.indptr.size()) - 1;
+  const auto total = static_cast<int64_t>(edges.indices.size()) + rows;
+  const int64_t workers = std::clamp<int64_t>(threads, 1, 1 + total * width / MIN_THREAD_VALUES);
+  std::vector<int64_t> bounds(workers + 1, rows);
+  bounds[0] = 0;
+  for (int64_t w = 1, row = 0; w < workers; ++w) {
+    while (row < rows && edges.indptr[row] + row < total * w / workers) ++row;
+    bounds[w] = row;
+  }
+  return bounds;
+}
+
+/// Runs work(worker, begin, end) on every range, the first in this thread.
+template <class Work>
+void side_by_side(const std::vector<int64_t>& bounds, const Work& work) {
+  std::vector<std::jthread> pool;
+  for (size_t w = 1; w + 1 < bounds.size(); ++w)
+    pool.emplace_back([&, w] { work(w, bounds[w], bounds[w + 1]); });
+  work(size_t{0}, bounds[0], bounds[1]);
+}
+
 }  // namespace gsplit

@@ -6,10 +6,15 @@
 namespace gsplit {
 namespace {
 
+constexpr int64_t AHEAD = 32;  // edges whose scores are on their way
+
+/// LeakyReLU's factors of negative and positive numbers: looked up, because a branch on random signs is mispredicted.
 template <class T>
-T leaky(T value, T slope) {
-  return value > 0 ? value : value * slope;
-}
+struct Slopes {
+  T by_sign[2];
+  T of(T value) const { return by_sign[value > 0]; }
+  T leaky(T value) const { return value * of(value); }
+};
 
 /// What the three steps of attention have in common: numbers of rows, edges and heads that fit.
 template <class T, class U>
@@ -25,23 +30,27 @@ int64_t heads_of(const RowEdges& edges, const Matrix<T>& of_edges, const Matrix<
 
 template <class T>
 void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
-                      Matrix<T> out, Matrix<T> own_out) {
+                      Matrix<T> out, Matrix<T> own_out, int threads) {
   check_edges(edges, source.rows, -1);
   const int64_t heads = heads_of(edges, out, own_out);
   require(source.width == heads && destination.width == heads &&
               destination.rows + 1 == static_cast<int64_t>(edges.indptr.size()),
           "there must be a score for each head");
   require(own_out.data == nullptr || source.rows >= destination.rows, "the destinations must be among the sources");
+  const Slopes<T> slopes{{slope, T(1)}};
+  const int64_t last = edges.indptr.back();
+  side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
   std::vector<T> highest(heads);
-  for (int64_t row = 0; row < destination.rows; ++row) {
+  for (int64_t row = begin; row < end; ++row) {
     const T* to = destination.row(row);
     std::fill(highest.begin(), highest.end(), -INFINITY);
     if (own_out.data != nullptr)
-      for (int64_t h = 0; h < heads; ++h) highest[h] = own_out.row(row)[h] = leaky(source.row(row)[h] + to[h], slope);
+      for (int64_t h = 0; h < heads; ++h) highest[h] = own_out.row(row)[h] = slopes.leaky(source.row(row)[h] + to[h]);
     for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+      if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
       const T* from = source.row(edges.indices[e]);
       for (int64_t h = 0; h < heads; ++h) {
-        const T score = leaky(from[h] + to[h], slope);
+        const T score = slopes.leaky(from[h] + to[h]);
         out.row(e)[h] = score;
         highest[h] = std::max(highest[h], score);
       }
@@ -51,14 +60,16 @@ void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<cons
     if (own_out.data != nullptr)
       for (int64_t h = 0; h < heads; ++h) own_out.row(row)[h] -= highest[h];
   }
+  });
 }
 
 template <class T>
-void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers) {
+void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_powers, int threads) {
   check_edges(edges, INT32_MAX, -1);
   const int64_t heads = heads_of(edges, powers, own_powers);
+  side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
   std::vector<T> total(heads);
-  for (size_t row = 0; row + 1 < edges.indptr.size(); ++row) {
+  for (int64_t row = begin; row < end; ++row) {
     for (int64_t h = 0; h < heads; ++h) total[h] = own_powers.data == nullptr ? T(0) : own_powers.row(row)[h];
     for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
       for (int64_t h = 0; h < heads; ++h) total[h] += powers.row(e)[h];
@@ -68,12 +79,13 @@ void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_pow
     if (own_powers.data != nullptr)
       for (int64_t h = 0; h < heads; ++h) own_powers.row(row)[h] *= total[h];
   }
+  });
 }
 
 template <class T>
 void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<const T> destination, T slope,
                         Matrix<const T> shares, Matrix<const T> own_shares, Matrix<T> gradients,
-                        Matrix<T> own_gradients, Matrix<T> destination_gradients) {
+                        Matrix<T> own_gradients, Matrix<T> destination_gradients, int threads) {
   check_edges(edges, source.rows, -1);
   const int64_t heads = heads_of(edges, gradients, own_gradients);
   heads_of(edges, shares, own_shares);
@@ -83,8 +95,11 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
   require(own_shares.data == nullptr || source.rows >= destination.rows,
           "the destinations must be among the sources");
   require((own_shares.data == nullptr) == (own_gradients.data == nullptr), "own shares need own gradients");
+  const Slopes<T> slopes{{slope, T(1)}};
+  const int64_t last = edges.indptr.back();
+  side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
   std::vector<T> sum(heads);
-  for (int64_t row = 0; row < destination.rows; ++row) {
+  for (int64_t row = begin; row < end; ++row) {
     const T* to = destination.row(row);
     T* total = destination_gradients.row(row);
     for (int64_t h = 0; h < heads; ++h) {
@@ -94,25 +109,27 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
     for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
       for (int64_t h = 0; h < heads; ++h) sum[h] += shares.row(e)[h] * gradients.row(e)[h];
     for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+      if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
       const T* from = source.row(edges.indices[e]);
       for (int64_t h = 0; h < heads; ++h) {
         const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
-        total[h] += gradients.row(e)[h] = from[h] + to[h] > 0 ? through : through * slope;
+        total[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
       }
     }
     if (own_shares.data == nullptr) continue;
     for (int64_t h = 0; h < heads; ++h) {
       const T through = own_shares.row(row)[h] * (own_gradients.row(row)[h] - sum[h]);
-      total[h] += own_gradients.row(row)[h] = source.row(row)[h] + to[h] > 0 ? through : through * slope;
+      total[h] += own_gradients.row(row)[h] = through * slopes.of(source.row(row)[h] + to[h]);
     }
   }
+  });
 }
 
 #define GSPLIT_INSTANTIATE(T)                                                                                    \
-  template void attention_scores<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<T>, Matrix<T>); \
-  template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>);                                      \
+  template void attention_scores<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<T>, Matrix<T>, int); \
+  template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>, int);                                  \
   template void attention_backward<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<const T>,     \
-                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>);
+                                      Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
 

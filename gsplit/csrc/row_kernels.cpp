@@ -8,9 +8,8 @@
 namespace gsplit::GSPLIT_ISA {
 namespace {
 
-constexpr int64_t LINE_BYTES = 64;
-constexpr int64_t MOST_LINES = 16;          // of one row that are fetched ahead
-constexpr int64_t LINES_AHEAD = 24;         // in flight, about
+constexpr uintptr_t LINE_BYTES = 64;
+constexpr int64_t EDGES_AHEAD = 48;         // whose rows are on their way
 constexpr int MOST_CHUNKS = GSPLIT_CHUNKS;  // a tile has at most so many
 
 template <class T, int LANES>
@@ -22,17 +21,25 @@ struct Vector<T, 1> {
   using type = T;
 };
 
+/// A source's row. It takes no branch: which kind comes next is not to be predicted.
 template <class T>
 inline const T* source(const RowTask<T>& task, int64_t i) {
-  return i < task.num_own ? task.own + i * task.own_stride
-                          : task.received + (i - task.num_own) * task.received_stride;
+  const bool own = i < task.num_own;
+  const T* rows = own ? task.own : task.received;
+  const int64_t stride = own ? task.own_stride : task.received_stride;
+  return rows + (i - (own ? 0 : task.num_own)) * stride;
 }
 
-/// Fetches the row of an edge that comes soon.
+/// Fetches some columns of the row of an edge that comes soon, no nearer than the second cache: the first has room
+/// for a few lines on their way, the second for so many that memory is kept busy (docs/log.md, "Sums fetch ahead").
+/// Always inline: GCC takes a call of a function that does nothing but fetch for one without effect, and drops it.
 template <class T>
-inline void fetch(const RowTask<T>& task, int64_t edge, int64_t lines) {
-  const auto* bytes = reinterpret_cast<const char*>(source(task, task.indices[edge]));
-  for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(bytes + line * LINE_BYTES);
+__attribute__((always_inline)) inline void fetch(const RowTask<T>& task, int64_t edge, int64_t column,
+                                                 int64_t width) {
+  const auto* begin = reinterpret_cast<const char*>(source(task, task.indices[edge]) + column);
+  const auto* end = begin + width * int64_t{sizeof(T)};
+  const auto* line = begin - reinterpret_cast<uintptr_t>(begin) % LINE_BYTES;  // a row may begin within one
+  for (; line < end; line += LINE_BYTES) __builtin_prefetch(line, 0, 2);
 }
 
 template <class T>
@@ -42,6 +49,10 @@ inline T scale(const RowTask<T>& task, int64_t edge, int64_t head) {
     scale *= task.weight[(task.order == nullptr ? edge : task.order[edge]) * task.weight_stride + head];
   return scale;
 }
+
+/// What a source's row is multiplied by: nothing; a number of the edge and head at work; one for each head, where a
+/// tile has several.
+enum class Scaled { NOT, BY_ONE, BY_HEAD };
 
 /// How a row is cut: the columns of each head into `tiles` as wide as each other but for one column, `width` at most.
 struct Tiling {
@@ -57,20 +68,23 @@ struct Tile {
     return at < width - LANES ? at : width - LANES;
   }
 
-  /// One tile of one row. FIRST: rows that come soon are fetched.
-  template <bool SCALED, bool FIRST>
+  /// One tile of one row, while rows of later edges are fetched.
+  template <Scaled SCALED>
   static inline void sum(const RowTask<T>& task, int64_t row, int64_t head, int64_t column, int64_t width,
-                         int64_t ahead, int64_t lines, int64_t last) {
+                         int64_t last, const int64_t* head_of = nullptr) {
     const int64_t begin = task.indptr[row], end = task.indptr[row + 1];
     V total[CHUNKS] = {};
     int64_t at[CHUNKS];
     for (int c = 0; c < CHUNKS; ++c) at[c] = column + offset(c, width);
     for (int64_t e = begin; e < end; ++e) {
-      if (FIRST && e + ahead < last) fetch(task, e + ahead, lines);
+      if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, column, width);
       const T* values = source(task, task.indices[e]);
-      if constexpr (SCALED) {
+      if constexpr (SCALED == Scaled::BY_ONE) {
         const T by = scale(task, e, head);
         for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]) * by;
+      } else if constexpr (SCALED == Scaled::BY_HEAD) {
+        for (int c = 0; c < CHUNKS; ++c)
+          total[c] += *reinterpret_cast<const V*>(values + at[c]) * scale(task, e, head_of[c]);
       } else {
         for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]);
       }
@@ -87,19 +101,26 @@ struct Tile {
     for (int c = 0; c < CHUNKS; ++c) *reinterpret_cast<V*>(out + at[c]) = total[c];
   }
 
-  template <bool SCALED>
-  static void sum_range(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64_t end) {
-    const int64_t needed = (task.width * int64_t{sizeof(T)} + LINE_BYTES - 1) / LINE_BYTES + 1;
-    const int64_t lines = needed < MOST_LINES ? needed : MOST_LINES;
-    const int64_t ahead = LINES_AHEAD / lines + 1, last = task.indptr[end];
+  template <Scaled SCALED>
+  static void sum_range(const RowTask<T> task, const Tiling& tiling, int64_t begin, int64_t end) {
+    const int64_t last = task.indptr[end];
+    if constexpr (SCALED == Scaled::BY_HEAD) {
+      int64_t head_of[CHUNKS];
+      for (int c = 0; c < CHUNKS; ++c) head_of[c] = offset(c, task.width) / tiling.head_width;
+      for (int64_t row = begin; row < end; ++row) sum<SCALED>(task, row, 0, 0, task.width, last, head_of);
+      return;
+    }
+    if (task.heads == 1 && tiling.tiles == 1) {
+      for (int64_t row = begin; row < end; ++row) sum<SCALED>(task, row, 0, 0, tiling.width, last);
+      return;
+    }
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t head = 0; head < task.heads; ++head) {
         for (int64_t tile = 0; tile < tiling.tiles; ++tile) {
           const int64_t from = tile * tiling.head_width / tiling.tiles;
           const int64_t width = (tile + 1) * tiling.head_width / tiling.tiles - from;
           const int64_t column = head * tiling.head_width + from;
-          if (column == 0) sum<SCALED, true>(task, row, head, column, width, ahead, lines, last);
-          else sum<SCALED, false>(task, row, head, column, width, ahead, lines, last);
+          sum<SCALED>(task, row, head, column, width, last);
         }
       }
     }
@@ -112,9 +133,11 @@ void sum_with(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64
   if constexpr (CHUNKS > 1) {
     if (chunks < CHUNKS) return sum_with<T, LANES, CHUNKS - 1>(task, tiling, begin, end);
   }
-  if (task.factor != nullptr || task.weight != nullptr)
-    Tile<T, LANES, CHUNKS>::template sum_range<true>(task, tiling, begin, end);
-  else Tile<T, LANES, CHUNKS>::template sum_range<false>(task, tiling, begin, end);
+  using Tiled = Tile<T, LANES, CHUNKS>;
+  if (tiling.width > tiling.head_width) Tiled::template sum_range<Scaled::BY_HEAD>(task, tiling, begin, end);
+  else if (task.factor != nullptr || task.weight != nullptr)
+    Tiled::template sum_range<Scaled::BY_ONE>(task, tiling, begin, end);
+  else Tiled::template sum_range<Scaled::NOT>(task, tiling, begin, end);
 }
 
 template <class T>
@@ -122,140 +145,58 @@ void sum_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
   constexpr int WIDE = static_cast<int>(LINE_BYTES / sizeof(T));
   const int64_t width = task.width / task.heads;
   const int64_t tiles = (width + WIDE * MOST_CHUNKS - 1) / (WIDE * MOST_CHUNKS);
-  const Tiling tiling{width, tiles, (width + tiles - 1) / tiles};
+  Tiling tiling{width, tiles, (width + tiles - 1) / tiles};
+  if (task.heads > 1 && width % WIDE == 0 && task.width <= WIDE * MOST_CHUNKS) tiling = {width, 1, task.width};
   if (width >= WIDE) sum_with<T, WIDE, MOST_CHUNKS>(task, tiling, begin, end);
   else if (WIDE > 8 && width >= 8) sum_with<T, 8, 2>(task, tiling, begin, end);
   else if (width >= 4) sum_with<T, 4, 2>(task, tiling, begin, end);
   else sum_with<T, 1, 3>(task, tiling, begin, end);
 }
 
+/// Sum over the lanes of a vector, halved again and again; halves are named, or they would go through memory.
+template <class T, int LANES>
+inline T summed(const typename Vector<T, LANES>::type& v) {
+  if constexpr (LANES == 16)
+    return summed<T, 8>(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                        __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+  else if constexpr (LANES == 8)
+    return summed<T, 4>(__builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7));
+  else return (v[0] + v[2]) + (v[1] + v[3]);
+}
+
+template <class T, int LANES>
+inline T dot(const T* a, const T* b, int64_t width) {
+  using V = typename Vector<T, LANES>::type;
+  T total = 0;
+  int64_t c = 0;
+  if (width >= LANES) {
+    V sums = {};
+    for (; c + LANES <= width; c += LANES)
+      sums += *reinterpret_cast<const V*>(a + c) * *reinterpret_cast<const V*>(b + c);
+    total = summed<T, LANES>(sums);
+  }
+  for (; c < width; ++c) total += a[c] * b[c];
+  return total;
+}
+
 template <class T>
 void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
-  constexpr int64_t LANES = LINE_BYTES / sizeof(T);
-  using V = typename Vector<T, LANES>::type;
+  constexpr int WIDE = static_cast<int>(LINE_BYTES / sizeof(T));
   const int64_t width = task.width / task.heads, last = task.indptr[end];
-  const int64_t needed = (task.width * int64_t{sizeof(T)} + LINE_BYTES - 1) / LINE_BYTES + 1;
-  const int64_t lines = needed < MOST_LINES ? needed : MOST_LINES, ahead = LINES_AHEAD / lines + 1;
   for (int64_t row = begin; row < end; ++row) {
     const T* left = task.start + row * task.start_stride;
     for (int64_t e = task.indptr[row]; e < task.indptr[row + 1]; ++e) {
-      if (e + ahead < last) fetch(task, e + ahead, lines);
+      if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, 0, task.width);
       const T* right = source(task, task.indices[e]);
-      for (int64_t head = 0; head < task.heads; ++head) {
-        const T *a = left + head * width, *b = right + head * width;
-        T total = 0;
-        int64_t c = 0;
-        if (width >= LANES) {
-          V sums = {};
-          for (; c + LANES <= width; c += LANES)
-            sums += *reinterpret_cast<const V*>(a + c) * *reinterpret_cast<const V*>(b + c);
-          for (int64_t lane = 0; lane < LANES; ++lane) total += sums[lane];
-        }
-        for (; c < width; ++c) total += a[c] * b[c];
-        task.out[e * task.out_stride + head] = total;
-      }
+      T* out = task.out + e * task.out_stride;
+      for (int64_t head = 0; head < task.heads; ++head)
+        out[head] = width >= WIDE ? dot<T, WIDE>(left + head * width, right + head * width, width)
+                                  : dot<T, 4>(left + head * width, right + head * width, width);
     }
   }
 }
 
-constexpr int64_t PIECE = 256;                                         // columns that are hashed at a time
-constexpr int DRAWN = MOST_CHUNKS > 8 ? 16 : MOST_CHUNKS > 4 ? 8 : 4;  // and in one vector
-constexpr int NONE = 0, RELU = 1;
-
-/// The end of MurmurHash3, on every lane.
-template <class Hashes>
-inline void mix(Hashes& h) {
-  h ^= h >> 16;
-  h *= 0x85ebca6bu;
-  h ^= h >> 13;
-  h *= 0xc2b2ae35u;
-  h ^= h >> 16;
-}
-
-/// splitmix64, of a seed and a number.
-inline uint64_t mixed(uint64_t seed, uint64_t number) {
-  uint64_t h = seed + (number + 1) * 0x9e3779b97f4a7c15u;
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
-  return h ^ (h >> 31);
-}
-
-/// scales[c] = scale, or 0 where column first + c of the row is dropped, for whole runs of DRAWN columns.
-template <class T>
-inline void draw(const ActivationTask<T>& task, uint64_t row_seed, int64_t first, int64_t count, T* scales) {
-  typedef uint32_t Hashes __attribute__((vector_size(DRAWN * sizeof(uint32_t))));
-  typedef int32_t Signed __attribute__((vector_size(DRAWN * sizeof(int32_t))));
-  typedef T Scales __attribute__((vector_size(DRAWN * sizeof(T)), aligned(alignof(T)), may_alias));
-  Hashes column{};
-  for (int lane = 0; lane < DRAWN; ++lane) column[lane] = static_cast<uint32_t>(first + lane);
-  const auto low = static_cast<uint32_t>(row_seed), high = static_cast<uint32_t>(row_seed >> 32);
-  const auto below =
-      static_cast<int32_t>(task.drop_below >> 1);  // compared with sign: not all machines have the other
-  const T scale = task.scale;
-  for (int64_t c = 0; c < count; c += DRAWN, column += DRAWN) {
-    Hashes hash = column * 0x9e3779b1u + low;
-    mix(hash);
-    hash ^= high;
-    mix(hash);
-    const Signed kept = ((Signed)(hash >> 1) >= below) & 1;
-    *reinterpret_cast<Scales*>(scales + c) = __builtin_convertvector(kept, Scales) * scale;
-  }
-}
-
-/// Some columns of a row; x of the backward is what forward gave.
-template <class T, bool BACKWARD, bool DROPS>
-inline void activate_piece(int activation, T scale, const T* __restrict x, const T* __restrict gradients,
-                           T* __restrict out, int64_t count, const T* __restrict scales) {
-  if (activation == NONE) {
-    for (int64_t c = 0; c < count; ++c) out[c] = (BACKWARD ? gradients[c] : x[c]) * (DROPS ? scales[c] : T(1));
-  } else if (activation == RELU) {
-    for (int64_t c = 0; c < count; ++c) {
-      const T given = x[c], value = BACKWARD ? gradients[c] : given;
-      const T passed = given <= T(0) ? T(0) : value;  // NaN stays
-      out[c] = passed * (DROPS ? scales[c] : T(1));
-    }
-  } else if (BACKWARD) {  // ELU's slope below 0 is e^x, which is its value plus 1
-    const T unscale = scale > T(0) ? T(1) / scale : T(0);
-    for (int64_t c = 0; c < count; ++c) {
-      const T given = x[c], value = gradients[c];
-      const T below = (DROPS ? given * unscale : given) + T(1);
-      const T slope = given > T(0) ? T(1) : below;
-      out[c] = value * slope * (DROPS ? scales[c] : T(1));
-    }
-  } else {  // out holds e^x - 1 already
-    for (int64_t c = 0; c < count; ++c) {
-      const T given = x[c], below = out[c];
-      const T value = given <= T(0) ? below : given;
-      out[c] = value * (DROPS ? scales[c] : T(1));
-    }
-  }
-}
-
-template <class T, bool BACKWARD, bool DROPS>
-void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
-  T scales[PIECE];
-  for (int64_t row = begin; row < end; ++row) {
-    const uint64_t row_seed = DROPS ? mixed(task.seed, static_cast<uint64_t>(row)) : 0;
-    for (int64_t first = 0; first < task.width; first += PIECE) {
-      const int64_t count = task.width - first < PIECE ? task.width - first : PIECE;
-      if (DROPS) draw(task, row_seed, first, count, scales);
-      activate_piece<T, BACKWARD, DROPS>(task.activation, task.scale, task.x + row * task.x_stride + first,
-                                         BACKWARD ? task.gradients + row * task.gradients_stride + first : nullptr,
-                                         task.out + row * task.out_stride + first, count, scales);
-    }
-  }
-}
-
-template <class T>
-void activate(const ActivationTask<T>& task, int64_t begin, int64_t end) {
-  const bool drops = task.drop_below > 0;
-  if (task.gradients == nullptr) {
-    if (drops) activate_rows<T, false, true>(task, begin, end);
-    else activate_rows<T, false, false>(task, begin, end);
-  } else if (drops) activate_rows<T, true, true>(task, begin, end);
-  else activate_rows<T, true, false>(task, begin, end);
-}
-
+#include "activation_rows.hpp"
 #include "narrow_products.hpp"
 
 }  // namespace

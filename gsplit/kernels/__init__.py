@@ -39,6 +39,14 @@ class TwoWayEdges:
 
     @cached_property
     def transposed(self) -> Edges:
-        """The edges again, a row for each source; ``indices`` are the rows, ``order`` the positions."""
+        """The edges again, a row for each source; ``indices`` are the rows. Positions are unknown: for no weights."""
+        return self._transposed(order=False)
+
+    @cached_property
+    def transposed_with_order(self) -> Edges:
+        """The same, and ``order`` are the positions of the edges among the others."""
+        return self._transposed(order=True)
+
+    def _transposed(self, *, order: bool) -> Edges:
         kernels: Kernels = _CORE if self.edges.indptr.device.type == "cpu" else _LIBRARY
-        return kernels.transposed(self.edges, self._num_sources)
+        return kernels.transposed(self.edges, self._num_sources, order=order)

@@ -19,11 +19,14 @@ class Core(Kernels):
     parts_are_cheap = True
 
     @override
-    def transposed(self, edges: Edges, num_sources: int) -> Edges:
+    def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
         indptr = torch.empty(num_sources + 1, dtype=torch.int32)
-        rows, order = torch.empty_like(edges.indices), torch.empty_like(edges.indices)
-        _core.transpose_edges(edges.indptr, edges.indices, indptr, rows, order)
-        return Edges(indptr=indptr, indices=rows, order=order)
+        rows = torch.empty_like(edges.indices)
+        positions = torch.empty_like(edges.indices) if order else None
+        _core.transpose_edges(
+            edges.indptr, edges.indices, indptr, rows, positions, threads=torch.get_num_threads()
+        )
+        return Edges(indptr=indptr, indices=rows, order=positions)
 
     @override
     def sum(
@@ -71,12 +74,19 @@ class Core(Kernels):
         powers = source.new_empty((len(edges.indices), source.shape[1]))
         own = torch.empty_like(destination, memory_format=torch.contiguous_format) if loops else None
         _core.attention_scores(
-            edges.indptr, edges.indices, _rows(source), _rows(destination), slope, out=powers, own_out=own
+            edges.indptr,
+            edges.indices,
+            _rows(source),
+            _rows(destination),
+            slope,
+            out=powers,
+            own_out=own,
+            threads=torch.get_num_threads(),
         )
         powers.exp_()
         if own is not None:
             own.exp_()
-        _core.attention_shares(edges.indptr, edges.indices, powers, own)
+        _core.attention_shares(edges.indptr, edges.indices, powers, own, threads=torch.get_num_threads())
         return powers, own
 
     @override
@@ -104,6 +114,7 @@ class Core(Kernels):
             of_edges,
             of_loops,
             of_destinations,
+            threads=torch.get_num_threads(),
         )
         return of_edges, of_loops, of_destinations
 

@@ -19,11 +19,11 @@ class Library(Kernels):
     parts_are_cheap = False
 
     @override
-    def transposed(self, edges: Edges, num_sources: int) -> Edges:
-        order = torch.sort(edges.indices, stable=True).indices
+    def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
+        at = torch.sort(edges.indices, stable=True).indices
         indptr = torch.zeros(num_sources + 1, dtype=torch.int32, device=edges.indptr.device)
         indptr[1:] = torch.bincount(edges.indices, minlength=num_sources).cumsum(0)
-        return Edges(indptr=indptr, indices=edges.rows()[order], order=order.int())
+        return Edges(indptr=indptr, indices=edges.rows()[at], order=at.int() if order else None)
 
     @override
     def sum(

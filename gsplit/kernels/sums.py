@@ -52,8 +52,8 @@ class Kernels(Protocol):
     parts_are_cheap: bool
     """Whether sums over some of the rows cost no more than their share; on a GPU the host would have to wait."""
 
-    def transposed(self, edges: Edges, num_sources: int) -> Edges:
-        """The edges of every source: rows are the sources, ``indices`` the rows, ``order`` the positions."""
+    def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
+        """The edges of every source: rows are the sources, ``indices`` the rows, ``order`` (if asked) the positions."""
 
     def sum(
         self,

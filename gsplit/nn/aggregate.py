@@ -178,7 +178,8 @@ def summed_back(
     Returns:
         [num_own, D].
     """
-    kernels, edges = kernels_for(grad), two_way.transposed
+    kernels = kernels_for(grad)
+    edges = two_way.transposed if weight is None else two_way.transposed_with_order
     out = grad.new_empty((edges.num_rows, grad.shape[1]))
 
     def gradients(begin: int, end: int, start: Tensor | None) -> Tensor:

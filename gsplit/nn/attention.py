@@ -135,7 +135,7 @@ class _Attention(torch.autograd.Function):
             edges, source, destination, way.slope, (shares, own_shares), (grad_shares, grad_own_shares)
         )
         # Gradients of the sources' scores: sums over their edges, and those of their loops.
-        transposed = way.edges.transposed
+        transposed = way.edges.transposed_with_order
         grad_source = torch.empty_like(source)
         assert transposed.order is not None
         kernels.sum(

@@ -138,17 +138,35 @@ def summed_by_library(indptr, indices, x):
 
 def test_transposed_edges_list_every_edge_once_in_order(kernels):
     edges = random_edges(seed=5)
-    turned = kernels.transposed(edges, 40)
+    turned = kernels.transposed(edges, 40, order=True)
     assert turned.num_rows == 40
     found = sorted((source, int(turned.order[at]), row) for source, at, row in pieces(turned))
     assert found == sorted((source, edge, row) for row, edge, source in pieces(edges))
     for source in range(40):
         begin, end = turned.indptr[source : source + 2]
         assert turned.order[begin:end].tolist() == sorted(turned.order[begin:end].tolist())
+    plain = kernels.transposed(edges, 40, order=False)
+    assert plain.order is None
+    assert torch.equal(plain.indptr, turned.indptr) and torch.equal(plain.indices, turned.indices)
+
+
+def test_threads_change_no_transposed_edge():
+    generator = torch.Generator().manual_seed(8)
+    degrees = torch.randint(0, 60, (9_000,), dtype=torch.int32, generator=generator)
+    indptr = torch.cat([torch.zeros(1, dtype=torch.int32), degrees.cumsum(0, dtype=torch.int32)])
+    indices = torch.randint(0, 700, (int(indptr[-1]),), dtype=torch.int32, generator=generator)
+    found = []
+    for threads in (1, 2, 3, 4):
+        arrays = torch.empty(701, dtype=torch.int32), torch.empty_like(indices), torch.empty_like(indices)
+        _core.transpose_edges(indptr, indices, *arrays, threads=threads)
+        found.append(arrays)
+    assert torch.equal(found[0][2].long(), torch.sort(indices, stable=True).indices)
+    for arrays in found[1:]:
+        assert all(map(torch.equal, arrays, found[0]))
 
 
 def test_a_part_of_the_rows(kernels):
-    edges = kernels.transposed(random_edges(seed=6), 40)
+    edges = kernels.transposed(random_edges(seed=6), 40, order=True)
     x, weight = torch.randn(23, 5, dtype=torch.float64), torch.randn(len(edges.indices), 1, dtype=torch.float64)
     whole = sums(edges, x, weight=weight)
     for first, end in ((0, 40), (0, 13), (13, 40), (40, 40)):

@@ -1,0 +1,98 @@
+// Activation and dropout of rows, in one pass. Part of row_kernels.cpp, which includes it into its namespace.
+constexpr int64_t PIECE = 256;                                         // columns that are hashed at a time
+constexpr int DRAWN = MOST_CHUNKS > 8 ? 16 : MOST_CHUNKS > 4 ? 8 : 4;  // and in one vector
+constexpr int NONE = 0, RELU = 1;
+
+/// The end of MurmurHash3, on every lane.
+template <class Hashes>
+inline void mix(Hashes& h) {
+  h ^= h >> 16;
+  h *= 0x85ebca6bu;
+  h ^= h >> 13;
+  h *= 0xc2b2ae35u;
+  h ^= h >> 16;
+}
+
+/// splitmix64, of a seed and a number.
+inline uint64_t mixed(uint64_t seed, uint64_t number) {
+  uint64_t h = seed + (number + 1) * 0x9e3779b97f4a7c15u;
+  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+  h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+  return h ^ (h >> 31);
+}
+
+/// scales[c] = scale, or 0 where column first + c of the row is dropped, for whole runs of DRAWN columns.
+template <class T>
+inline void draw(const ActivationTask<T>& task, uint64_t row_seed, int64_t first, int64_t count, T* scales) {
+  typedef uint32_t Hashes __attribute__((vector_size(DRAWN * sizeof(uint32_t))));
+  typedef int32_t Signed __attribute__((vector_size(DRAWN * sizeof(int32_t))));
+  typedef T Scales __attribute__((vector_size(DRAWN * sizeof(T)), aligned(alignof(T)), may_alias));
+  Hashes column{};
+  for (int lane = 0; lane < DRAWN; ++lane) column[lane] = static_cast<uint32_t>(first + lane);
+  const auto low = static_cast<uint32_t>(row_seed), high = static_cast<uint32_t>(row_seed >> 32);
+  const auto below =
+      static_cast<int32_t>(task.drop_below >> 1);  // compared with sign: not all machines have the other
+  const T scale = task.scale;
+  for (int64_t c = 0; c < count; c += DRAWN, column += DRAWN) {
+    Hashes hash = column * 0x9e3779b1u + low;
+    mix(hash);
+    hash ^= high;
+    mix(hash);
+    const Signed kept = ((Signed)(hash >> 1) >= below) & 1;
+    *reinterpret_cast<Scales*>(scales + c) = __builtin_convertvector(kept, Scales) * scale;
+  }
+}
+
+/// Some columns of a row; x of the backward is what forward gave.
+template <class T, bool BACKWARD, bool DROPS>
+inline void activate_piece(int activation, T scale, const T* __restrict x, const T* __restrict gradients,
+                           T* __restrict out, int64_t count, const T* __restrict scales) {
+  if (activation == NONE) {
+    for (int64_t c = 0; c < count; ++c) out[c] = (BACKWARD ? gradients[c] : x[c]) * (DROPS ? scales[c] : T(1));
+  } else if (activation == RELU) {
+    for (int64_t c = 0; c < count; ++c) {
+      const T given = x[c], value = BACKWARD ? gradients[c] : given;
+      const T passed = given <= T(0) ? T(0) : value;  // NaN stays
+      out[c] = passed * (DROPS ? scales[c] : T(1));
+    }
+  } else if (BACKWARD) {  // ELU's slope below 0 is e^x, which is its value plus 1
+    const T unscale = scale > T(0) ? T(1) / scale : T(0);
+    for (int64_t c = 0; c < count; ++c) {
+      const T given = x[c], value = gradients[c];
+      const T below = (DROPS ? given * unscale : given) + T(1);
+      const T slope = given > T(0) ? T(1) : below;
+      out[c] = value * slope * (DROPS ? scales[c] : T(1));
+    }
+  } else {  // out holds e^x - 1 already
+    for (int64_t c = 0; c < count; ++c) {
+      const T given = x[c], below = out[c];
+      const T value = given <= T(0) ? below : given;
+      out[c] = value * (DROPS ? scales[c] : T(1));
+    }
+  }
+}
+
+template <class T, bool BACKWARD, bool DROPS>
+void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
+  T scales[PIECE];
+  for (int64_t row = begin; row < end; ++row) {
+    const uint64_t row_seed = DROPS ? mixed(task.seed, static_cast<uint64_t>(row)) : 0;
+    for (int64_t first = 0; first < task.width; first += PIECE) {
+      const int64_t count = task.width - first < PIECE ? task.width - first : PIECE;
+      if (DROPS) draw(task, row_seed, first, count, scales);
+      activate_piece<T, BACKWARD, DROPS>(task.activation, task.scale, task.x + row * task.x_stride + first,
+                                         BACKWARD ? task.gradients + row * task.gradients_stride + first : nullptr,
+                                         task.out + row * task.out_stride + first, count, scales);
+    }
+  }
+}
+
+template <class T>
+void activate(const ActivationTask<T>& task, int64_t begin, int64_t end) {
+  const bool drops = task.drop_below > 0;
+  if (task.gradients == nullptr) {
+    if (drops) activate_rows<T, false, true>(task, begin, end);
+    else activate_rows<T, false, false>(task, begin, end);
+  } else if (drops) activate_rows<T, true, true>(task, begin, end);
+  else activate_rows<T, true, false>(task, begin, end);
+}
