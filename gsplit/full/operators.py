@@ -132,9 +132,12 @@ def product(edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
 
 def transposed(shard: Shard, num_sources: int) -> Shard:
     """The edges again, a row for each source; weights follow, so that no order has to be kept."""
-    edges = TwoWayEdges(shard.edges, num_sources).transposed
-    weight = None if shard.weight is None or edges.order is None else shard.weight[edges.order]
-    return Shard(Edges(indptr=edges.indptr, indices=edges.indices), weight)
+    two_way = TwoWayEdges(shard.edges, num_sources)
+    if shard.weight is None:
+        return Shard(two_way.transposed, None)
+    edges = two_way.transposed_with_order
+    assert edges.order is not None
+    return Shard(Edges(indptr=edges.indptr, indices=edges.indices), shard.weight[edges.order])
 
 
 def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: int) -> Shard:
