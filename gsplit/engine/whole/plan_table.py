@@ -87,10 +87,11 @@ def prices(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Iterat
         sent = [volumes(plan, levels.sizes, widths, itemsize, rank, needed) for rank in range(run.trainers)]
         busiest = max(sent, key=sent_bytes)
         weights = itemsize if layout.graph.edge_weight is not None and run.needs["weights"] else 0
+        turned = plan.algorithm == "shared" and type(model) is not GAT
         each = EDGE_BYTES + 2 * weights
-        if plan.of_all_sources and (type(model) is GAT or weights) and plan.algorithm != "shared":
+        if plan.of_all_sources and not turned and (type(model) is GAT or weights):
             each = EDGE_BYTES + ORDER_BYTES + weights
-        held = max(_held(plan, by_owner, rank, each) for rank in range(run.trainers))
+        held = max(_held(plan, by_owner, rank, each, turned=turned) for rank in range(run.trainers))
         yield Priced(plan=plan, sent=busiest, held_bytes=held)
 
 
@@ -163,14 +164,14 @@ def _needed(layout: Layout, levels: Levels, layer: int) -> NDArray[np.int64]:
     return np.stack([np.bincount(owner, minlength=trainers) for owner in owners])
 
 
-def _held(plan: Plan, by_owner: NDArray[np.int64], rank: int, each: int) -> int:
+def _held(plan: Plan, by_owner: NDArray[np.int64], rank: int, each: int, *, turned: bool) -> int:
     """Bytes of the edges that a trainer holds, forward and backward, without the pointers of rows."""
 
     def peers(axis: str) -> Sequence[int]:
         own = plan.grid.coordinate(rank, axis)
         return [peer for peer in range(plan.grid.world) if plan.grid.coordinate(peer, axis) == own]
 
-    if plan.algorithm == "shared":
+    if turned:  # the edges out of the own sources are others than those into the own destinations
         into, out = int(by_owner[:, rank].sum()), int(by_owner[:, :, rank].sum())
         return each * (into + out) // 2
     if plan.of_all_sources:
