@@ -92,6 +92,21 @@ def test_the_first_sum_is_taken_once(here, layouts, tmp_path):
     assert first > others[0]
 
 
+def test_the_first_sum_is_taken_again_after_input_dropout(here, layouts, tmp_path):
+    run = tmp_path / "run"
+    gsplit.train(config=config_for(layouts(2).path, run, **EXACT, input_dropout=0.5))
+    first, *others = (record["traffic"]["computed_edges"] for record in records(run))
+    assert set(others) == {first}
+
+
+def test_a_trace_has_the_moves(here, layouts, tmp_path):
+    run = tmp_path / "run"
+    gsplit.train(config=config_for(layouts(2).path, run, **{**EXACT, "epochs": 8}, profile=True, grid=(1, 2, 1)))
+    events = json.loads((run / "trace.json").read_text())["traceEvents"]
+    names = {event["name"] for event in events}
+    assert names >= {"to_columns", "gather", "product", "reduce_scatter", "to_rows", "forward", "backward"}
+
+
 def test_plans_are_shown_and_nothing_is_started(layouts, tmp_path, monkeypatch):
     monkeypatch.setattr("gsplit.train.api.launch", None)
     config = config_for(layouts(4).path, tmp_path / "run", **EXACT, dry_run=True)
