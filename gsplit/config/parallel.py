@@ -5,13 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from gsplit.config.fields import Checked, Range
+from gsplit.cli import IntList
+from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.errors import InputError
 
-STRATEGIES = ("split", "data")
+SAMPLED = ("split", "data")
+"""Strategies of mini-batches that are sampled."""
+STRATEGIES = (*SAMPLED, "full")
+Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns"]
 Device = Literal["auto", "cuda", "cpu"]
 Exchange = Literal["rows", "auto"]
 ExchangeDtype = Literal["model", "bfloat16"]
+
+
+def _check_grid(grid: tuple[int, ...] | None) -> None:
+    if grid is not None and (len(grid) != 3 or min(grid) < 1):
+        given = ",".join(map(str, grid))
+        raise InputError(f"--grid takes three numbers from 1 on (rows, columns, features): 2,2,1, not {given}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +36,17 @@ class ParallelConfig(Checked):
     """CPU threads a trainer may use; 0 shares the cores out."""
     strategy: str = "split"
     """split: all trainers compute one mini-batch together, and nothing twice; data: each computes a micro-batch of
-    its own, overlaps and all, as DGL and PyG do. Or package.module:Class, an engine of yours (CONTRIBUTING.md)."""
+    its own, overlaps and all, as DGL and PyG do; full: they compute the whole graph, without sampling, a step an
+    epoch. Or package.module:Class, an engine of yours (CONTRIBUTING.md)."""
+    algorithm: Algorithm = "auto"
+    """full: how rows come to where they are summed. shared: read where they lie, in the host's memory; 1d: all rows
+    to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
+    sums all rows, but some columns. auto: shared on the CPU, 1d-sparse on GPUs."""
+    grid: Annotated[IntList | None, Accepted(_check_grid)] = None
+    """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus. By
+    default as even as --algorithm allows."""
+    replication: Annotated[int | None, Range(1)] = None
+    """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
     split_group: Annotated[int | None, Range(1)] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""

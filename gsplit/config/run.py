@@ -18,7 +18,7 @@ class RunConfig(Checked):
     """Where a run is kept, when it validates and saves, and what else it writes."""
 
     layout: Annotated[Path | None, tyro.conf.Positional] = None
-    """The layout to train on, made by gsplit partition."""
+    """The layout to train on, made by gsplit partition. With --strategy full a graph store will do."""
     out: Path | None = None
     """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
     overwrite: bool = False
@@ -28,6 +28,8 @@ class RunConfig(Checked):
     check_model: bool = False
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split."""
+    dry_run: bool = False
+    """Do not train: show what each plan of --strategy full would send and hold."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of the initial weights, the sampling and the dropout."""
     validate_every: Annotated[int, Range(0)] = 1

@@ -35,11 +35,24 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.strategy == "full":
+            object.__setattr__(self, "fan_out", self._all_neighbours())
         if self.num_layers is not None and self.num_layers != self.layers:
             raise InputError(
                 f"--fan-out has {self.layers} numbers, but --num-layers is {self.num_layers}; "
                 "give one number for each layer"
             )
+
+    def _all_neighbours(self) -> tuple[int, ...]:
+        """All neighbours at every hop, of as many as there are layers: nothing is sampled from the whole graph."""
+        given = self.fan_out != SamplingConfig.fan_out and any(number != -1 for number in self.fan_out)
+        if given and self.resume is None:
+            raise InputError(
+                f"--fan-out {','.join(map(str, self.fan_out))} contradicts --strategy full, which takes all "
+                "neighbours; say --num-layers instead"
+            )
+        layers = self.layers if self.num_layers is None or self.resume is not None else self.num_layers
+        return (-1,) * layers
 
     def to_json(self, unused: Collection[str] = ()) -> str:
         """The content of ``config.json``; null stands for ``unused`` fields, which had no effect."""
@@ -79,7 +92,7 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
         """
         put_run_right(Path(run))
         before = cls.from_json(Path(run) / CONFIG)
-        fresh = {"out": None, "overwrite": False, "profile": False, "resume": Path(run)}
+        fresh = {"out": None, "overwrite": False, "profile": False, "dry_run": False, "resume": Path(run)}
         return replace(before, **{**fresh, **changes})
 
 

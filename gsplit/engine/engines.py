@@ -1,8 +1,8 @@
 """Engines: ways to lay training over the trainers, and the one that a run's strategy names.
 
 The loop, the launcher, checkpoints, metrics and evaluation know an engine by the methods of :class:`Engine`
-alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.engine.Sampled`; a user's own is named as
-package.module:Class.
+alone. ``split`` and ``data`` are one engine, :class:`gsplit.engine.sampled.engine.Sampled`, ``full`` is another,
+:class:`gsplit.engine.whole.WholeGraph`; a user's own is named as package.module:Class.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from gsplit.config.names import object_named
-from gsplit.config.parallel import STRATEGIES
+from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.run import Run
@@ -77,10 +77,14 @@ def engine_of(strategy: str) -> Engine:
     Raises:
         InputError: where there is none.
     """
-    if strategy in STRATEGIES:
+    if strategy in SAMPLED:
         from gsplit.engine.sampled import Sampled
 
         return Sampled()
+    if strategy == "full":
+        from gsplit.engine.whole import WholeGraph
+
+        return WholeGraph()
     found = object_named(strategy, "--strategy")
     if not isinstance(found, type) or not all(callable(getattr(found, method, None)) for method in METHODS):
         raise InputError(f"--strategy {strategy} is no engine: it needs the methods {', '.join(METHODS)}, in a class")

@@ -45,15 +45,19 @@ def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, 
     return x
 
 
-def own_range(layout: Layout, member: Member) -> tuple[int, int]:
-    """Begin and end of the layout ids that a trainer evaluates.
+def bounds_of(layout: Layout, trainers: int) -> NDArray[np.int64]:
+    """[P + 1] bounds of the layout ids of the trainers.
 
-    They are its parts, or, where those cannot be dealt out, a run as long as the others'.
+    They are their parts, or, where those cannot be dealt out, runs of equal length.
     """
-    if layout.parts % member.world == 0:
-        bounds = layout.offsets[:: layout.parts // member.world]
-    else:
-        bounds = np.linspace(0, layout.graph.num_vertices, member.world + 1).astype(np.int64)
+    if layout.parts % trainers == 0:
+        return layout.offsets[:: layout.parts // trainers]
+    return np.linspace(0, layout.graph.num_vertices, trainers + 1).astype(np.int64)
+
+
+def own_range(layout: Layout, member: Member) -> tuple[int, int]:
+    """Begin and end of the layout ids that a trainer evaluates."""
+    bounds = bounds_of(layout, member.world)
     return int(bounds[member.rank]), int(bounds[member.rank + 1])
 
 

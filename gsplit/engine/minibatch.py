@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from gsplit.features import LoadCounters
-from gsplit.nn import Block, Chain
+from gsplit.nn import Block, Chain, Neighbourhood
 from gsplit.supply.ring import Handle
 
 
@@ -22,7 +22,7 @@ class MiniBatch:
     """Number of targets of all trainers, by which the sum of losses is divided."""
     chain: Chain
     """What its collectives share."""
-    blocks: dict[int, Block]
+    blocks: Mapping[int, Neighbourhood]
     """Block of each layer, 1 .. L."""
     x: Tensor
     """[n_0, D] features of the inputs."""
@@ -47,6 +47,8 @@ class MiniBatch:
 
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""
-        yield from (self.x, self.labels, self.blocks[1].indptr)
-        for block in self.blocks.values():
+        yield from (self.x, self.labels)
+        sampled = [block for block in self.blocks.values() if isinstance(block, Block)]
+        yield from (block.indptr for block in sampled[:1])
+        for block in sampled:
             yield from (tensor for tensor in (block.edge_weight, block.degrees) if tensor is not None)

@@ -8,6 +8,7 @@ from torch import nn
 
 from gsplit.data import Layout
 from gsplit.engine.rows.loading import Loading
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.parallel import Member
@@ -29,3 +30,5 @@ class Parts:
     """Loader of edge weights and degrees."""
     loading: Loading
     """Feature rows of the host and this trainer's cache; makes loaders."""
+    shared: Shared
+    """Memory that all trainers map."""

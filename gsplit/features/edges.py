@@ -67,8 +67,16 @@ class EdgeLoader:
             "edge_weights": weights if self.weights else None,
             "send_weights": send_weights,
             "drawn_weights": drawn_weights,
-            "degrees": self._tensor(self._degrees_of(segment.vertices)) if self.degrees else None,
+            "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
         }
+
+    def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
+        """Degrees of vertices in the whole graph, weighted where edges are, [n] on the device.
+
+        Args:
+            vertices: int64 [n] layout ids.
+        """
+        return self._tensor(self._degrees_of(vertices))
 
     def _weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Weights of edges, 1 where the id is -1."""

@@ -34,6 +34,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     out = config.resume or config.out
     if config.resume is not None and config.out is not None and config.out.resolve() != config.resume.resolve():
         raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")
+    if config.dry_run and config.strategy != "full":
+        raise InputError("--dry-run shows the plans of --strategy full; add it, or drop --dry-run")
     layout = open_layout(config.layout.resolve())
     _check_trainable(layout)
     _warn_of_other_sampling(config, layout)

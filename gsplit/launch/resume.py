@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.aside import InUse
-from gsplit.config.parallel import STRATEGIES
+from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
@@ -118,7 +118,7 @@ class Resumed:
             stay["--gpus"] = (saved["trainers"], self.run.trainers)
             if saved["layout_checksum"] != layout.checksum:
                 stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
-        if not {before.strategy, now.strategy} <= set(STRATEGIES):  # another engine numbers other mini-batches
+        if not {before.strategy, now.strategy} <= set(SAMPLED):  # another engine numbers other mini-batches
             stay["--strategy"] = (before.strategy, now.strategy)
         for flag, (old, new) in stay.items():
             if old != new:

@@ -41,7 +41,29 @@ def _unused(run: Run) -> Iterator[str]:
         yield f"--exchange auto has no effect on the model {name}, which needs the rows of all sources"
     elif asked.exchange == "auto" and run.config.split_group == 1:
         yield "--exchange auto has no effect where no rows are exchanged"
+    yield from _unused_by_strategy(asked, defaults)
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
-    if run.samplers == 0 and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):
+    by_trainers = run.samplers == 0 and asked.strategy != "full"
+    if by_trainers and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):
         yield "--order, --slots and --sampler-threads have no effect with --samplers 0"
+
+
+SAMPLED_ONLY = (
+    *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
+    *("max_sampler_restarts", "cache", "cache_size", "loader"),
+)
+"""Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
+WHOLE_ONLY = ("algorithm", "grid", "replication")
+"""Flags of the whole graph."""
+
+
+def _unused_by_strategy(asked: TrainConfig, defaults: TrainConfig) -> Iterator[str]:
+    whole = asked.strategy == "full"
+    if not whole and ":" in asked.strategy:
+        return  # an engine of the user's may read any
+    for name in SAMPLED_ONLY if whole else WHOLE_ONLY:
+        value = getattr(asked, name)
+        if value != getattr(defaults, name) and (name, value) not in (("samplers", 0), ("cache", "none")):
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+            yield f"{flag_of(name)} {shown} has no effect with --strategy {asked.strategy}"

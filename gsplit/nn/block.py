@@ -68,6 +68,12 @@ class Block(Neighbourhood):
     chain: Chain | None
     """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
 
+    def with_chain(self, chain: Chain) -> Block:
+        """The same block in another mini-batch; what was made of its edges stays made."""
+        other = replace(self, chain=chain)
+        other.__dict__["two_way"] = self.two_way
+        return other
+
     @property
     def num_sources(self) -> int:
         """Number of all sources: rows of x after the exchange."""

@@ -13,7 +13,7 @@ anyone waits for ever, by a :class:`~gsplit.parallel.board.Board`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ class ExchangeCounters:
     """Number of messages sent in forward: one to each trainer that needed a row."""
     backward_messages: int = 0
     """Number of messages sent in backward."""
+    moves: dict[str, int] = field(default_factory=dict)
+    """Bytes and messages by name, where rows travel in more ways than one; the numbers above have their sums, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +124,7 @@ class Chain:
         everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``.
         board: on which all of them agree about what comes next; None: that is not checked.
         exchange_dtype: in which exchanged rows and gradients travel; None: in their own.
+        link: another way for rows to travel, with the same counters and board.
     """
 
     def __init__(
@@ -132,8 +135,9 @@ class Chain:
         everyone: Group | None = None,
         board: Board | None = None,
         exchange_dtype: torch.dtype | None = None,
+        link: Link | None = None,
     ) -> None:
-        self.link = Link(group=group, counters=counters, board=board, dtype=exchange_dtype)
+        self.link = link or Link(group=group, counters=counters, board=board, dtype=exchange_dtype)
         self.counters, self.board = counters, board
         self.everyone = group if everyone is None else everyone
         self.token = torch.zeros(0, device=device, requires_grad=True)

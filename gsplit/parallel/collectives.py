@@ -83,6 +83,19 @@ def broadcast(x: Tensor, group: Group | None) -> None:
         dist.broadcast(x, dist.get_global_rank(group, 0), group=group)
 
 
+def broadcast_pieces(pieces: Sequence[Tensor], group: Group | None) -> None:
+    """Fill piece i, contiguous and of one shape everywhere, with that of member i; empty ones are not sent."""
+    if group is None:
+        return
+    works = [
+        dist.broadcast(piece, group=group, group_src=member, async_op=True)
+        for member, piece in enumerate(pieces)
+        if piece.numel()
+    ]
+    for work in works:
+        work.wait()
+
+
 def barrier(group: Group | None) -> None:
     """Wait for all members. It is a sum on the host: NCCL's barrier would order the device, not the processes."""
     all_reduce(torch.zeros(1), group)

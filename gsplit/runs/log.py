@@ -112,5 +112,5 @@ def write_summary(run: Path, summary: dict[str, Any]) -> None:
 
 def totals(records: list[dict[str, Any]], key: str) -> dict[str, float]:
     """Sum of ``records[i][key]``, a dictionary of numbers."""
-    names = records[0][key] if records else {}
-    return {name: sum(record[key][name] for record in records) for name in names}
+    names = dict.fromkeys(name for record in records for name in record[key])
+    return {name: sum(record[key].get(name, 0) for record in records) for name in names}

@@ -31,7 +31,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     default = None if run is None else TrainConfig.resuming(run)
     config = cli.parse(TrainConfig, arguments, prog=prog, default=default)
     result = train(config=config)
-    say(result["check"] if config.check_model else summary_text(result))
+    say(result["check"] if config.check_model else result["plans"] if config.dry_run else summary_text(result))
 
 
 if __name__ == "__main__":

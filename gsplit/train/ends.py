@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gsplit.config.parallel import STRATEGIES
+from gsplit.config.parallel import SAMPLED
 from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.log import finite, totals, write_summary
@@ -114,7 +114,7 @@ def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
     strategy, name = trainer.run.strategy, trainer.run.config.strategy
     return {
         "trainers": trainer.run.trainers,
-        "strategy": "split" if name in STRATEGIES and strategy.micro_batches == 1 else name,
+        "strategy": "split" if name in SAMPLED and strategy.micro_batches == 1 else name,
         "split_group": strategy.splits,
         "cache": strategy.cache,
         "rows_cached": sum(trainer.loading.cache_rows),

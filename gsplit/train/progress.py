@@ -51,6 +51,7 @@ def counts_of(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
         "exchange_backward_bytes": exchanged.backward_bytes,
         "exchange_forward_messages": exchanged.forward_messages,
         "exchange_backward_messages": exchanged.backward_messages,
+        **exchanged.moves,
         "all_reduce_bytes": reduced_bytes,
     }
 
@@ -147,8 +148,9 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
     Returns:
         On every trainer the records of all, one for each mini-batch and trainer (docs/formats.md, "Run").
     """
-    names = traffic_names(layers)
     fresh, progress.fresh = progress.fresh, []
+    names = traffic_names(layers)
+    names += tuple(name for name in (fresh[0].counts if fresh else ()) if name not in names)
     if member.device.type == "cuda":
         torch.cuda.synchronize()  # the events of the stages are over
     own = torch.zeros(len(fresh), len(names) + len(STAGES), dtype=torch.float64)  # exact for counts below 2**53

@@ -30,13 +30,14 @@ def summary_text(summary: dict[str, Any]) -> str:
         redundant = summary["trainers"] > summary["split_group"] or summary["changed"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch {on}: {shares}",
-            f"before {ahead} an epoch ({_samplers(summary['samplers'])})",
+            f"before {ahead} an epoch ({_samplers(summary)})",
             *_cache(summary),
             f"bytes  {binary(traffic['host_to_device_bytes'])} of features loaded "
             f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_from_peers(traffic)}"
             f"{binary(exchanged)} exchanged in {messages:,} messages, "
             f"{binary(traffic['all_reduce_bytes'])} of gradients reduced",
-            f"edges  {traffic['sampled_edges']:,} sampled and computed, "
+            f"edges  {traffic['computed_edges' if _whole(summary) else 'sampled_edges']:,} "
+            f"{'' if _whole(summary) else 'sampled and '}computed, "
             + (_micro(summary) if redundant else "none twice")
             + (f"; {of_sums:,} more from sums" if of_sums else ""),
         ]
@@ -67,5 +68,13 @@ def _micro(summary: dict[str, Any]) -> str:
     return f"in micro-batches of {summary['split_group']} trainer{'s' * (summary['split_group'] != 1)} each"
 
 
-def _samplers(count: int) -> str:
+def _whole(summary: dict[str, Any]) -> bool:
+    """Whether nothing was sampled, from the first epoch to the last."""
+    return summary["strategy"] == "full" and not summary["changed"]
+
+
+def _samplers(summary: dict[str, Any]) -> str:
+    if _whole(summary):
+        return "the whole graph, made once"
+    count = summary["samplers"]
     return f"{count} sampler{'s' * (count != 1)}" if count else "no samplers: every trainer sampled all"

@@ -77,7 +77,7 @@ class Trainer:
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
         self._parts = Parts(
-            run=run, member=member, layout=layout, model=self.model, edges=edges, loading=self.loading
+            run=run, member=member, layout=layout, model=self.model, edges=edges, loading=self.loading, shared=shared
         )
 
     def begin(self, end: TrainerEnd | None = None) -> None:

@@ -13,6 +13,7 @@ from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 
 TRAIN = ("train", "layout", "--out", "new")
+FULL = (*TRAIN, "--strategy", "full")
 PARTITION = ("partition", "store", "--out", "new")
 IMPORT = ("data", "import", "synthetic:tiny", "--out", "new")
 NPZ = ("data", "import", "graph.npz", "--out", "new/folder")
@@ -104,7 +105,7 @@ FLAGS = [
     ((*TRAIN, "--weight-decay", "nan"), "--weight-decay must be .*not nan"),
     ((*TRAIN, "--dropout", "1.5"), r"--dropout must be in \[0, 1\), not 1.5"),
     ((*TRAIN, "--gpus", "3"), "layout has 2 parts, which cannot be dealt out to 3 trainers.*--parts 3"),
-    ((*TRAIN, "--strategy", "model"), "--strategy must be one of split, data, or package.module:Class, not 'model'"),
+    ((*TRAIN, "--strategy", "model"), "--strategy must be one of split, data, full, or package.*not 'model'"),
     ((*TRAIN, "--strategy", "data", "--split-group", "2"), "data has groups of one trainer, so drop --split-group 2"),
     ((*TRAIN, "--gpus", "4", "--split-group", "3"), "--split-group 3 does not divide the 4 trainers; use .* 1, 2, 4"),
     ((*TRAIN, "--split-group", "0"), "--split-group must be at least 1, not 0"),
@@ -115,6 +116,24 @@ FLAGS = [
     ((*TRAIN, "--cache-size", "3B"), "--cache-size 3 B: that is less than a row of .* for each part"),
     ((*TRAIN, "--cache", "none", "--cache-size", "1MiB"), "--cache none and --cache-size 1MiB contradict"),
     ((*TRAIN, "--cache", "most"), "'most' for argument '--cache'"),
+    ((*TRAIN, "--dry-run"), "--dry-run shows the plans of --strategy full; add it, or drop --dry-run"),
+    ((*FULL, "--fan-out", "5,5"), "--fan-out 5,5 contradicts --strategy full.*say --num-layers instead"),
+    ((*FULL, "--batch-size", "100"), "--batch-size 100 contradicts --strategy full"),
+    ((*FULL, "--samplers", "2"), "--samplers 2 contradicts --strategy full"),
+    ((*FULL, "--cache-size", "10%"), "--cache-size 10% contradicts --strategy full"),
+    ((*FULL, "--split-group", "1"), "--split-group 1 contradicts --strategy full"),
+    ((*FULL, "--algorithm", "4d"), "'4d'.*--algorithm"),
+    ((*FULL, "--grid", "2,2,2"), "2,2,2 is for 8 trainers, but there are 2; the grids are 1,1,2, 1,2,1, 2,1,1"),
+    ((*FULL, "--grid", "2,1"), r"--grid takes three numbers from 1 on \(rows, columns, features\).* not 2,1"),
+    ((*FULL, "--grid", "0,1,2"), "--grid takes three numbers.*not 0,1,2"),
+    ((*FULL, "--grid", "1,1,2", "--algorithm", "1.5d"), "1,1,2 is no grid of --algorithm 1.5d: it is columns"),
+    ((*FULL, "--algorithm", "1.5d", "--replication", "3"), "--replication 3 does not divide.*use one of 1, 2"),
+    ((*FULL, "--replication", "2"), "--replication 2 is of --algorithm 1.5d, not of shared; drop it"),
+    ((*FULL, "--gpus", "5", "--algorithm", "2d"), "2d of 5 trainers, a prime number, would be 1d; use"),
+    ((*FULL, "--gpus", "3", "--algorithm", "1d-sparse"), "layout has 2 for 3 trainers; make a layout.*--parts 3"),
+    ((*FULL, "--model", "gat", "--algorithm", "columns"), "columns sums in parts, which the model gat is not"),
+    ((*FULL, "--exchange-dtype", "bfloat16"), "--exchange-dtype bfloat16 is for --algorithm 1d and 1d-sparse"),
+    ((*FULL, "--num-layers", "300"), "--num-layers is 300; --strategy full takes at most 250"),
     ((*TRAIN, "--cache", "replicated"), "--cache replicated belongs to --strategy data"),
     ((*TRAIN, "--strategy", "data", "--cache-size", "10%"), "of which cache.*partitioned.*--cache replicated"),
     (

@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 import pytest
 import torch
-from support.commands import FLAGS, FOR_EVER, LIMIT_S, assert_same_run
+from support.commands import FLAGS, FOR_EVER, LIMIT_S, WHOLE, assert_same_run
 
 
 def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes(layout, tmp_path, train, undisturbed):
@@ -41,6 +41,20 @@ def test_a_process_that_dies_ends_the_run(layout, tmp_path, who, how, train):
     code, _, err = command.ends(LIMIT_S)
     assert code == 1
     assert f"(pid {victim.pid}) was ended by {how.name}" in err.strip().splitlines()[-1]
+    command.assert_nothing_left(processes)
+
+
+@pytest.mark.parametrize("algorithm", ["shared", "1.5d"])
+def test_a_trainer_of_the_whole_graph_that_dies_ends_the_run(layout, tmp_path, algorithm, train):
+    command = train(layout.path, "--out", tmp_path / "run", *WHOLE, "--algorithm", algorithm, *FOR_EVER)
+    command.wait_for_checkpoint(tmp_path / "run", 2, 0)
+    processes = command.children
+    assert (len(command.trainers), len(command.samplers)) == (2, 0)
+    victim = command.trainers[1]
+    os.kill(victim.pid, signal.SIGKILL)
+    code, _, err = command.ends(LIMIT_S)
+    assert code == 1
+    assert f"(pid {victim.pid}) was ended by SIGKILL" in err.strip().splitlines()[-1]
     command.assert_nothing_left(processes)
 
 

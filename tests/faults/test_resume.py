@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 
-from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, assert_same_run
+from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, WHOLE, assert_same_run
 from support.runs import records
 
+from experiments.shared.same_run import difference
 from gsplit.runs import checkpoint
 
 
@@ -26,6 +27,20 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, trai
     code, _, err = train("--resume", run, "--samplers", "1").ends()
     assert code == 0, err
     assert_same_run(run, undisturbed)
+
+
+def test_the_whole_graph_killed_and_resumed_is_bit_identical(layout, tmp_path, train):
+    flags = [*WHOLE, "--epochs", "12", "--algorithm", "columns", "--model", "gcn", "--norm", "batch"]
+    whole, run = tmp_path / "whole", tmp_path / "killed"
+    command = train(layout.path, "--out", run, *flags)
+    command.wait_for_checkpoint(run, 2, 0)
+    command.kill()
+    assert not (run / "summary.json").exists()
+    for words in (["--resume", run], [layout.path, "--out", whole, *flags]):
+        code, _, err = train(*words).ends()
+        assert code == 0, err
+    # All else is compared before; whoever starts again loads the features again, and takes the first sum again.
+    assert difference(run, whole) == "traffic of the summary"
 
 
 def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train):

@@ -73,6 +73,7 @@ def told(key: str):
 GAT = {"model": "gat", "heads": 4}
 CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
     "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
@@ -81,6 +82,7 @@ TRAIN: Table = {
     "model": Row(value="gcn", see=weights),
     "model_args": Row(value="norm=batch_norm", see=weights, base={"model": "torch_geometric.nn:GraphSAGE"}),
     "check_model": Row(value=True, see=lambda seen: list(seen.result)),
+    "dry_run": Row(value=True, see=lambda seen: list(seen.result), base=FULL),
     "num_layers": "it only repeats how many numbers --fan-out has, and is refused where it does not",
     "hidden": Row(value=4, see=weights),
     "dropout": Row(value=0.5, see=weights),
@@ -108,6 +110,9 @@ TRAIN: Table = {
         base={"checkpoint_every": 1},
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
+    "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),
+    "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
+    "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),
     "split_group": Row(value=1, see=traffic("computed_vertices")),
     "exchange": Row(value="auto", see=traffic("exchange_forward_bytes")),
     "exchange_dtype": Row(value="bfloat16", see=traffic("exchange_forward_bytes")),
@@ -198,7 +203,7 @@ class Place:
         if config.resume:
             config = TrainConfig.resuming(config.resume, epochs=config.epochs)
         result = gsplit.train(config=config)
-        begun = 0 if config.check_model else self._start.results[0]["begun"]
+        begun = 0 if config.check_model or config.dry_run else self._start.results[0]["begun"]
         return Seen(run=config.resume or config.out, result=result, begun=begun, told=recorder.told)
 
 

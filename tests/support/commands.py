@@ -39,6 +39,11 @@ FLAGS = [
     "--samplers",
     "2",
 ]
+WHOLE = [
+    *("--device", "cpu", "--strategy", "full", "--num-layers", "2"),
+    *("--hidden", "8", "--lr", "0.01", "--threads", "1"),
+]
+"""A run on the whole graph: a step an epoch."""
 FOR_EVER = ["--epochs", "100000"]
 
 

@@ -27,10 +27,11 @@ ALLOWED = {
     "features": {"sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
     "models": {"nn", "config", "data", "processes", "runs"},
-    "engine": {*("supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")},
+    "full": {"kernels", "nn", "parallel", "data", "config"},
+    "engine": {*("full", "supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")},
     "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
-        *("launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
+        *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
     "predict": {

@@ -19,6 +19,8 @@ class Shared:
     """Cache of each trainer, where they read each other's on the CPU."""
     board: SharedBuffer
     """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
+    rows: tuple[SharedBuffer, SharedBuffer]
+    """Two buffers for rows of the whole graph, in turn (:mod:`gsplit.full.common_rows`)."""
 
     @classmethod
     def create(cls, trainers: int) -> Shared:
@@ -28,9 +30,10 @@ class Shared:
             features=SharedBuffer("gsplit-features"),
             caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
             board=SharedBuffer("gsplit-board"),
+            rows=(SharedBuffer("gsplit-rows-even"), SharedBuffer("gsplit-rows-odd")),
         )
 
     def close(self) -> None:
         """Let go of all buffers."""
-        for buffer in (*self.levels, self.features, *self.caches, self.board):
+        for buffer in (*self.levels, self.features, *self.caches, self.board, *self.rows):
             buffer.close()

@@ -1,0 +1,5 @@
+"""The engine of the whole graph: one mini-batch an epoch, of all training vertices with all their neighbours."""
+
+from gsplit.engine.whole.whole_graph import WholeGraph
+
+__all__ = ["WholeGraph"]

@@ -1,0 +1,133 @@
+"""The engine of the whole graph: one mini-batch an epoch, of all training vertices with all their neighbours.
+
+Nothing is sampled. Each trainer owns a range of the rows of every level; blocks are made once and kept, and how rows
+come to where they are summed is the plan's (:mod:`gsplit.full`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from gsplit.config.fields import flag_of
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.parts import Parts
+from gsplit.engine.run import Run
+from gsplit.engine.whole.whole_batch import WholeBatches
+from gsplit.errors import InputError
+from gsplit.full import Plan, plan_of
+from gsplit.full.levels import MOST_LAYERS
+from gsplit.full.plans import OF_ALL_SOURCES
+from gsplit.parallel import Grid
+from gsplit.supply.order import Order, order_of
+from gsplit.supply.pipes import Supply, TrainerEnd
+from gsplit.supply.tickets import Position, tickets
+
+SAMPLED_ONLY = ("batch_size", "split_group", "samplers", "cache", "cache_size")
+"""Flags that contradict the strategy: they say something of samples, or of rows that are loaded again and again."""
+MOST_VERTICES = (1 << 31) - 1
+"""Number of vertices at most: rows are int32."""
+SUMMED_BY_GRIDS = ("sage", "gcn")
+"""Built-in models whose layers are sums, which every plan can take."""
+
+
+class WholeGraph:
+    """The strategy ``full``; see :class:`gsplit.engine.engines.Engine`."""
+
+    def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
+        """Decide the plan; nothing is sampled or cached."""
+        assert config.gpus is not None
+        if config.resume is None:
+            _refuse_what_contradicts(config)
+        if layout.graph.num_vertices < config.gpus:
+            raise InputError(f"--gpus {config.gpus} is more than the {layout.graph.num_vertices} vertices")
+        if config.layers > MOST_LAYERS:
+            raise InputError(f"--num-layers is {config.layers}; --strategy full takes at most {MOST_LAYERS}")
+        if layout.graph.num_vertices > MOST_VERTICES:
+            raise InputError(f"--strategy full takes at most {MOST_VERTICES:,} vertices, and {layout.path} has more")
+        algorithm = config.algorithm
+        if algorithm == "auto" and config.grid is None:
+            algorithm = "shared" if config.device == "cpu" else "1d-sparse"
+            if algorithm == "1d-sparse" and layout.parts % config.gpus:
+                algorithm = "1d"
+        plan = plan_of(algorithm, config.gpus, grid=config.grid, replication=config.replication)
+        if plan.algorithm == "shared" and config.device != "cpu":
+            raise InputError("--algorithm shared reads the host's memory, and --device is cuda; use 1d-sparse")
+        if plan.algorithm == "1d-sparse" and layout.parts % config.gpus:
+            raise InputError(
+                f"--algorithm 1d-sparse sends rows between parts of a layout, but {layout.path} has {layout.parts} "
+                f"for {config.gpus} trainers; make a layout with gsplit partition ... --parts {config.gpus}"
+            )
+        if config.exchange_dtype != "model" and plan.algorithm not in ("1d", "1d-sparse") and config.resume is None:
+            raise InputError(
+                f"--exchange-dtype {config.exchange_dtype} is for --algorithm 1d and 1d-sparse, not {plan.algorithm}"
+            )
+        return replace(
+            config,
+            algorithm=plan.algorithm,
+            grid=plan.sizes,
+            replication=None,
+            split_group=config.gpus,
+            cache="none",
+            cache_size=None,
+            samplers=0,
+            slots=None,
+        )
+
+    def grid(self, run: Run) -> Grid:
+        """The plan's rows x columns x features."""
+        plan = plan_of_run(run)
+        model = run.signature["model"]
+        if model not in SUMMED_BY_GRIDS and not plan.of_all_sources and run.trainers > 1:
+            raise InputError(
+                f"--algorithm {plan.algorithm} sums in parts, which the model {model} is not made of; use "
+                f"{', '.join(OF_ALL_SOURCES)}, which bring it all rows"
+            )
+        return plan.grid
+
+    def num_batches(self, run: Run, layout: Layout) -> int:
+        """Number of mini-batches of an epoch: the one."""
+        return 1
+
+    @contextmanager
+    def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
+        """What tells the trainers to stop; there are no samplers."""
+        supply = Supply(run.trainers)
+        try:
+            yield supply
+        finally:
+            supply.end()
+
+    def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
+        """The same mini-batch for every epoch, made once."""
+        order = order_of(tickets(1, parts.run.config.epochs, position), end, parts.member.rank, by="sequence")
+        return _handed_out(WholeBatches(parts, plan_of_run(parts.run)), order, end)
+
+
+def _handed_out(batches: WholeBatches, order: Order, end: TrainerEnd | None) -> Iterator[MiniBatch]:
+    while (handle := order.next()) is not None:
+        if end is not None:
+            end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on
+        yield batches.make(handle)
+
+
+def plan_of_run(run: Run) -> Plan:
+    """The plan that was decided."""
+    config = run.config
+    assert config.grid is not None
+    return Plan(algorithm=config.algorithm, sizes=(config.grid[0], config.grid[1], config.grid[2]))
+
+
+def _refuse_what_contradicts(config: TrainConfig) -> None:
+    defaults = TrainConfig()
+    for name in SAMPLED_ONLY:
+        value = getattr(config, name)
+        allowed = {"samplers": (0,), "cache": ("none",), "split_group": (config.gpus,)}.get(name, ())
+        if value != getattr(defaults, name) and value not in allowed:
+            raise InputError(
+                f"{flag_of(name)} {value} contradicts --strategy full, which computes the whole graph at once and "
+                "loads it once; drop it"
+            )

@@ -1,0 +1,154 @@
+"""Moves: how rows travel on a grid of trainers. Each is linear, and another one is its adjoint.
+
+| move | along | its adjoint |
+|---|---|---|
+| ``to_columns``: own rows -> everyone's rows, some columns | features | ``to_rows`` |
+| ``gather``: own rows -> everyone's | rows (backward: columns) | ``reduce_scatter`` |
+| ``reduce_scatter``: partial sums of everyone's rows -> sums of the own | columns (backward: rows) | ``gather`` |
+| ``to_rows``: everyone's rows, some columns -> own rows | features | ``to_columns`` |
+
+Ranges are uneven and may be empty, as may be the columns of a trainer. What is sent is counted: a message for each
+trainer that gets anything, and its bytes (:mod:`gsplit.full.volumes` has the formulas).
+
+Legend: n own rows, D columns, G members of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gsplit.full.plans import COLUMNS, FEATURES, ROWS
+from gsplit.nn import ExchangeCounters
+from gsplit.parallel import Group, Member
+from gsplit.parallel.collectives import all_to_all, broadcast_pieces
+
+MOVES = ("to_columns", "gather", "reduce_scatter", "to_rows")
+DIRECTIONS = ("forward", "backward")
+
+
+def names_of_counts() -> list[str]:
+    """The names of all counts of moves, as ``metrics.jsonl`` has them."""
+    return [f"{move}_{way}_{what}" for move in MOVES for way in DIRECTIONS for what in ("bytes", "messages")]
+
+
+def fresh_counters() -> ExchangeCounters:
+    """Counters of moves that have sent nothing."""
+    return ExchangeCounters(moves=dict.fromkeys(names_of_counts(), 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One axis of the grid, as a trainer sees it: its group along it, and its place there."""
+
+    group: Group | None
+    """The trainers along the axis; None where this one is alone."""
+    size: int
+    """G."""
+    place: int
+    """This trainer's place among them."""
+
+
+@dataclass(kw_only=True)
+class Moves:
+    """All moves of one trainer, and what they sent."""
+
+    sides: dict[str, Side]
+    """The axes ``rows``, ``columns`` and ``features``."""
+    counters: ExchangeCounters = field(default_factory=fresh_counters)
+    """What the moves of the mini-batch at work sent."""
+
+    @classmethod
+    def of(cls, member: Member) -> Moves:
+        """The moves of a member on a grid; all members make the call."""
+        assert member.grid is not None
+        return cls(
+            sides={
+                axis: Side(group=member.along(axis), size=member.grid.size(axis), place=member.coordinate(axis))
+                for axis in (ROWS, COLUMNS, FEATURES)
+            }
+        )
+
+    def to_columns(self, x: Tensor, sizes: Sequence[int], way: str = "forward") -> Tensor:
+        """This trainer's columns of everyone's rows, [sum(sizes), D'].
+
+        Args:
+            x: [n, D] own rows.
+            sizes: [G] numbers of rows of the members along ``features``.
+            way: ``forward`` or ``backward``, under which it is counted.
+        """
+        side = self.sides[FEATURES]
+        if side.size == 1:
+            return x
+        widths = shares(x.shape[1], side.size)
+        out = x.new_empty((sum(sizes), widths[side.place]))
+        sent = torch.cat([part.reshape(-1) for part in x.split(widths, dim=1)])
+        counts = [len(x) * width for width in widths]
+        received = [size * widths[side.place] for size in sizes]
+        all_to_all(out.view(-1), sent, received, counts, side.group)
+        self._count("to_columns", way, counts, side.place, x.itemsize)
+        return out
+
+    def to_rows(self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward") -> Tensor:
+        """All columns of the own rows, [n, D].
+
+        Args:
+            y: [sum(sizes), D'] this trainer's columns of everyone's rows.
+            sizes: [G] numbers of rows of the members along ``features``.
+            width: D.
+            way: ``forward`` or ``backward``, under which it is counted.
+        """
+        side = self.sides[FEATURES]
+        if side.size == 1:
+            return y
+        widths, n = shares(width, side.size), sizes[side.place]
+        received = y.new_empty(n * width)
+        counts = [size * widths[side.place] for size in sizes]
+        all_to_all(received, y.reshape(-1), [n * each for each in widths], counts, side.group)
+        self._count("to_rows", way, counts, side.place, y.itemsize)
+        parts = received.split([n * each for each in widths])
+        return torch.cat([part.view(n, each) for part, each in zip(parts, widths, strict=True)], dim=1)
+
+    def gather(self, x: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
+        """Everyone's rows, [sum(sizes), D], for own rows x [n, D]; ``sizes`` [G] are the members' along ``axis``."""
+        side = self.sides[axis]
+        if side.size == 1:
+            return x
+        out = x.new_empty((sum(sizes), x.shape[1]))
+        pieces = out.split(list(sizes))
+        pieces[side.place].copy_(x)
+        broadcast_pieces(pieces, side.group)
+        self._count("gather", way, [x.numel()] * side.size, side.place, x.itemsize)
+        return out
+
+    def reduce_scatter(self, y: Tensor, sizes: Sequence[int], axis: str, way: str = "forward") -> Tensor:
+        """Sums of the own rows, [n, D], for partial sums y [sum(sizes), D] of everyone's along ``axis``."""
+        side = self.sides[axis]
+        if side.size == 1:
+            return y
+        n = sizes[side.place]
+        parts = y.new_empty((side.size, n, y.shape[1]))
+        all_to_all(parts.flatten(0, 1), y.contiguous(), [n] * side.size, list(sizes), side.group)
+        counts = [size * y.shape[1] for size in sizes]
+        self._count("reduce_scatter", way, counts, side.place, y.itemsize)
+        return parts.sum(dim=0)
+
+    def _count(self, move: str, way: str, numbers: Sequence[int], own: int, itemsize: int) -> None:
+        sent = [number for place, number in enumerate(numbers) if place != own and number]
+        counters, num_bytes = self.counters, sum(sent) * itemsize
+        counters.moves[f"{move}_{way}_bytes"] += num_bytes
+        counters.moves[f"{move}_{way}_messages"] += len(sent)
+        if way == "forward":
+            counters.forward_bytes += num_bytes
+            counters.forward_messages += len(sent)
+        else:
+            counters.backward_bytes += num_bytes
+            counters.backward_messages += len(sent)
+
+
+def shares(width: int, members: int) -> list[int]:
+    """[G] numbers of columns, as equal as can be; the first have one more, and the last may have none."""
+    return [width // members + (place < width % members) for place in range(members)]

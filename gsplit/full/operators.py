@@ -1,0 +1,189 @@
+"""Operators: ``Y = A X`` and ``X' = A' Y'`` over the trainers, own rows in and own rows out.
+
+On a grid R x K x F trainer (r, k, f) holds the edges from the rows of column k to those of row r, and
+
+    forward     to_columns (F) | gather (R) | product by A | reduce_scatter (K) | to_rows (F)
+    backward    to_columns (F) | gather (K) | product by A' | reduce_scatter (R) | to_rows (F)
+
+Row r has the rows of all trainers (r, ., .), column k those of all trainers (., k, .). Both are unions of own rows,
+so what comes out lies where the next layer wants it, whatever the grid and however uneven the ranges.
+
+In memory that all trainers map, rows are written once and summed where they lie; the edges into the own destinations
+serve forward, those out of the own sources backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.profiler import record_function
+
+from gsplit.full.common_rows import CommonRows
+from gsplit.full.levels import Levels
+from gsplit.full.moves import Moves
+from gsplit.full.plans import COLUMNS, FEATURES, ROWS
+from gsplit.full.shards import Shard, slots
+from gsplit.kernels import Edges, TwoWayEdges, kernels_for
+from gsplit.parallel import Grid, Member
+from gsplit.parallel.collectives import all_to_all
+
+
+class Operator(Protocol):
+    """Sums over the in-edges of one layer, weighted where the shard has weights and they are asked for."""
+
+    def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
+        """Sums of the own destinations [n_l, D] for rows of the own sources [n_(l-1), D]."""
+
+    def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
+        """Gradients of the own sources [n_(l-1), D] for those of the own destinations [n_l, D]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of rows that the moves of one layer are about, on one trainer."""
+
+    features: list[int]
+    """[F] rows of the trainers along ``features``."""
+    across: list[int]
+    """Rows that each member of a group brings: along ``rows`` of sources, along ``columns`` of destinations."""
+
+    @classmethod
+    def of(cls, levels: Levels, level: int, grid: Grid, rank: int, axis: str) -> Sizes:
+        """The sizes of a level's rows where they are gathered along ``axis``."""
+        sizes = levels.sizes[:, level]
+
+        def of_group(member: int) -> list[int]:
+            return [int(sizes[peer]) for peer in grid.group(member, FEATURES)]
+
+        return cls(features=of_group(rank), across=[sum(of_group(peer)) for peer in grid.group(rank, axis)])
+
+
+class GridOperator:
+    """The chain of moves around a product, on one trainer of a grid.
+
+    Args:
+        shard: edges from the places of its column to those of its row.
+        moves: of the trainer.
+        sources, destinations: sizes of the layer's two levels.
+    """
+
+    def __init__(self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes) -> None:
+        self._shard, self._turned = shard, transposed(shard, sum(sources.across))
+        self._moves, self._sources, self._destinations = moves, sources, destinations
+
+    def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
+        """Sums of the own destinations."""
+        return self._chain(x, self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
+
+    def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
+        """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
+        return self._chain(grad, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
+
+    def _chain(
+        self, x: Tensor, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
+    ) -> Tensor:
+        moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
+        with record_function("to_columns"):
+            columns = moves.to_columns(x, given.features, way)
+        with record_function("gather"):
+            rows = moves.gather(columns, given.across, axes[0], way)
+        sums = product(shard.edges, rows, shard.weight if weighted else None)
+        with record_function("reduce_scatter"):
+            own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
+        with record_function("to_rows"):
+            return moves.to_rows(own, wanted.features, x.shape[1], way)
+
+
+class CommonOperator:
+    """Sums of rows where they lie, in memory that all trainers map.
+
+    Args:
+        shard: edges into the own destinations from the places of all trainers' sources.
+        turned: edges out of the own sources to the places of all trainers' destinations.
+        common: the memory.
+        sources, destinations: numbers of rows of all trainers, by rank.
+    """
+
+    def __init__(
+        self, shard: Shard, turned: Shard, common: CommonRows, sources: Sequence[int], destinations: Sequence[int]
+    ) -> None:
+        self._forward, self._backward, self._common = shard, turned, common
+        self._sources, self._destinations = sources, destinations
+
+    def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
+        """Sums of the own destinations."""
+        rows = self._common.share(x, self._sources)
+        return product(self._forward.edges, rows, self._forward.weight if weighted else None)
+
+    def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
+        """Gradients of the own sources."""
+        rows = self._common.share(grad, self._destinations)
+        return product(self._backward.edges, rows, self._backward.weight if weighted else None)
+
+
+def product(edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
+    """Sums over the edges of each row, [rows, D], of rows x [sources, D]; weights are in the order of the edges."""
+    out = x.new_empty((edges.num_rows, x.shape[1]))
+    if x.shape[1]:
+        of_edges = None if weight is None else weight.to(x.dtype).unsqueeze(1)
+        with record_function("product"):
+            kernels_for(x).sum(edges, x, None, out, weight=of_edges)
+    return out
+
+
+def transposed(shard: Shard, num_sources: int) -> Shard:
+    """The edges again, a row for each source; weights follow, so that no order has to be kept."""
+    two_way = TwoWayEdges(shard.edges, num_sources)
+    if shard.weight is None:
+        return Shard(two_way.transposed, None)
+    edges = two_way.transposed_with_order
+    assert edges.order is not None
+    return Shard(Edges(indptr=edges.indptr, indices=edges.indices), shard.weight[edges.order])
+
+
+def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: int) -> Shard:
+    """The edges out of this trainer's sources, of the edges that all trainers hold into their destinations.
+
+    Args:
+        shard: edges into the own destinations from the places of all trainers' sources.
+        member: of this trainer; all make the call.
+        sources: numbers of sources of all trainers, by rank.
+        first: place of this trainer's first destination among all trainers'.
+    """
+    sources = [int(size) for size in sources]
+    edges, weight = transposed(shard, sum(sources))
+    counts = edges.indptr.diff()
+    per_owner = [int(part.sum()) for part in counts.split(sources)]
+    own = sources[member.rank]
+    of_rows = _exchanged(counts, [own] * member.world, sources, member)
+    counts_PS = of_rows.view(member.world, own).numpy().astype(np.int64)
+    incoming = [int(count) for count in counts_PS.sum(axis=1)]
+    places = _exchanged(edges.indices + first, incoming, per_owner, member)
+    weight = None if weight is None else _exchanged(weight, incoming, per_owner, member)
+    indptr = np.concatenate([[0], np.cumsum(counts_PS.sum(axis=0))])
+    at = torch.from_numpy(_merged(indptr, counts_PS))
+    indices = torch.empty_like(places)
+    indices[at] = places
+    if weight is not None:
+        placed = torch.empty_like(weight)
+        placed[at] = weight
+        weight = placed
+    return Shard(Edges(indptr=torch.from_numpy(indptr.astype(np.int32)), indices=indices), weight)
+
+
+def _exchanged(values: Tensor, incoming: Sequence[int], outgoing: Sequence[int], member: Member) -> Tensor:
+    out = values.new_empty(sum(incoming))
+    all_to_all(out, values.contiguous(), incoming, outgoing, member.group)
+    return out
+
+
+def _merged(indptr: NDArray[np.int64], counts_PS: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each incoming edge goes, int64 [E]: they come by trainer, and by row within a trainer."""
+    begins_PS = indptr[:-1] + np.cumsum(counts_PS, axis=0) - counts_PS
+    return slots(begins_PS.reshape(-1), counts_PS.reshape(-1))

@@ -1,0 +1,128 @@
+"""Volumes: what each trainer sends in an epoch under a plan, by the formula.
+
+Words that trainer (r, k, f) of a grid R x K x F sends for one product of rows of width w, where n(.) are its own
+rows, w_f its columns and N(r, k) the rows of all trainers (r, k, .); sources before the product, destinations after:
+
+    to_columns        n (w - w_f)
+    gather            (R - 1) N(r, k) w_f
+    reduce_scatter    w_f sum over k' != k of N(r, k')
+    to_rows           w_f sum over f' != f of n(r, k, f')
+
+Backward R and K are exchanged, and so are sources and destinations. With equal ranges that is, summed over the moves,
+``n w [2 (F-1) / (F P) + (R-1) / (R K F) + (K-1) / (K R F)]`` with n rows in all. ``1d`` sends every row to all
+others, ``1d-sparse`` the rows that are needed, and both return the gradients of what they received; ``shared`` sends
+nothing.
+
+Legend: P trainers, L layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
+from gsplit.full.plans import COLUMNS, FEATURES, ROWS, Plan
+
+TOTALS = tuple(f"exchange_{way}_{what}" for way in DIRECTIONS for what in ("bytes", "messages"))
+
+
+class Widths(NamedTuple):
+    """Widths of the rows that travel around the sum of one layer; 0 where none do."""
+
+    forward: int
+    """Width of the rows that are summed."""
+    backward: int
+    """Width of their gradients."""
+
+
+def volumes(
+    plan: Plan,
+    sizes: NDArray[np.int64],
+    widths: Sequence[Widths],
+    itemsize: int,
+    rank: int,
+    needed: Mapping[int, NDArray[np.int64]] | None = None,
+) -> dict[str, int]:
+    """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
+
+    Args:
+        plan: that is asked about.
+        sizes: [P, L + 1] rows of each level (:class:`gsplit.full.levels.Levels`).
+        widths: [L] of the layers.
+        itemsize: bytes of a number.
+        rank: of the trainer.
+        needed: for ``1d-sparse``, by layer, [P, P] rows that each trainer needs of each other.
+    """
+    counts = dict.fromkeys([*names_of_counts(), *TOTALS], 0)
+
+    def add(move: str, way: str, words: list[int]) -> None:
+        """Words of each message."""
+        for name in (*([move] if move else []), "exchange"):
+            counts[f"{name}_{way}_bytes"] += sum(words) * itemsize
+            counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words)
+
+    peers = [peer for peer in range(len(sizes)) if peer != rank]
+    for layer, width in enumerate(widths, start=1):
+        sources, destinations = sizes[:, layer - 1].tolist(), sizes[:, layer].tolist()
+        if not plan.of_all_sources:
+            chain = _chain(plan, rank, sources, destinations, (ROWS, COLUMNS), width.forward)
+            for move, words in chain.items():
+                add(move, "forward", words)
+            chain = _chain(plan, rank, destinations, sources, (COLUMNS, ROWS), width.backward)
+            for move, words in chain.items():
+                add(move, "backward", words)
+        elif plan.algorithm == "1d":
+            add("", "forward", [sources[rank] * width.forward for _ in peers])
+            add("", "backward", [sources[peer] * width.backward for peer in peers])
+        elif plan.algorithm == "1d-sparse":
+            assert needed is not None
+            table = needed[layer]
+            add("", "forward", [int(table[peer, rank]) * width.forward for peer in peers])
+            add("", "backward", [int(table[rank, peer]) * width.backward for peer in peers])
+    return counts
+
+
+def _chain(
+    plan: Plan, rank: int, given: Sequence[int], wanted: Sequence[int], axes: tuple[str, str], width: int
+) -> dict[str, list[int]]:
+    """Words of each message that a trainer sends around one product."""
+    grid = plan.grid
+    of_members = shares(width, grid.size(FEATURES))
+    own = of_members[grid.coordinate(rank, FEATURES)]
+
+    def rows(member: int, sizes: Sequence[int]) -> int:
+        return sum(sizes[peer] for peer in grid.group(member, FEATURES))
+
+    def others(axis: str) -> list[int]:
+        return [peer for peer in grid.group(rank, axis) if peer != rank]
+
+    return {
+        "to_columns": [given[rank] * of_members[grid.coordinate(peer, FEATURES)] for peer in others(FEATURES)],
+        "gather": [rows(rank, given) * own for _ in others(axes[0])],
+        "reduce_scatter": [rows(peer, wanted) * own for peer in others(axes[1])],
+        "to_rows": [wanted[peer] * own for peer in others(FEATURES)],
+    }
+
+
+def widths_of_sums(
+    pairs: Sequence[tuple[int, int]], *, first_kept: bool, first_returns: bool, epoch: int
+) -> list[Widths]:
+    """[L] widths of the rows that a model of sums moves: the narrower of a layer's two, for sums and maps commute.
+
+    Args:
+        pairs: [L] width in and out of each convolution.
+        first_kept: whether the sum of the features is kept: it moves in the first epoch alone, and has no gradient.
+        first_returns: whether the rows before the first layer want a gradient, as projected features do.
+        epoch: from 0, since the start of the run.
+    """
+    widths = [Widths(min(pair), min(pair)) for pair in pairs]
+    wide, narrow = pairs[0]
+    if first_kept:
+        widths[0] = Widths(wide if epoch == 0 else 0, 0)
+    elif wide <= narrow and not first_returns:
+        widths[0] = Widths(wide, 0)
+    return widths

@@ -1,0 +1,129 @@
+"""The block of one layer of the whole graph, where all trainers sum together: an operator as convolutions see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from typing_extensions import override
+
+from gsplit.full.operators import Operator
+from gsplit.nn import Chain
+from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.parallel.board import Board, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeBlock(Neighbourhood):
+    """One layer of the whole graph: from all vertices of level l-1 (sources) to all of level l (destinations)."""
+
+    num_own_sources: int
+    """Number of this trainer's sources."""
+    num_destinations: int
+    """Number of this trainer's destinations."""
+    layer: int
+    """The layer, 1 .. L."""
+    operator: Operator
+    """What sums over the in-edges, on all trainers together."""
+    in_degrees: Tensor
+    """Number of in-edges of each own destination, int32 [num_destinations]."""
+    in_weights: Tensor | None
+    """Sum of their weights, [num_destinations]; None where the model takes none."""
+    degrees: Tensor | None
+    """Degree of each own source, [num_own_sources], as :meth:`graph_degrees` gives it; None: the model wants none."""
+    chain: Chain
+    """The chain of the mini-batch."""
+
+    @override
+    def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
+        weighted = weighted and self.in_weights is not None
+        return self.projected(x, project, lambda rows: self._summed(rows, weighted=weighted))
+
+    @override
+    def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
+        scale = self.in_degrees.clamp(min=1).to(x.dtype).reciprocal_()
+        return self.projected(x, project, lambda rows: self._summed(rows, scale=scale))
+
+    @override
+    def attend(
+        self,
+        z: Tensor,
+        att_source: Tensor,
+        att_destination: Tensor,
+        *,
+        negative_slope: float,
+        dropout: Callable[[Tensor], Tensor],
+        loops: bool,
+    ) -> Tensor:
+        raise ValueError("attention needs all the rows that its edges come from: use --algorithm 1d or 1d-sparse")
+
+    @override
+    def drawn_weight(self) -> Tensor:
+        """Weight of all in-edges, [num_destinations]; without weights, their number."""
+        return self.in_degrees if self.in_weights is None else self.in_weights
+
+    @override
+    def graph_degrees(self) -> Tensor:
+        """Weight of all in-edges, [num_own_sources]; their number without weights.
+
+        Raises:
+            ValueError: where the block carries none; a model that asks sets ``uses_degrees = True``.
+        """
+        if self.degrees is None:
+            raise ValueError("the block carries no degrees; set uses_degrees = True on the model")
+        return self.degrees
+
+    def _summed(self, x: Tensor, *, weighted: bool = False, scale: Tensor | None = None) -> Tensor:
+        if x.shape[0] != self.num_own_sources:
+            raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
+        chain = self.chain
+        way = _Way(operator=self.operator, layer=self.layer, board=chain.board, weighted=weighted, scale=scale)
+        # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
+        if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
+            return way.forward(x)
+        out, chain.token = _Sum.apply(x, chain.token, way)
+        return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Way:
+    """What a sum takes beside its tensors; not the chain, which holds the token, which holds this."""
+
+    operator: Operator
+    layer: int
+    board: Board | None
+    weighted: bool
+    scale: Tensor | None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._enter(Step.EXCHANGE, x)
+        out = self.operator.forward(x.detach(), weighted=self.weighted)
+        return out if self.scale is None else out.mul_(self.scale.unsqueeze(1))
+
+    def backward(self, grad: Tensor) -> Tensor:
+        self._enter(Step.RETURN, grad)
+        grad = grad.contiguous() if self.scale is None else grad * self.scale.unsqueeze(1)
+        return self.operator.backward(grad, weighted=self.weighted)
+
+    def _enter(self, step: Step, x: Tensor) -> None:
+        if self.board is not None:
+            self.board.enter(step, layer=self.layer, width=x.shape[1], dtype=x.dtype)
+
+
+class _Sum(torch.autograd.Function):
+    """Sums by A in forward, by A' in backward; chained by the token as exchanges are."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, token: Tensor, way: _Way) -> tuple[Tensor, Tensor]:
+        ctx.way = way
+        return way.forward(x), token.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, grad_token: Tensor) -> tuple[Tensor | None, Tensor, None]:
+        of_x = ctx.way.backward(grad)
+        return (of_x if ctx.needs_input_grad[0] else None), grad_token, None

@@ -1,0 +1,156 @@
+"""Laws of the whole graph: every plan on every grid gives the gradient of one dense process."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from support.graphs import lay_out, random_graph
+from support.steps import Step
+from support.threads import in_threads
+from support.whole import WholeStep, buffers, dense_gradients
+
+from gsplit.engine.whole.plan_table import moved_widths
+from gsplit.full import Plan, levels_of
+from gsplit.full.plans import OF_ALL_SOURCES, grids_of
+from gsplit.full.volumes import volumes
+from gsplit.parallel import Member
+from gsplit.train.progress import counts_of
+
+LAYERS = 3
+
+
+def steps(member, layout, shared, plans, name):
+    """Loss and gradients of the first and the second epoch, which keeps the first sum, for each plan."""
+    results = []
+    for plan in plans:
+        step = WholeStep(member, layout, shared, plan, LAYERS, name)
+        results.append([step.gradients()[:2] for _ in range(2)])
+    return results
+
+
+def plans_of(trainers, name="sage"):
+    """All plans that a model can take."""
+    grids = [] if name.startswith(("gat", "pyg", "dgl", "own")) else list(grids_of(trainers))
+    named = [Plan(algorithm=algorithm, sizes=(trainers, 1, 1)) for algorithm in OF_ALL_SOURCES]
+    return [*named, *(Plan(algorithm="3d", sizes=sizes) for sizes in grids)]
+
+
+def assert_same(graph, results, name):
+    wanted_loss, wanted = dense_gradients(graph, LAYERS, name)
+    largest = max(gradient.norm().item() for gradient in wanted.values())
+    for of_rank in results:
+        for loss, gradients in itertools.chain.from_iterable(of_rank):
+            assert loss == pytest.approx(wanted_loss, rel=1e-10)
+            assert gradients.keys() == wanted.keys()
+            for key, gradient in gradients.items():
+                error = (gradient - wanted[key]).norm().item()
+                assert error <= 1e-10 * max(wanted[key].norm().item(), 1e-3 * largest), key
+    for of_rank in results[1:]:  # bit-equal everywhere
+        for (_, first), (_, other) in zip(
+            itertools.chain.from_iterable(results[0]), itertools.chain.from_iterable(of_rank), strict=True
+        ):
+            assert all(torch.equal(first[key], other[key]) for key in first)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("whole")
+
+
+@pytest.mark.parametrize("trainers", [1, 2, 3, 4, 6, 8])
+@pytest.mark.parametrize("name", ["sage", "gcn-batch-norm"])
+def test_every_grid_gives_the_gradient_of_one_process(folder, trainers, name):
+    layout = lay_out(random_graph(90, 6, seed=4), folder, parts=trainers, method="random")
+    results = in_threads(trainers, steps, layout, buffers(), plans_of(trainers, name), name)
+    assert_same(layout.graph, results, name)
+
+
+OTHERS = ["sage-wide", "sage-residual-layer-norm", "sage-batch-norm", "sage-projected", "gcn", "gcn-narrow"]
+OTHERS += ["gcn-mean", "gcn-no-loops", "gat", "gat-all", "gat-no-loops", "weighted-gcn", "weighted-gcn-mean"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_model_gives_the_gradient_of_one_process(folder, name):
+    """On four trainers, one without a vertex and one without training vertices; with loops and isolated vertices."""
+    layout = uneven(folder, weighted=name.startswith("weighted"))
+    results = in_threads(4, steps, layout, buffers(), plans_of(4, name), name)
+    assert_same(layout.graph, results, name)
+
+
+def uneven(folder, weighted):
+    """A layout of four parts: few vertices, none, none that trains, and the others."""
+    graph = random_graph(60, 5, seed=8, weighted=weighted)
+    graph.indices[::7] = np.repeat(np.arange(60), np.diff(graph.indptr))[::7]  # loops
+    layout = lay_out(graph, folder / f"uneven-{weighted}", parts=4, method="range")
+    offsets = np.array([0, 7, 7, 25, 60])
+    train = layout.graph.train_idx
+    kept = train[(train < 7) | (train >= 25)]
+    return replace(layout, offsets=offsets, graph=replace(layout.graph, train_idx=kept))
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "gat", "weighted-gcn", "pyg-SAGEConv", "pyg-GATConv", "own-twice"])
+def test_a_step_is_one_of_split_with_all_neighbours(folder, name):
+    weighted = name.startswith("weighted")
+    layout = lay_out(random_graph(90, 6, seed=4, weighted=weighted), folder / f"split-{weighted}", parts=3)
+    alone = Member(rank=0, world=1, device=torch.device("cpu"))
+    targets = layout.permutation[layout.graph.train_idx]
+    loss, wanted = Step(alone, layout, targets, [-1] * LAYERS, torch.float64, name).gradients()
+    for of_rank in in_threads(3, steps, layout, buffers(), plans_of(3, name), name):
+        for found, gradients in itertools.chain.from_iterable(of_rank):
+            assert found == pytest.approx(loss, rel=1e-10)
+            for key, gradient in gradients.items():
+                torch.testing.assert_close(gradient, wanted[key], rtol=1e-9, atol=1e-11)
+
+
+def sent(member, layout, shared, plans, name):
+    """What the first epochs sent, for each plan, and the widths of what moved in them."""
+    results = []
+    for plan in plans:
+        step = WholeStep(member, layout, shared, plan, LAYERS, name, torch.float32)
+        widths = [moved_widths(step.model, epoch) for epoch in range(2)]
+        results.append([(counts_of(step.gradients()[2], 0), epoch) for epoch in widths])
+    return results
+
+
+@pytest.mark.parametrize("name", ["sage", "sage-wide", "sage-projected", "gcn-batch-norm", "gcn-narrow", "gat"])
+def test_what_is_sent_is_what_the_formula_says(folder, name):
+    """As integers, on every trainer, by move and in all; on uneven and empty ranges."""
+    layout = uneven(folder, weighted=False)
+    plans = plans_of(4, name)
+    levels = levels_of(layout.graph, layout.offsets, LAYERS, whole="batch" in name)
+    needed = {layer: needed_rows(layout.graph, levels, layer) for layer in range(1, LAYERS + 1)}
+    for rank, of_rank in enumerate(in_threads(4, sent, layout, buffers(), plans, name)):
+        for plan, epochs in zip(plans, of_rank, strict=True):
+            for counts, widths in epochs:
+                wanted = volumes(plan, levels.sizes, widths, 4, rank, needed)
+                assert {key: counts[key] for key in wanted} == wanted, (plan, rank)
+    assert plans[0].algorithm == "shared"
+    assert any(wanted.values())
+
+
+def needed_rows(graph, levels, layer):
+    """[P, P] numbers of distinct sources that each trainer needs of each other, the slow way."""
+    table = np.zeros((4, 4), np.int64)
+    for rank in range(4):
+        own = range(levels.bounds[rank], levels.bounds[rank + 1])
+        computed = [v for v in own if 0 <= levels.row_N[v] < levels.sizes[rank, layer]]
+        sources = {int(u) for v in computed for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}
+        for u in sources:
+            owner = next(p for p in range(4) if levels.bounds[p] <= u < levels.bounds[p + 1])
+            table[rank, owner] += owner != rank
+    return table
+
+
+def test_levels_are_what_training_vertices_depend_on(folder):
+    layout = uneven(folder, weighted=False)
+    graph = layout.graph
+    levels = levels_of(graph, layout.offsets, LAYERS, whole=False)
+    there = {int(v) for v in graph.train_idx}
+    for level in range(LAYERS, -1, -1):
+        own = [levels.vertices(p)[: levels.sizes[p, level]] for p in range(4)]
+        assert {int(v) for v in np.concatenate(own)} == there
+        there |= {int(u) for v in there for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]}

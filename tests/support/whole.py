@@ -1,0 +1,127 @@
+"""A step on the whole graph: by the engine of ``--strategy full`` on any plan, and densely in one process."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gsplit.data import Layout
+from gsplit.engine.objective import mini_batch_loss, objective_of
+from gsplit.engine.whole.whole_batch import WholeBatches
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.full import Plan
+from gsplit.host import SharedBuffer
+from gsplit.models import prepared
+from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.parallel import Member, reduce_gradients, with_board
+from gsplit.supply.ring import Handle
+from gsplit.supply.tickets import Ticket
+from support.models import make_model
+
+CPU = torch.device("cpu")
+SEEDED = threading.Lock()
+"""Held while a model is made: trainers that are threads have one generator between them."""
+
+
+def buffers() -> SimpleNamespace:
+    """The memory that trainers share."""
+    return SimpleNamespace(rows=(SharedBuffer("rows-0"), SharedBuffer("rows-1")), board=SharedBuffer("board"))
+
+
+class WholeStep:
+    """One trainer of a plan, with a model of ``support.models``."""
+
+    def __init__(
+        self, member: Member, layout: Layout, shared, plan: Plan, layers: int, name="sage", dtype=torch.float64
+    ) -> None:
+        member = member.on(plan.grid)
+        if member.world > 1:
+            member = with_board(member, shared.board)
+        graph = layout.graph
+        self.member, self.objective = member, objective_of(graph.multi_label)
+        with SEEDED:
+            self.user_model = make_model(name, graph.num_features, graph.num_classes, layers).to(dtype)
+        self.model, needs = prepared.prepare(self.user_model)
+        parts = SimpleNamespace(
+            run=SimpleNamespace(config=SimpleNamespace(layers=layers), dtype=dtype, exchange_dtype=None),
+            member=member,
+            layout=layout,
+            model=self.model,
+            edges=EdgeLoader(graph, device=CPU, dtype=dtype, **needs),
+            loading=SimpleNamespace(
+                loader=lambda _: FeatureLoader(
+                    HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1
+                )
+            ),
+            shared=shared,
+        )
+        self.batches = WholeBatches(parts, plan)
+
+    def gradients(self):
+        """Loss, gradients by name, summed over the trainers, and the mini-batch."""
+        batch = self.batches.make(Handle(ticket=Ticket(number=0, epoch=0, batch=0)))
+        self.user_model.zero_grad(set_to_none=True)
+        logits = self.model(batch.blocks, batch.x)
+        loss = batch.chain.tie(mini_batch_loss(self.objective, logits, batch.labels, batch.num_targets))
+        loss.backward()
+        if self.member.world > 1:
+            loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)
+        named = self.user_model.named_parameters()
+        return loss.item(), {key: p.grad.clone() for key, p in named if p.grad is not None}, batch
+
+
+class DenseBlock(Neighbourhood):
+    """All vertices to all vertices by dense matrices; A_NN[v, u] counts the edges from u to v, W_NN sums weights."""
+
+    chain = None
+
+    def __init__(self, graph, weighted: bool) -> None:
+        n = self.num_own_sources = self.num_destinations = graph.num_vertices
+        rows = torch.from_numpy(np.repeat(np.arange(n), np.diff(graph.indptr)))
+        at = (rows, torch.from_numpy(np.array(graph.indices)).long())
+        ones = torch.ones(graph.num_edges, dtype=torch.float64)
+        self.A_NN = torch.zeros(n, n, dtype=torch.float64).index_put_(at, ones, accumulate=True)
+        has = weighted and graph.edge_weight is not None
+        weights = torch.from_numpy(np.array(graph.edge_weight)).double() if has else ones
+        self.W_NN = torch.zeros(n, n, dtype=torch.float64).index_put_(at, weights, accumulate=True)
+
+    def sum(self, x, *, weighted=False, project=None):
+        out = (self.W_NN if weighted else self.A_NN) @ x
+        return out if project is None else project(out)
+
+    def mean(self, x, *, project=None):
+        out = self.A_NN @ x / self.A_NN.sum(1, keepdim=True).clamp(min=1)
+        return out if project is None else project(out)
+
+    def attend(self, z, att_source, att_destination, *, negative_slope, dropout, loops):
+        heads: list[Tensor] = []
+        edges_NN = self.A_NN + (torch.eye(len(z), dtype=torch.float64) if loops else 0)
+        for head in range(z.shape[1]):
+            score = (z[:, head] @ att_destination[head])[:, None] + (z[:, head] @ att_source[head])[None, :]
+            power = edges_NN * torch.nn.functional.leaky_relu(score, negative_slope).exp()
+            total = power.sum(1, keepdim=True)
+            heads.append(power / torch.where(total > 0, total, torch.ones_like(total)) @ z[:, head])
+        return torch.stack(heads, dim=1)
+
+    def drawn_weight(self):
+        return self.W_NN.sum(1)
+
+    def graph_degrees(self):
+        return self.W_NN.sum(1)
+
+
+def dense_gradients(graph, layers: int, name="sage"):
+    """Loss and gradients by name of one process that has everything, in float64."""
+    user_model = make_model(name, graph.num_features, graph.num_classes, layers).double()
+    model, needs = prepared.prepare(user_model)
+    block = DenseBlock(graph, needs["weights"])
+    logits = model(dict.fromkeys(range(1, layers + 1), block), torch.from_numpy(np.array(graph.features)).double())
+    train = torch.from_numpy(np.array(graph.train_idx))
+    labels = torch.from_numpy(np.array(graph.labels))[train]
+    loss = mini_batch_loss(objective_of(graph.multi_label), logits[train], labels, len(train))
+    loss.backward()
+    return loss.item(), {key: p.grad.clone() for key, p in user_model.named_parameters() if p.grad is not None}

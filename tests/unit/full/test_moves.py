@@ -1,0 +1,168 @@
+"""Moves and chains on a grid: each is the adjoint of another, and sends what the formula says."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from support.threads import in_threads
+
+from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
+from gsplit.full.moves import Moves
+from gsplit.full.operators import GridOperator, Sizes
+from gsplit.full.plans import grids_of
+from gsplit.full.shards import Shard
+from gsplit.full.volumes import Widths, volumes
+from gsplit.full.whole_block import WholeBlock
+from gsplit.kernels import Edges
+from gsplit.nn import Chain, ExchangeCounters
+
+GRIDS = [sizes for trainers in (2, 3, 4, 6, 8) for sizes in grids_of(trainers)]
+
+
+def inner_products(member, grid):
+    """<E x, y> and <x, E' y> of each move, this trainer's share; ranges are uneven, and one is empty."""
+    moves = Moves.of(member.on(grid))
+    random = torch.Generator().manual_seed(member.rank)
+
+    def rows(*shape):
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    def both(x, y, forward, adjoint):
+        return (forward(x) * y).sum().item(), (x * adjoint(y)).sum().item()
+
+    sizes = [(3 * place + 2) % 5 for place in range(8)]  # one of them 0
+    results = []
+    side = moves.sides[FEATURES]
+    n = sizes[: side.size]
+    columns = [len(part) for part in np.array_split(np.arange(7), side.size)]
+    x, y = rows(n[side.place], 7), rows(sum(n), columns[side.place])
+    results.append(both(x, y, lambda x: moves.to_columns(x, n), lambda y: moves.to_rows(y, n, 7)))
+    for axis in (ROWS, COLUMNS):
+        side = moves.sides[axis]
+        n = sizes[: side.size]
+        x, y = rows(n[side.place], 3), rows(sum(n), 3)
+        pair = (lambda x, n=n, a=axis: moves.gather(x, n, a), lambda y, n=n, a=axis: moves.reduce_scatter(y, n, a))
+        results.append(both(x, y, *pair))
+    return results
+
+
+@pytest.mark.parametrize("trainers", [2, 3, 4, 6, 8])
+def test_each_move_has_an_adjoint(trainers):
+    for sizes in grids_of(trainers):
+        results = in_threads(trainers, inner_products, Plan(algorithm="3d", sizes=sizes).grid)
+        for of_move in zip(*results, strict=True):
+            forward, backward = (sum(values) for values in zip(*of_move, strict=True))
+            assert forward == pytest.approx(backward, rel=1e-12, abs=1e-13)
+            assert forward != 0
+
+
+def chains(member, table, weights, levels):
+    """Sums and gradients of a chain on every grid with this many trainers, and what was sent.
+
+    ``table`` [destinations, sources] are numbers of edges of all trainers, ``levels`` [P, 2] rows of sources and of
+    destinations.
+    """
+    results = []
+    for sizes in grids_of(member.world):
+        grid = Plan(algorithm="3d", sizes=sizes).grid
+        mine = member.on(grid)
+        moves, rank = Moves.of(mine), member.rank
+
+        def at(axis, level, grid=grid, rank=rank):
+            peers = [p for p in range(grid.world) if grid.coordinate(p, axis) == grid.coordinate(rank, axis)]
+            ends = np.cumsum(levels[:, level])
+            return np.concatenate([np.arange(ends[p] - levels[p, level], ends[p]) for p in peers])
+
+        part = table[np.ix_(at(ROWS, 1), at(COLUMNS, 0))]
+        counts = part.astype(np.int64)
+        indptr = np.concatenate([[0], np.cumsum(counts.sum(axis=1))]).astype(np.int32)
+        flat = counts.ravel()
+        indices = np.repeat(np.tile(np.arange(counts.shape[1]), len(counts)), flat).astype(np.int32)
+        weight = np.repeat(weights[np.ix_(at(ROWS, 1), at(COLUMNS, 0))].ravel(), flat)
+        shard = Shard(
+            Edges(indptr=torch.from_numpy(indptr), indices=torch.from_numpy(indices)), torch.from_numpy(weight)
+        )
+        operator = GridOperator(
+            shard,
+            moves,
+            Sizes.of(SimpleNamespace(sizes=levels), 0, grid, rank, ROWS),
+            Sizes.of(SimpleNamespace(sizes=levels), 1, grid, rank, COLUMNS),
+        )
+        counters = moves.counters
+        chain = Chain(member.group, counters, torch.device("cpu"))
+        block = WholeBlock(
+            num_own_sources=int(levels[rank, 0]),
+            num_destinations=int(levels[rank, 1]),
+            layer=2,
+            operator=operator,
+            in_degrees=torch.zeros(int(levels[rank, 1]), dtype=torch.int32),
+            in_weights=torch.zeros(int(levels[rank, 1])),
+            degrees=None,
+            chain=chain,
+        )
+        first = int(levels[:rank, 0].sum())
+        x = rows_of(levels[:, 0].sum())[first : first + int(levels[rank, 0])].requires_grad_(True)
+        out = block.sum(x, weighted=True)
+        first = int(levels[:rank, 1].sum())
+        y = rows_of(levels[:, 1].sum(), seed=1)[first : first + int(levels[rank, 1])]
+        chain.tie((out * y).sum()).backward()
+        results.append((out.detach(), x.grad, counters))
+    return results
+
+
+def rows_of(count, seed=0):
+    return torch.randn(int(count), 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("trainers", [2, 3, 4, 6, 8])
+def test_chains_are_products_and_send_what_the_formula_says(trainers):
+    random = np.random.default_rng(trainers)
+    levels = random.integers(0, 6, (trainers, 2))
+    levels[0], levels[-1] = (4, 0), (0, 3)
+    table = random.integers(0, 3, (levels[:, 1].sum(), levels[:, 0].sum()))
+    weights = random.standard_normal(table.shape)
+    results = in_threads(trainers, chains, table, weights, levels)
+    A = torch.from_numpy(table * weights)
+    x, y = rows_of(levels[:, 0].sum()), rows_of(levels[:, 1].sum(), seed=1)
+    for i, sizes in enumerate(grids_of(trainers)):
+        out, grad = (torch.cat([of_rank[i][part] for of_rank in results]) for part in (0, 1))
+        torch.testing.assert_close(out, A @ x, rtol=0, atol=1e-12)
+        torch.testing.assert_close(grad, A.T @ y, rtol=0, atol=1e-12)
+        assert (out * y).sum().item() == pytest.approx((x * grad).sum().item(), rel=1e-12)
+        plan = Plan(algorithm="3d", sizes=sizes)
+        for rank, of_rank in enumerate(results):
+            wanted = volumes(plan, levels, [Widths(5, 5)], 8, rank)
+            assert counted(of_rank[i][2]) == wanted
+
+
+def counted(counters: ExchangeCounters) -> dict[str, int]:
+    totals = {
+        f"exchange_{way}_{what}": getattr(counters, f"{way}_{what}")
+        for way in ("forward", "backward")
+        for what in ("bytes", "messages")
+    }
+    return {**counters.moves, **totals}
+
+
+@pytest.mark.parametrize("sizes", [*GRIDS, (3, 3, 1), (3, 1, 3), (3, 3, 3)])
+def test_volumes_of_even_ranges(sizes):
+    """Words received, section 3.2 of the design; with those of CAGNET's 1D and 1.5D as cases."""
+    (R, K, F), P, n, w = sizes, math.prod(sizes), 4320, 216
+    even = np.full((P, 2), n // P)
+    plan = Plan(algorithm="3d", sizes=sizes)
+    words = n * w * (2 * (F - 1) / (F * P) + (R - 1) / (R * K * F) + (K - 1) / (K * R * F))
+    for rank in range(P):
+        sent = volumes(plan, even, [Widths(w, w)], 1, rank)
+        assert sent["exchange_forward_bytes"] == sent["exchange_backward_bytes"] == pytest.approx(words, rel=1e-12)
+        assert sent["exchange_forward_messages"] == 2 * (F - 1) + (R - 1) + (K - 1)
+    if (K, F) == (1, 1):
+        assert words == pytest.approx(n * w * (P - 1) / P)
+        assert volumes(Plan(algorithm="1d", sizes=sizes), even, [Widths(w, w)], 1, 0)[
+            "exchange_forward_bytes"
+        ] == pytest.approx(words)
+    if F == 1 and P % K == 0:
+        assert words == pytest.approx(n * w * (1 / K + K / P - 2 / P))
