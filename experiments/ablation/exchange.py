@@ -57,7 +57,8 @@ def exchange_rows(config: AblationConfig, graph: Graph, rounds: Mapping[str, lis
             key = (asked.fan_out, asked.batch_size, asked.seed)
             rows = counted[key] = counted.get(key) or rows_by_layer(layout, asked)
             inputs = rows[1] * features * FLOAT32_BYTES
-            by_layer = counted_bytes(rows, asked, features, classes) if asked.model == "sage" else {}
+            countable = asked.model == "sage" and asked.exchange == "rows"
+            by_layer = counted_bytes(rows, asked, features, classes) if countable else {}
             agree = measured == sum(by_layer.values())
             found.append(
                 {

@@ -78,7 +78,7 @@ def contender_of(config: AblationConfig, graph: Graph, change: str) -> Contender
             name="pyg", label="PyG's step on our blocks", choices={}, command=baseline_command, read=read_baseline
         )
         alone = replace(workload, trainers=1, threads=config.gpus * config.trainer_threads)
-        return Contender(system=system, workload=alone, setting=Setting(form=GIVEN))
+        return Contender(system=system, workload=alone, setting=Setting(memory="kept", form=GIVEN))
     asked = asked_of(config, "" if change == BASE else change)
     words = words_of(flags_of(config, "" if change == BASE else change))
 

@@ -159,7 +159,7 @@ def epoch_of(record: Mapping[str, Any], test_accuracy: float | None, tested: int
         seconds=record["seconds"],
         stages=own,
         hidden={"sampling": stages["sample"], "loading": stages["load"]},
-        edges=traffic["computed_edges"],
+        edges=traffic["sampled_edges"],
         input_rows=traffic["level_0_vertices"],
         loaded_bytes=traffic["host_to_device_bytes"],
         exchanged_bytes=sum(

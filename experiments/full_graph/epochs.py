@@ -124,10 +124,14 @@ def middle(epochs: Epochs) -> float:
 
 
 def differing(ours: Sequence[float], theirs: Sequence[float]) -> int | None:
-    """The first of the compared epochs, from 1 on, whose losses differ; None where they agree."""
-    pairs = list(zip(ours, theirs, strict=False))[:COMPARED_EPOCHS]
-    far = (abs(mine / other - 1) > MOST_DIFFERENCE for mine, other in pairs)
-    return next((number for number, apart in enumerate(far, start=1) if apart), None)
+    """The first of the compared epochs, from 1 on, that one side lacks or whose losses differ; None: they agree."""
+    for number in range(1, min(COMPARED_EPOCHS, max(len(ours), len(theirs), 1)) + 1):
+        if number > min(len(ours), len(theirs)):
+            return number
+        mine, other = ours[number - 1], theirs[number - 1]
+        if not abs(mine - other) <= MOST_DIFFERENCE * abs(mine):  # NaN differs from all
+            return number
+    return None
 
 
 def measure_all(plan: Plan, systems: Sequence[str], run: Callable[..., Epochs] = run) -> Measured:

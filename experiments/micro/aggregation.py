@@ -110,7 +110,7 @@ def counted_bytes(block: Block, width: int) -> tuple[int, int]:
     """Bytes that ours moves forward, and forward and backward."""
     edges, rows, sources = block.num_edges, block.num_destinations, block.num_own_sources
     forward = 4 * (edges * (width + 1) + rows * (width + 1))
-    transposing = 4 * (edges * 4 + sources * 3)
+    transposing = 4 * (edges * 3 + sources * 3)
     backward = transposing + 4 * (edges * (width + 2) + sources * (width + 1))
     return forward, forward + backward
 

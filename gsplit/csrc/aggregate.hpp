@@ -5,9 +5,10 @@
 // row of edge e. Sources lie in two pieces of memory, as a trainer has them: the own rows, and behind them those that
 // other trainers sent; row i is own[i], or received[i - own rows]. Nobody copies them beside each other.
 //
-//   forward     out[r]  = start[r] + 1/degree(r) * sum over e in r of  factor[indices[e]] * weight[e] *
-//   row(indices[e]) backward    the same sum over the transposed block: its rows are the sources, its sources the
-//   destinations
+//   forward     out[r] = start[r] + 1/degree(r) * sum over e in r of f(e) * row(indices[e])
+//               with f(e) = factor[indices[e]] * weight[e]
+//
+//   backward    the same sum over the transposed block: its rows are the sources
 //
 // so one kernel does both. The transpose is a counting sort (transpose_edges), made once for each block: PyTorch's
 // embedding_bag sorts all edges at every call of its backward. Each row is summed by one thread in the order of its

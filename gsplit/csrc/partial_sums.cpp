@@ -7,6 +7,7 @@ namespace {
 
 constexpr int32_t MOVED = -1;  // in a block's indices: the edge is part of a sum, and not its first
 constexpr int64_t NO_ID = -1;
+constexpr size_t MOST_EDGES = (size_t{1} << 30) - 1;  // of a pair: the cover counts both ends in int32
 
 }  // namespace
 
@@ -45,6 +46,7 @@ bool PartialSums::put_pair(std::vector<Split>& splits, size_t level, size_t rece
   LayerSplit& block = splits[receiver].layers[level];
   LayerSplit& from = splits[owner].layers[level];
   Array<int32_t>& sent = from.send_rows[receiver];
+  if (end - begin > MOST_EDGES) return false;
   cover_.find({sources_.data() + begin, end - begin}, {destinations_.data() + begin, end - begin}, sent.size(),
               num_below_[owner]);
   if (cover_.size() >= sent.size()) return false;

@@ -42,8 +42,12 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The flags that what is learned depends on, as they were given; None where the model has no use for them."""
-        return {name: None if name in self.unused else getattr(self.asked, name) for name in RESULTS_DEPEND_ON}
+        """The flags that what is learned depends on, as they were given; None where the model has no use for them.
+
+        What is exchanged is as decided: a model that needs rows takes nothing else.
+        """
+        given = {name: getattr(self.asked, name) for name in RESULTS_DEPEND_ON} | {"exchange": self.config.exchange}
+        return {name: None if name in self.unused else value for name, value in given.items()}
 
     @property
     def layout(self) -> Path:

@@ -101,7 +101,7 @@ class Block(Neighbourhood):
         if self.drawn_weights is not None:
             return self.drawn_weights
         total = self.edge_weight.new_zeros(self.num_destinations)
-        return total.index_add(0, self.destinations(), self.edge_weight)
+        return total.index_add(0, self.two_way.edges.rows(), self.edge_weight)
 
     @override
     def graph_degrees(self) -> Tensor:
@@ -132,15 +132,25 @@ class Block(Neighbourhood):
         return exchange(scatter_back(counts, self.num_own_sources, self.route, self.chain), self.route, self.chain)
 
     def destinations(self) -> Tensor:
-        """Destination row of each edge, int32 [edges]."""
+        """Destination row of each edge, int32 [edges].
+
+        Raises:
+            ValueError: where sums are sent, as :meth:`exchange` does.
+        """
+        self._check_rows_alone()
         return self.two_way.edges.rows()
 
     def edge_index(self) -> Tensor:
-        """Source and destination row of each edge, int64 [2, edges], as PyG's convolutions take them."""
+        """Source and destination row of each edge, int64 [2, edges], as PyG's convolutions take them.
+
+        Raises:
+            ValueError: as :meth:`destinations`.
+        """
         return torch.stack([self.indices, self.destinations()]).long()
 
     def adjacency(self, dtype: torch.dtype) -> Tensor:
         """Edge weights (1 without) as a sparse CSR tensor [num_destinations, num_sources], PyG's ``adj_t``."""
+        self._check_rows_alone()
         weight = self.indices.new_ones(self.num_edges) if self.edge_weight is None else self.edge_weight
         size = (self.num_destinations, self.num_sources)
         return torch.sparse_csr_tensor(self.indptr.long(), self.indices.long(), weight.to(dtype), size=size)

@@ -16,7 +16,7 @@ from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
-from gsplit.partition.methods.deal import DEALS
+from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
 from gsplit.partition.presample import Counts, check_targets, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
@@ -129,6 +129,8 @@ def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
         logger.warning("--imbalance is ignored: %s has no cut to find", config.method)
     if config.cuts and config.method in methods.ABLATIONS:
         logger.warning("--cuts is ignored: %s makes one", config.method)
+    if config.cuts and config.method == "deal" and config.parts > MOST_JUDGED:
+        logger.warning("--cuts is ignored: deals into more than %d parts are not compared", MOST_JUDGED)
     if not config.presamples:
         for name in ("fan_out", "batch_size", "presample_epochs"):
             if getattr(config, name) != getattr(PartitionConfig, name):
@@ -139,6 +141,8 @@ def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
 def _cuts(config: PartitionConfig, method: str) -> int:
     """How many cuts are made, of which the best is kept."""
     if config.parts == 1 or method in methods.ABLATIONS:
+        return 1
+    if method == "deal" and config.parts > MOST_JUDGED:
         return 1
     if config.cuts:
         return config.cuts

@@ -114,8 +114,8 @@ def layout(graph, tmp_path_factory):
     return lay_out(graph, tmp_path_factory.mktemp("check"), parts=3)
 
 
-def config_of(fan_out=(4, 4)):
-    return TrainConfig(fan_out=fan_out, batch_size=40, check_model=True, device="cpu")
+def config_of(fan_out=(4, 4), **more):
+    return TrainConfig(fan_out=fan_out, batch_size=40, check_model=True, device="cpu", **more)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -143,6 +143,7 @@ def compare_in_trainer(member, layout, config, pickled_model, name):
         fan_out=config.fan_out,
         batch_size=config.batch_size,
         seed=config.seed,
+        partial_sums=config.exchange == "auto",
         normalize_features=config.normalize_features,
         port=0,
         pickled_model=pickled_model,
@@ -183,6 +184,23 @@ def test_accepts_every_model_of_ours_and_of_the_libraries(pool, layout, name):
 def test_refuses_a_model_that_cannot_be_split(pool, layout, cls, complaint):
     said = checked(pool, layout, cls(5, 8, 3, num_layers=2))
     assert re.match(complaint, said), said
+
+
+class MeanOfEdges(SAGE):
+    """Says that it takes sums of rows, and counts the edges of the block, which stand for several then."""
+
+    uses_source_rows = False
+
+    def forward_layer(self, layer, block, x):
+        summed = block.sum(x) / block.indptr.diff().clamp(min=1).unsqueeze(1)
+        return super().forward_layer(layer, block, x) + summed.mean(dim=1, keepdim=True)
+
+
+def test_the_exchange_is_that_of_the_run(pool, layout):
+    model = MeanOfEdges(5, 8, 3, num_layers=2)
+    assert " can be split: " in checked(pool, layout, model)
+    said = checked(pool, layout, model, config_of(exchange="auto"))
+    assert "the model MeanOfEdges cannot be split" in said, said
 
 
 def test_says_that_a_model_exchanges_nothing(pool, layout):

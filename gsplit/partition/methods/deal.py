@@ -48,9 +48,8 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     def judge(part_N: NDArray[np.int32]) -> tuple[int]:
         return (int(block_edges(graph, part_N, part_N, parts, weight=problem.edge_weight).max()),)
 
-    deals = problem.cuts if parts <= MOST_JUDGED else 1
     return best_cut(
-        deals,
+        problem.cuts,
         problem.seed,
         lambda seed: snake(weight_N, parts, seed),
         judge,

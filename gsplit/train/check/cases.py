@@ -31,13 +31,21 @@ class Draws:
     fan_out: tuple[int, ...]
     batch_size: int
     seed: int
+    partial_sums: bool = False
 
     def sample(
         self, targets: NDArray[np.int64], batch: int, cut: list[int], *, edge_ids: bool = False
     ) -> MiniBatchSampler:
         """A mini-batch of epoch 0, split at the layout ids ``cut``."""
         bounds = [0, *cut, self.layout.graph.num_vertices]
-        sampler = sampler_of(self.layout, bounds, fan_outs=self.fan_out, seed=self.seed, edge_ids=edge_ids)
+        sampler = sampler_of(
+            self.layout,
+            bounds,
+            fan_outs=self.fan_out,
+            seed=self.seed,
+            edge_ids=edge_ids,
+            partial_sums=self.partial_sums,
+        )
         sampler.sample(targets, epoch=0, batch=batch)
         return sampler
 

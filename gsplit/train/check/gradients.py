@@ -48,6 +48,7 @@ class CheckSpec:
     fan_out: tuple[int, ...]
     batch_size: int
     seed: int
+    partial_sums: bool
     normalize_features: bool
     port: int
     pickled_model: bytes
@@ -74,6 +75,7 @@ def check_model(run: Run) -> str:
                 fan_out=run.config.fan_out,
                 batch_size=run.config.batch_size,
                 seed=run.config.seed,
+                partial_sums=run.partial_sums,
                 normalize_features=run.config.normalize_features,
                 port=port,
                 pickled_model=prepared.pickled(model),
@@ -98,7 +100,13 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
         On trainer 0 a line that says how well they agree.
     """
     layout = open_layout(spec.layout, trusted=True)
-    draws = Draws(layout=layout, fan_out=spec.fan_out, batch_size=spec.batch_size, seed=spec.seed)
+    draws = Draws(
+        layout=layout,
+        fan_out=spec.fan_out,
+        batch_size=spec.batch_size,
+        seed=spec.seed,
+        partial_sums=spec.partial_sums,
+    )
     member = with_board(member.on(trainer_grid(TRAINERS)), spec.board)
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(draws, spec.name)

@@ -161,6 +161,9 @@ def test_losses_that_differ():
     assert differing([1.0, 0.5], [1.001, 0.5001]) is None
     assert differing([1.0, 0.5], [1.0, 0.6]) == 2
     assert differing([0.5] * 9, [0.5] * 5 + [9.0] * 4) is None  # only the first are compared
+    assert differing([0.5, 0.5], [0.5, float("nan")]) == 2
+    assert differing([0.5, 0.5], [0.5]) == 2
+    assert differing([], []) == 1
 
 
 def test_our_command_says_what_the_task_says(tmp_path):

@@ -45,7 +45,7 @@ def test_models_say_whether_they_take_sums(layout, caplog, model, takes_sums):
     run = resolve(config, None if named else model)
     warn_of_unused(run)
     assert run.partial_sums == takes_sums
-    assert run.settings["exchange"] == "auto"
+    assert run.settings["exchange"] == ("auto" if takes_sums else "rows")
     lines = [record.message for record in caplog.records if "--exchange" in record.message]
     assert ["needs the rows of all sources" in line for line in lines] == ([] if takes_sums else [True])
 
