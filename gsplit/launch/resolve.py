@@ -44,6 +44,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
     engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
     described = describe(config, layout.graph, model)
+    if not described.takes_sums:
+        config = replace(config, exchange="rows")
     run = Run(
         config=config,
         asked=asked,
