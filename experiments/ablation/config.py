@@ -88,11 +88,26 @@ class AblationConfig(Checked):
 
     def comparison(self) -> CompareConfig:
         """What :mod:`experiments.compare` is told of graph, layout and runs."""
-        same = [
-            *("dataset", "model", "hidden", "heads", "fan_out", "batch_size", "gpus", "threads", "epochs", "pairs"),
-            *("dropout", "seed", "method", "weights", "run_limit_s", "work", "out"),
-        ]
-        return CompareConfig(systems="gsplit", **{name: getattr(self, name) for name in same})
+        return CompareConfig(
+            systems="gsplit",
+            dataset=self.dataset,
+            model=self.model,
+            hidden=self.hidden,
+            heads=self.heads,
+            fan_out=self.fan_out,
+            batch_size=self.batch_size,
+            gpus=self.gpus,
+            threads=self.threads,
+            epochs=self.epochs,
+            pairs=self.pairs,
+            dropout=self.dropout,
+            seed=self.seed,
+            method=self.method,
+            weights=self.weights,
+            run_limit_s=self.run_limit_s,
+            work=self.work,
+            out=self.out,
+        )
 
 
 STUDIES: dict[str, Callable[[AblationConfig], tuple[str, ...]]] = {

@@ -58,8 +58,7 @@ class Block(Neighbourhood):
     route: Route | None
     """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     send_weight: Tensor | None = None
-    """Weight of each of the route's ``send_rows`` in the sums that are sent, [own rows]; None: the block carries no
-    edge weights, or sends no sums."""
+    """Weight of each of the route's ``send_rows`` in the sums sent, [own rows]; None: no weights, or no sums."""
     drawn_degrees: Tensor | None = None
     """Number of drawn in-edges of each destination, int32 [num_destinations]; None: as ``indptr`` says, for no row
     received is a sum."""
@@ -141,11 +140,7 @@ class Block(Neighbourhood):
         return self.two_way.edges.rows()
 
     def edge_index(self) -> Tensor:
-        """Source and destination row of each edge, int64 [2, edges], as PyG's convolutions take them.
-
-        Raises:
-            ValueError: as :meth:`destinations`.
-        """
+        """Source and destination row of each edge, int64 [2, edges], as PyG's; raises as :meth:`destinations`."""
         return torch.stack([self.indices, self.destinations()]).long()
 
     def adjacency(self, dtype: torch.dtype) -> Tensor:
