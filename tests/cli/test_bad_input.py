@@ -134,6 +134,14 @@ FLAGS = [
     ((*FULL, "--model", "gat", "--algorithm", "columns"), "columns sums in parts, which the model gat is not"),
     ((*FULL, "--exchange-dtype", "bfloat16"), "--exchange-dtype bfloat16 is for --algorithm 1d and 1d-sparse"),
     ((*FULL, "--num-layers", "300"), "--num-layers is 300; --strategy full takes at most 250"),
+    ((*TRAIN, "--train-features", "4"), "--train-features 4 takes --strategy full, not split.*drop one"),
+    ((*FULL, "--train-features", "0"), "--train-features must be at least 1, not 0"),
+    (
+        (*FULL, "--train-features", "4", "--normalize-features"),
+        "--normalize-features reads the features of the graph",
+    ),
+    ((*FULL, "--train-features", "4", "--feature-dtype", "float16"), "--feature-dtype float16 reads the features of"),
+    ((*FULL, "--train-features", "4", "--check-model"), "--check-model reads the features of the graph.*drop one"),
     ((*TRAIN, "--cache", "replicated"), "--cache replicated belongs to --strategy data"),
     ((*TRAIN, "--strategy", "data", "--cache-size", "10%"), "of which cache.*partitioned.*--cache replicated"),
     (

@@ -110,6 +110,7 @@ TRAIN: Table = {
         base={"checkpoint_every": 1},
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
+    "train_features": Row(value=4, see=weights, base=FULL),
     "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),
     "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
     "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),

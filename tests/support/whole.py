@@ -58,6 +58,7 @@ class WholeStep:
                 )
             ),
             shared=shared,
+            trained=None,
         )
         self.batches = WholeBatches(parts, plan)
 

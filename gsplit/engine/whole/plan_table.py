@@ -53,7 +53,8 @@ def plan_table(run: Run) -> str:
     layout = open_layout(run.layout, trusted=True)
     model = _model_of(run)
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
-    first = moved_widths(model, epoch=0)[0].forward if sums_features(model) else 0
+    trained = run.config.train_features is not None
+    first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     priced = sorted(prices(run, layout, levels, model), key=lambda price: sent_bytes(price.sent))
     chosen = Plan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
     named = ["plan", *(move.replace("_", " ") for move in MOVES), "all moves", "messages", "edges held"]
@@ -80,7 +81,8 @@ def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
 
 def prices(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Iterator[Priced]:
     """All plans that a run could have."""
-    widths, itemsize = moved_widths(model, epoch=1), run.dtype.itemsize
+    trained = run.config.train_features is not None
+    widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
     by_owner = _edges_by_owner(layout, levels)
     needed = {layer: _needed(layout, levels, layer) for layer in range(1, levels.num_layers + 1)}
     for plan in _plans(run, layout, model):
@@ -115,8 +117,13 @@ def _model_of(run: Run) -> nn.Module:
     return prepared.prepare(model).model
 
 
-def moved_widths(model: nn.Module, epoch: int) -> list[Widths]:
+def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False) -> list[Widths]:
     """[L] widths of what a model moves in an epoch, counted from the start of the run.
+
+    Args:
+        model: a built-in one.
+        epoch: from 0.
+        trained: whether its features are.
 
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
@@ -130,8 +137,8 @@ def moved_widths(model: nn.Module, epoch: int) -> list[Widths]:
     inputs = [model.level_widths[0] if projection is None else projection.out_features, *model.level_widths[1:-1]]
     return widths_of_sums(
         list(zip(inputs, model.level_widths[1:], strict=True)),
-        first_kept=sums_features(model),
-        first_returns=projection is not None,
+        first_kept=sums_features(model) and not trained,
+        first_returns=projection is not None or trained,
         epoch=epoch,
     )
 
