@@ -71,7 +71,7 @@ def train(trainer: Trainer) -> bool:
             seed_dropout(config.seed, mini_batch.epoch, mini_batch.batch, member.rank)
 
             with clock("forward"):
-                logits = trainer.model(mini_batch.blocks, mini_batch.x)
+                logits = mini_batch.logits(trainer.model)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
                 loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, mini_batch.num_targets))
 

@@ -1,0 +1,6 @@
+"""Layer rotation on a grid of three axes, as Plexus trains GCN on the whole graph (Ranjan et al., SC 2025)."""
+
+from gsplit.full.rotation.planes import Order, Planes, Roles, orders_of, roles_of
+from gsplit.full.rotation.rotated import Ends, Rotated, RotatedLayer
+
+__all__ = ["Ends", "Order", "Planes", "Roles", "Rotated", "RotatedLayer", "orders_of", "roles_of"]
