@@ -57,7 +57,7 @@ class Setting:
     """What is chosen for each system by a search."""
 
     memory: str = "as it comes"
-    """A key of :data:`experiments.compare.processes.MEMORY`."""
+    """A key of :data:`experiments.shared.processes.MEMORY`."""
     workers: int = 0
     """Processes that sample: a DataLoader's for each trainer, or samplers of all trainers."""
     form: str = ""

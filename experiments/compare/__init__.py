@@ -28,7 +28,7 @@ number of targets of a mini-batch over all trainers, learning rate, dropout, rul
 What happens, in order:
 
 1. *Search*: each system begins with its defaults, then one choice after another is varied, and what is fastest stays:
-   glibc's memory (as it comes, or kept: ``experiments.compare.processes.MEMORY``), processes that sample, form of the
+   glibc's memory (as it comes, or kept: ``experiments.shared.processes.MEMORY``), processes that sample, form of the
    sampler. Blocks are checked first; a form with corrupt blocks is left out. All that was tried is in the results.
 2. *Memory*: one run of each, watched every 0.2 s. The others are not watched, since that takes time from them.
 3. *Rounds*: all systems run in turn, each round begins with another one, and of each run the first epoch is dropped.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from experiments.baselines.workload import Workload
-from experiments.compare.noise import cores
 from experiments.shared.flags import Count, FanOut, Positive, Seed, from_one_on
+from experiments.shared.noise import cores
 from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.config.optimisation import OptimisationConfig

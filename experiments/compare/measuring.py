@@ -13,11 +13,11 @@ from experiments.baselines.workload import Outcome, Setting
 from experiments.compare import systems
 from experiments.compare.config import CompareConfig
 from experiments.compare.graphs import Graph
-from experiments.compare.noise import calibrate
 from experiments.compare.pairs import InRound, Round, middle, seconds_of
-from experiments.compare.processes import Memory, RunFailed
 from experiments.compare.search import Found, search
 from experiments.compare.systems import Contender, Ran, System
+from experiments.shared.noise import calibrate
+from experiments.shared.processes import Memory, RunFailed
 
 
 @dataclass(kw_only=True)

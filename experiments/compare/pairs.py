@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from experiments.baselines.workload import STAGES, Epoch, Outcome
-from experiments.compare.noise import quiet_rounds
 from experiments.compare.systems import Ran
+from experiments.shared.noise import quiet_rounds
 
 
 @dataclass(frozen=True, kw_only=True)

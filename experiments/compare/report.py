@@ -10,11 +10,11 @@ from typing import Any
 
 from experiments.compare.config import OURS, CompareConfig
 from experiments.compare.measuring import Bench
-from experiments.compare.noise import MOST_DEVIATION, cores
 from experiments.compare.pairs import COMPARED, Round, accuracy_rows, best_of, epoch_row, noise_rows, ratio_row
-from experiments.compare.processes import Memory
 from experiments.compare.search import Found
 from experiments.compare.systems import Contender
+from experiments.shared.noise import MOST_DEVIATION, cores
+from experiments.shared.processes import Memory
 from experiments.shared.results import dataset_text
 from gsplit.units import binary
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.baselines.workload import Setting
-from experiments.compare.processes import RunFailed
+from experiments.shared.processes import RunFailed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from experiments.baselines.dgl_sampling import FORMS
 from experiments.baselines.pyg_forms import GIVEN, TRIMMED, forms
 from experiments.baselines.stored import write_arrays
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting, Workload
-from experiments.compare import processes
 from experiments.compare.graphs import Graph
+from experiments.shared import processes
 
 MEMORY = tuple(processes.MEMORY)
 Command = Callable[["Contender", Graph, Path], list[str]]

@@ -17,17 +17,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
+from experiments.baselines.pyg_full_batch import RECIPES, full_batch
 from experiments.shared.flags import Positive
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
-from gsplit.config.train import TrainConfig
-from gsplit.data import GraphArrays, open_store, write_store
+from gsplit.data import open_store, write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
@@ -35,21 +30,6 @@ from tools import real_graphs
 
 PROG = "python -m experiments.paper.full_neighbourhoods"
 
-COMMON = TrainConfig(
-    fan_out=(-1, -1),
-    batch_size=1_000_000,
-    epochs=200,
-    weight_decay=5e-4,
-    normalize_features=True,
-    checkpoint_every=0,
-    device="cpu",
-)
-CONFIGS = {
-    "gcn": replace(COMMON, model="gcn", hidden=16, lr=0.01, dropout=0.5, input_dropout=0.5),
-    "gat": replace(
-        COMMON, model="gat", hidden=64, heads=8, lr=0.005, dropout=0.6, input_dropout=0.6, attention_dropout=0.6
-    ),
-}
 PAPERS = {("gcn", "cora"): 0.815, ("gcn", "citeseer"): 0.703, ("gat", "cora"): 0.83, ("gat", "citeseer"): 0.725}
 
 
@@ -67,57 +47,6 @@ class NeighbourhoodsConfig(Checked):
     """File to write the results to."""
 
 
-class PyGNet(nn.Module):
-    """The same two layers from PyG's convolutions."""
-
-    def __init__(self, config: TrainConfig, graph: GraphArrays) -> None:
-        from torch_geometric.nn import GATConv, GCNConv
-
-        super().__init__()
-        inputs, classes = graph.num_features, graph.num_classes
-        self.config = config
-        if config.model == "gcn":
-            convs: list[nn.Module] = [GCNConv(inputs, config.hidden), GCNConv(config.hidden, classes)]
-        else:
-            drop = {"dropout": config.attention_dropout}
-            convs = [
-                GATConv(inputs, config.hidden // config.heads, heads=config.heads, **drop),
-                GATConv(config.hidden, classes, heads=config.out_heads, concat=False, **drop),
-            ]
-        self.convs = nn.ModuleList(convs)
-        self.activation = F.relu if config.model == "gcn" else F.elu
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        x = F.dropout(x, self.config.input_dropout, self.training)
-        x = self.activation(self.convs[0](x, edge_index))
-        return self.convs[1](F.dropout(x, self.config.dropout, self.training), edge_index)
-
-
-def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:
-    """Test accuracy of PyG at the epoch that is best in validation."""
-    torch.manual_seed(seed)
-    assert graph.features is not None
-    destinations = np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
-    edge_index = torch.from_numpy(np.stack([graph.indices.astype(np.int64), destinations]))
-    x = F.normalize(torch.from_numpy(np.array(graph.features, np.float32)), p=1, dim=1)
-    y = torch.from_numpy(np.array(graph.labels))
-    ids = {name: torch.from_numpy(np.array(graph.vertex_set(name))) for name in ("train", "valid", "test")}
-    model = PyGNet(config, graph)
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
-    best = (-1.0, 0.0)
-    for _ in range(config.epochs):
-        model.train()
-        optimizer.zero_grad()
-        F.cross_entropy(model(x, edge_index)[ids["train"]], y[ids["train"]]).backward()
-        optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            right = (model(x, edge_index).argmax(dim=1) == y).double()
-        valid, test = (right[ids[name]].mean().item() for name in ("valid", "test"))
-        best = max(best, (valid, test), key=lambda scores: scores[0])  # the first of equals, as in training
-    return best[1]
-
-
 def measure(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each model."""
     store, layout = folder / "store", folder / "layout"
@@ -126,7 +55,7 @@ def measure(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[di
     partition(PartitionConfig(store=store, out=layout, parts=config.trainers))
     graph = open_store(store).graph
     rows = []
-    for name, recipe in CONFIGS.items():
+    for name, recipe in RECIPES.items():
         ours, theirs = [], []
         for seed in range(config.seeds):
             run = replace(recipe, out=folder / f"{name}-{seed}", seed=seed)

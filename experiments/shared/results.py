@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,16 @@ from gsplit.files import replace_file
 def write_json(path: Path, result: dict[str, Any] | list[dict[str, Any]]) -> None:
     """Write what an experiment found, indented; a file that is there is replaced at once."""
     replace_file(path, json.dumps(result, indent=2).encode() + b"\n")
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: str = ".3f") -> str:
+    """A table in Markdown; null is ``-``, and fractions are shown as ``numbers`` says."""
+
+    def text(cell: Any) -> str:
+        return "-" if cell is None else format(cell, numbers) if isinstance(cell, float) else str(cell)
+
+    lines = [head, ["---"] * len(head), *(list(map(text, row)) for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:

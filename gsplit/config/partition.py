@@ -13,7 +13,7 @@ from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.errors import InputError
 
-Method = Literal["auto", "metis", "kaminpar", "streaming", "random", "range"]
+Method = Literal["auto", "metis", "kaminpar", "streaming", "deal", "random", "range"]
 Weights = Literal["uniform", "degree", "presample"]
 Hotness = Literal["degree", "presample"]
 
@@ -62,12 +62,13 @@ class PartitionConfig(Checked):
     """Number of parts: one a trainer."""
     method: Method = "metis"
     """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
-    fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample). random
-    and range are ablations."""
+    fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample); deal, for
+    training on the whole graph: equal parts and even blocks in seconds, whatever is cut. random and range are
+    ablations."""
     weights: Weights = "uniform"
     """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
     sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and
-    --batch-size."""
+    --batch-size. deal makes parts equal in vertices, and balances edges in and out with uniform."""
     hotness: Hotness | None = None
     """Which vertices of a part come first, and are cached: those with most out-edges (degree), or those that sampling
     needs most often (presample). By default presample with --weights presample, else degree."""
@@ -80,10 +81,11 @@ class PartitionConfig(Checked):
     threads: Threads = 0
     """Threads of presample and of kaminpar, whose parts are the same every time only with 1; 0: all cores."""
     imbalance: Annotated[float, Accepted(_check_imbalance)] = 0.03
-    """How much more than the mean a part may hold of what is balanced. More room finds smaller cuts."""
+    """metis, kaminpar and streaming: how much more than the mean a part may hold of what is balanced. More room finds
+    smaller cuts."""
     cuts: Annotated[int, Range(0, MAX_CUTS)] = 0
-    """metis, kaminpar and streaming: make so many, one after another, and keep the best. 0: 4 with --weights
-    presample, where chance decides much about what is found, else 1."""
+    """metis, kaminpar, streaming and deal: make so many, one after another, and keep the best. 0: 4 with deal and
+    with --weights presample, where chance decides much about what is found, else 1."""
     seed: Annotated[int, Range(0, MAX_SEED)] = 0
     """Seed of the partitioner, and of the sampling."""
     dry_run: bool = False

@@ -18,7 +18,7 @@ class RunConfig(Checked):
     """Where a run is kept, when it validates and saves, and what else it writes."""
 
     layout: Annotated[Path | None, tyro.conf.Positional] = None
-    """The layout to train on, made by gsplit partition."""
+    """The layout to train on, made by gsplit partition. With --strategy full a graph store will do."""
     out: Path | None = None
     """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
     overwrite: bool = False

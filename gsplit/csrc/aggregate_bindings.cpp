@@ -178,8 +178,7 @@ void bind_aggregate(nb::module_& m) {
                         out_order ? span_of(*out_order) : std::span<int32_t>(), threads);
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("out_indptr").noconvert(),
-      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none(),
-      nb::arg("threads") = 1);
+      nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none(), nb::arg("threads") = 1);
 }
 
 }  // namespace gsplit::python

@@ -65,8 +65,7 @@ inline std::vector<int64_t> equal_ranges(const RowEdges& edges, int64_t width, i
 template <class Work>
 void side_by_side(const std::vector<int64_t>& bounds, const Work& work) {
   std::vector<std::jthread> pool;
-  for (size_t w = 1; w + 1 < bounds.size(); ++w)
-    pool.emplace_back([&, w] { work(w, bounds[w], bounds[w + 1]); });
+  for (size_t w = 1; w + 1 < bounds.size(); ++w) pool.emplace_back([&, w] { work(w, bounds[w], bounds[w + 1]); });
   work(size_t{0}, bounds[0], bounds[1]);
 }
 

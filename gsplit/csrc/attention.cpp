@@ -40,26 +40,27 @@ void attention_scores(const RowEdges& edges, Matrix<const T> source, Matrix<cons
   const Slopes<T> slopes{{slope, T(1)}};
   const int64_t last = edges.indptr.back();
   side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
-  std::vector<T> highest(heads);
-  for (int64_t row = begin; row < end; ++row) {
-    const T* to = destination.row(row);
-    std::fill(highest.begin(), highest.end(), -INFINITY);
-    if (own_out.data != nullptr)
-      for (int64_t h = 0; h < heads; ++h) highest[h] = own_out.row(row)[h] = slopes.leaky(source.row(row)[h] + to[h]);
-    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
-      if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
-      const T* from = source.row(edges.indices[e]);
-      for (int64_t h = 0; h < heads; ++h) {
-        const T score = slopes.leaky(from[h] + to[h]);
-        out.row(e)[h] = score;
-        highest[h] = std::max(highest[h], score);
+    std::vector<T> highest(heads);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* to = destination.row(row);
+      std::fill(highest.begin(), highest.end(), -INFINITY);
+      if (own_out.data != nullptr)
+        for (int64_t h = 0; h < heads; ++h)
+          highest[h] = own_out.row(row)[h] = slopes.leaky(source.row(row)[h] + to[h]);
+      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+        if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
+        const T* from = source.row(edges.indices[e]);
+        for (int64_t h = 0; h < heads; ++h) {
+          const T score = slopes.leaky(from[h] + to[h]);
+          out.row(e)[h] = score;
+          highest[h] = std::max(highest[h], score);
+        }
       }
+      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+        for (int64_t h = 0; h < heads; ++h) out.row(e)[h] -= highest[h];
+      if (own_out.data != nullptr)
+        for (int64_t h = 0; h < heads; ++h) own_out.row(row)[h] -= highest[h];
     }
-    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
-      for (int64_t h = 0; h < heads; ++h) out.row(e)[h] -= highest[h];
-    if (own_out.data != nullptr)
-      for (int64_t h = 0; h < heads; ++h) own_out.row(row)[h] -= highest[h];
-  }
   });
 }
 
@@ -68,17 +69,17 @@ void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_pow
   check_edges(edges, INT32_MAX, -1);
   const int64_t heads = heads_of(edges, powers, own_powers);
   side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
-  std::vector<T> total(heads);
-  for (int64_t row = begin; row < end; ++row) {
-    for (int64_t h = 0; h < heads; ++h) total[h] = own_powers.data == nullptr ? T(0) : own_powers.row(row)[h];
-    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
-      for (int64_t h = 0; h < heads; ++h) total[h] += powers.row(e)[h];
-    for (int64_t h = 0; h < heads; ++h) total[h] = T(1) / total[h];
-    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
-      for (int64_t h = 0; h < heads; ++h) powers.row(e)[h] *= total[h];
-    if (own_powers.data != nullptr)
-      for (int64_t h = 0; h < heads; ++h) own_powers.row(row)[h] *= total[h];
-  }
+    std::vector<T> total(heads);
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t h = 0; h < heads; ++h) total[h] = own_powers.data == nullptr ? T(0) : own_powers.row(row)[h];
+      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+        for (int64_t h = 0; h < heads; ++h) total[h] += powers.row(e)[h];
+      for (int64_t h = 0; h < heads; ++h) total[h] = T(1) / total[h];
+      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+        for (int64_t h = 0; h < heads; ++h) powers.row(e)[h] *= total[h];
+      if (own_powers.data != nullptr)
+        for (int64_t h = 0; h < heads; ++h) own_powers.row(row)[h] *= total[h];
+    }
   });
 }
 
@@ -98,37 +99,38 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
   const Slopes<T> slopes{{slope, T(1)}};
   const int64_t last = edges.indptr.back();
   side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
-  std::vector<T> sum(heads);
-  for (int64_t row = begin; row < end; ++row) {
-    const T* to = destination.row(row);
-    T* total = destination_gradients.row(row);
-    for (int64_t h = 0; h < heads; ++h) {
-      sum[h] = own_shares.data == nullptr ? T(0) : own_shares.row(row)[h] * own_gradients.row(row)[h];
-      total[h] = 0;
-    }
-    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
-      for (int64_t h = 0; h < heads; ++h) sum[h] += shares.row(e)[h] * gradients.row(e)[h];
-    for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
-      if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
-      const T* from = source.row(edges.indices[e]);
+    std::vector<T> sum(heads);
+    for (int64_t row = begin; row < end; ++row) {
+      const T* to = destination.row(row);
+      T* total = destination_gradients.row(row);
       for (int64_t h = 0; h < heads; ++h) {
-        const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
-        total[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
+        sum[h] = own_shares.data == nullptr ? T(0) : own_shares.row(row)[h] * own_gradients.row(row)[h];
+        total[h] = 0;
+      }
+      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
+        for (int64_t h = 0; h < heads; ++h) sum[h] += shares.row(e)[h] * gradients.row(e)[h];
+      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+        if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
+        const T* from = source.row(edges.indices[e]);
+        for (int64_t h = 0; h < heads; ++h) {
+          const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
+          total[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
+        }
+      }
+      if (own_shares.data == nullptr) continue;
+      for (int64_t h = 0; h < heads; ++h) {
+        const T through = own_shares.row(row)[h] * (own_gradients.row(row)[h] - sum[h]);
+        total[h] += own_gradients.row(row)[h] = through * slopes.of(source.row(row)[h] + to[h]);
       }
     }
-    if (own_shares.data == nullptr) continue;
-    for (int64_t h = 0; h < heads; ++h) {
-      const T through = own_shares.row(row)[h] * (own_gradients.row(row)[h] - sum[h]);
-      total[h] += own_gradients.row(row)[h] = through * slopes.of(source.row(row)[h] + to[h]);
-    }
-  }
   });
 }
 
-#define GSPLIT_INSTANTIATE(T)                                                                                    \
-  template void attention_scores<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<T>, Matrix<T>, int); \
-  template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>, int);                                  \
-  template void attention_backward<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<const T>,     \
+#define GSPLIT_INSTANTIATE(T)                                                                                   \
+  template void attention_scores<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<T>, Matrix<T>, \
+                                    int);                                                                       \
+  template void attention_shares<T>(const RowEdges&, Matrix<T>, Matrix<T>, int);                                \
+  template void attention_backward<T>(const RowEdges&, Matrix<const T>, Matrix<const T>, T, Matrix<const T>,    \
                                       Matrix<const T>, Matrix<T>, Matrix<T>, Matrix<T>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)

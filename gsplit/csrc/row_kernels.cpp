@@ -50,9 +50,9 @@ inline T scale(const RowTask<T>& task, int64_t edge, int64_t head) {
   return scale;
 }
 
-/// What a source's row is multiplied by: nothing; a number of the edge and head at work; one for each head, where a
-/// tile has several.
-enum class Scaled { NOT, BY_ONE, BY_HEAD };
+/// What a source's row is multiplied by: nothing; a number of the source; one of the edge and head at work; one for
+/// each head, where a tile has several.
+enum class Scaled { NOT, BY_SOURCE, BY_EDGE, BY_HEAD };
 
 /// How a row is cut: the columns of each head into `tiles` as wide as each other but for one column, `width` at most.
 struct Tiling {
@@ -79,8 +79,8 @@ struct Tile {
     for (int64_t e = begin; e < end; ++e) {
       if (e + EDGES_AHEAD < last) fetch(task, e + EDGES_AHEAD, column, width);
       const T* values = source(task, task.indices[e]);
-      if constexpr (SCALED == Scaled::BY_ONE) {
-        const T by = scale(task, e, head);
+      if constexpr (SCALED == Scaled::BY_SOURCE || SCALED == Scaled::BY_EDGE) {
+        const T by = SCALED == Scaled::BY_SOURCE ? task.factor[task.indices[e]] : scale(task, e, head);
         for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]) * by;
       } else if constexpr (SCALED == Scaled::BY_HEAD) {
         for (int c = 0; c < CHUNKS; ++c)
@@ -135,8 +135,8 @@ void sum_with(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64
   }
   using Tiled = Tile<T, LANES, CHUNKS>;
   if (tiling.width > tiling.head_width) Tiled::template sum_range<Scaled::BY_HEAD>(task, tiling, begin, end);
-  else if (task.factor != nullptr || task.weight != nullptr)
-    Tiled::template sum_range<Scaled::BY_ONE>(task, tiling, begin, end);
+  else if (task.weight != nullptr) Tiled::template sum_range<Scaled::BY_EDGE>(task, tiling, begin, end);
+  else if (task.factor != nullptr) Tiled::template sum_range<Scaled::BY_SOURCE>(task, tiling, begin, end);
   else Tiled::template sum_range<Scaled::NOT>(task, tiling, begin, end);
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.profiler import record_function
 
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member
@@ -45,8 +46,9 @@ class CommonRows:
         memory = self._memory(shape[0] * own.shape[1:].numel() * own.itemsize)
         rows = memory.view(own.dtype).view(shape)
         first = sum(sizes[: member.rank])
-        rows[first : first + len(own)] = own.detach()
-        member.barrier()
+        with record_function("share rows"):
+            rows[first : first + len(own)] = own.detach()
+            member.barrier()
         return rows
 
     def _memory(self, num_bytes: int) -> Tensor:

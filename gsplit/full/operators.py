@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.profiler import record_function
 
 from gsplit.full.common_rows import CommonRows
 from gsplit.full.levels import Levels
@@ -88,10 +89,15 @@ class GridOperator:
         self, x: Tensor, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
     ) -> Tensor:
         moves, way = self._moves, "forward" if axes[0] == ROWS else "backward"
-        rows = moves.gather(moves.to_columns(x, given.features, way), given.across, axes[0], way)
+        with record_function("to_columns"):
+            columns = moves.to_columns(x, given.features, way)
+        with record_function("gather"):
+            rows = moves.gather(columns, given.across, axes[0], way)
         sums = product(shard.edges, rows, shard.weight if weighted else None)
-        own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
-        return moves.to_rows(own, wanted.features, x.shape[1], way)
+        with record_function("reduce_scatter"):
+            own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
+        with record_function("to_rows"):
+            return moves.to_rows(own, wanted.features, x.shape[1], way)
 
 
 class CommonOperator:
@@ -126,15 +132,19 @@ def product(edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
     out = x.new_empty((edges.num_rows, x.shape[1]))
     if x.shape[1]:
         of_edges = None if weight is None else weight.to(x.dtype).unsqueeze(1)
-        kernels_for(x).sum(edges, x, None, out, weight=of_edges)
+        with record_function("product"):
+            kernels_for(x).sum(edges, x, None, out, weight=of_edges)
     return out
 
 
 def transposed(shard: Shard, num_sources: int) -> Shard:
     """The edges again, a row for each source; weights follow, so that no order has to be kept."""
-    edges = TwoWayEdges(shard.edges, num_sources).transposed
-    weight = None if shard.weight is None or edges.order is None else shard.weight[edges.order]
-    return Shard(Edges(indptr=edges.indptr, indices=edges.indices), weight)
+    two_way = TwoWayEdges(shard.edges, num_sources)
+    if shard.weight is None:
+        return Shard(two_way.transposed, None)
+    edges = two_way.transposed_with_order
+    assert edges.order is not None
+    return Shard(Edges(indptr=edges.indptr, indices=edges.indices), shard.weight[edges.order])
 
 
 def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: int) -> Shard:

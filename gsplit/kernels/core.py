@@ -23,9 +23,7 @@ class Core(Kernels):
         indptr = torch.empty(num_sources + 1, dtype=torch.int32)
         rows = torch.empty_like(edges.indices)
         positions = torch.empty_like(edges.indices) if order else None
-        _core.transpose_edges(
-            edges.indptr, edges.indices, indptr, rows, positions, threads=torch.get_num_threads()
-        )
+        _core.transpose_edges(edges.indptr, edges.indices, indptr, rows, positions, threads=torch.get_num_threads())
         return Edges(indptr=indptr, indices=rows, order=positions)
 
     @override

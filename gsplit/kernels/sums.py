@@ -53,7 +53,7 @@ class Kernels(Protocol):
     """Whether sums over some of the rows cost no more than their share; on a GPU the host would have to wait."""
 
     def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
-        """The edges of every source: rows are the sources, ``indices`` the rows, ``order`` (if asked) the positions."""
+        """The edges of every source: rows are sources, ``indices`` rows, ``order`` (if asked) positions."""
 
     def sum(
         self,

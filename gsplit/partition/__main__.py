@@ -113,7 +113,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         f"edges {measured['balance_edges']:.3f}, training targets {measured['balance_train_targets']:.3f}"
     )
     uneven = max(measured["balance_edges"], measured["balance_train_targets"]) > UNEVEN
-    if uneven and config.weights != "presample" and config.method not in methods.ABLATIONS:
+    if uneven and config.weights != "presample" and config.method not in (*methods.ABLATIONS, "deal"):
         print("  --weights presample would balance what the parts compute")
 
 

@@ -16,6 +16,7 @@ from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
+from gsplit.partition.methods.deal import DEALS
 from gsplit.partition.presample import Counts, check_targets, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
@@ -124,6 +125,8 @@ def _open(config: PartitionConfig) -> GraphStore:
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
+    if config.imbalance != PartitionConfig.imbalance and config.method in (*methods.ABLATIONS, "deal"):
+        logger.warning("--imbalance is ignored: %s has no cut to find", config.method)
     if config.cuts and config.method in methods.ABLATIONS:
         logger.warning("--cuts is ignored: %s makes one", config.method)
     if not config.presamples:
@@ -137,7 +140,11 @@ def _cuts(config: PartitionConfig, method: str) -> int:
     """How many cuts are made, of which the best is kept."""
     if config.parts == 1 or method in methods.ABLATIONS:
         return 1
-    return config.cuts or (CUTS_WITH_PRESAMPLE if config.weights == "presample" else 1)
+    if config.cuts:
+        return config.cuts
+    if method == "deal":
+        return DEALS
+    return CUTS_WITH_PRESAMPLE if config.weights == "presample" else 1
 
 
 def _threads(config: PartitionConfig) -> int:

@@ -22,6 +22,7 @@ from gsplit.runs.folder import held_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
 from gsplit.train.loop import live
+from gsplit.train.store_layout import is_store_of_run, laid_out
 
 
 def train(
@@ -35,7 +36,8 @@ def train(
     Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
 
     Args:
-        layout: the folder; by default ``config.layout``.
+        layout: the folder; by default ``config.layout``. With ``strategy="full"`` it may be a graph store, whose
+            vertices are dealt out to the trainers, in a layout inside the run's folder.
         config: the run; ``out`` must be set. To resume, :meth:`TrainConfig.resuming`.
         model: written for PyG or DGL (docs/bring_your_own_model.md), or a module with ``forward(blocks, x)``, from
             features of the inputs [n_0, D] to logits of the targets [n_L, C], that calls ``block.mean(x)``, its like,
@@ -53,6 +55,12 @@ def train(
     if layout is not None:
         config = replace(config, layout=Path(layout))
     config, before = taken_up(config)
+    if before is None and is_store_of_run(config):
+        with ending_tidily(), held_run(config.out, overwrite=config.overwrite), laid_out(config) as config:
+            run = resolve(config, model)
+            warn_of_unused(run)
+            save_configurations(run.folder, run.asked, run.config, run.unused)
+            return launch(run, live, Position())
     run = resolve(config, model)
     if run.config.check_model:
         return {"check": check_model(run)}

@@ -92,6 +92,21 @@ def test_the_first_sum_is_taken_once(here, layouts, tmp_path):
     assert first > others[0]
 
 
+def test_the_first_sum_is_taken_again_after_input_dropout(here, layouts, tmp_path):
+    run = tmp_path / "run"
+    gsplit.train(config=config_for(layouts(2).path, run, **EXACT, input_dropout=0.5))
+    first, *others = (record["traffic"]["computed_edges"] for record in records(run))
+    assert set(others) == {first}
+
+
+def test_a_trace_has_the_moves(here, layouts, tmp_path):
+    run = tmp_path / "run"
+    gsplit.train(config=config_for(layouts(2).path, run, **{**EXACT, "epochs": 8}, profile=True, grid=(1, 2, 1)))
+    events = json.loads((run / "trace.json").read_text())["traceEvents"]
+    names = {event["name"] for event in events}
+    assert names >= {"to_columns", "gather", "product", "reduce_scatter", "to_rows", "forward", "backward"}
+
+
 def test_plans_are_shown_and_nothing_is_started(layouts, tmp_path, monkeypatch):
     monkeypatch.setattr("gsplit.train.api.launch", None)
     config = config_for(layouts(4).path, tmp_path / "run", **EXACT, dry_run=True)
@@ -107,3 +122,31 @@ def test_a_model_of_users_needs_all_rows(layouts, tmp_path):
     named = {"model": "torch_geometric.nn:GraphSAGE", "algorithm": "2d"}
     with pytest.raises(InputError, match="use shared, 1d, 1d-sparse, which bring it all rows"):
         gsplit.train(config=config_for(layouts(4).path, tmp_path / "run", **EXACT, **named))
+
+
+def test_a_store_will_do(here, layouts, tmp_path):
+    """It is dealt out inside the run's folder, which then has all that resuming and predicting take."""
+    store, run = layouts(4).path.parent / "store", tmp_path / "run"
+    gsplit.train(config=config_for(store, run, **{**EXACT, "epochs": 1}, gpus=3))
+    gsplit.train(config=TrainConfig.resuming(run, epochs=2))
+    other = tmp_path / "other"
+    gsplit.train(config=config_for(layouts(2).path, other, **{**EXACT, "epochs": 2}))
+    losses = [[record["loss"] for record in records(folder)] for folder in (run, other)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-10)
+    logits = [logits_of(folder, layout) for folder, layout in ((run, run / "layout"), (other, layouts(2).path))]
+    np.testing.assert_allclose(*logits, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "a graph store, which has no parts: say how many trainers with --gpus"),
+        ({"gpus": 2, "algorithm": "1d-sparse"}, "is a graph store; make a layout with gsplit partition"),
+        ({"gpus": 2, "algorithm": "columns", "model": "gat"}, "columns sums in parts, which the model gat is not"),
+        ({"gpus": 2, "dry_run": True}, "is a graph store: make a layout"),
+    ],
+)
+def test_a_store_that_will_not_do(layouts, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        gsplit.train(config=config_for(layouts(4).path.parent / "store", tmp_path / "run", **{**EXACT, **changes}))
+    assert not (tmp_path / "run").exists()

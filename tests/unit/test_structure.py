@@ -31,7 +31,7 @@ ALLOWED = {
     "engine": {*("full", "supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")},
     "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
-        *("launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
+        *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
     "predict": {

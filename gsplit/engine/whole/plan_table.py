@@ -26,10 +26,10 @@ from gsplit.models import prepared, registry
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.units import binary
 
-ORDERED_BYTES = 12
-"""Bytes of an edge where a layer sums by itself: A, A' and the order of one in the other."""
 EDGE_BYTES = 8
-"""Bytes of an edge elsewhere: A and A', int32 without values."""
+"""Bytes of an edge: A and A', int32 without values."""
+ORDER_BYTES = 4
+"""Bytes of an edge more where a layer weighs edges by itself: the place in A of each edge of A'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +88,12 @@ def prices(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Iterat
     for plan in _plans(run, layout, model):
         sent = [volumes(plan, levels.sizes, widths, itemsize, rank, needed) for rank in range(run.trainers)]
         busiest = max(sent, key=sent_bytes)
-        weights = 2 * itemsize if layout.graph.edge_weight is not None and run.needs["weights"] else 0
-        held = max(_held(plan, by_owner, rank, weights) for rank in range(run.trainers))
+        weights = itemsize if layout.graph.edge_weight is not None and run.needs["weights"] else 0
+        turned = plan.algorithm == "shared" and type(model) is not GAT
+        each = EDGE_BYTES + 2 * weights
+        if plan.of_all_sources and not turned and (type(model) is GAT or weights):
+            each = EDGE_BYTES + ORDER_BYTES + weights
+        held = max(_held(plan, by_owner, rank, each, turned=turned) for rank in range(run.trainers))
         yield Priced(plan=plan, sent=busiest, held_bytes=held)
 
 
@@ -167,16 +171,16 @@ def _needed(layout: Layout, levels: Levels, layer: int) -> NDArray[np.int64]:
     return np.stack([np.bincount(owner, minlength=trainers) for owner in owners])
 
 
-def _held(plan: Plan, by_owner: NDArray[np.int64], rank: int, weights: int) -> int:
+def _held(plan: Plan, by_owner: NDArray[np.int64], rank: int, each: int, *, turned: bool) -> int:
     """Bytes of the edges that a trainer holds, forward and backward, without the pointers of rows."""
 
     def peers(axis: str) -> Sequence[int]:
         own = plan.grid.coordinate(rank, axis)
         return [peer for peer in range(plan.grid.world) if plan.grid.coordinate(peer, axis) == own]
 
-    if plan.algorithm == "shared":
+    if turned:  # the edges out of the own sources are others than those into the own destinations
         into, out = int(by_owner[:, rank].sum()), int(by_owner[:, :, rank].sum())
-        return (EDGE_BYTES + weights) * (into + out) // 2
+        return each * (into + out) // 2
     if plan.of_all_sources:
-        return (ORDERED_BYTES + weights // 2) * int(by_owner[:, rank].sum())
-    return (EDGE_BYTES + weights) * int(by_owner[:, peers(ROWS)][:, :, peers(COLUMNS)].sum())
+        return each * int(by_owner[:, rank].sum())
+    return each * int(by_owner[:, peers(ROWS)][:, :, peers(COLUMNS)].sum())

@@ -1,8 +1,8 @@
 """The partitioners behind one interface, and which of them to take.
 
-``metis`` and ``kaminpar`` find good cuts of graphs that fit in memory, ``streaming`` of graphs that do not;
-``random`` and ``range`` are ablations: a perfect balance with local edges of 1/P, and whatever locality the store's
-ids happen to have.
+``metis`` and ``kaminpar`` find good cuts of graphs that fit in memory, ``streaming`` of graphs that do not; ``deal``
+cuts nothing in particular but makes parts and blocks even; ``random`` and ``range`` are ablations: a perfect balance
+with local edges of 1/P, and whatever locality the store's ids happen to have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gsplit.config.partition import Method
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
-from gsplit.partition.methods import kaminpar, metis, streaming
+from gsplit.partition.methods import deal, kaminpar, metis, streaming
 from gsplit.partition.methods.streaming import stream
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
 from gsplit.units import binary
@@ -78,6 +78,7 @@ PARTITIONERS: dict[str, Partitioner] = {
         assign=kaminpar.assign, memory=kaminpar.MEMORY, missing=kaminpar.missing, through_file=True
     ),
     "streaming": Partitioner(assign=_streaming, memory=streaming.MEMORY),
+    "deal": Partitioner(assign=deal.assign, memory=deal.MEMORY),
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
 }

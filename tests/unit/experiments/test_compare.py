@@ -14,8 +14,9 @@ import pytest
 
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting
 from experiments.compare import __main__ as compare
-from experiments.compare import noise, pairs, pictures, processes, report, search, systems
+from experiments.compare import pairs, pictures, report, search, systems
 from experiments.compare.config import CompareConfig
+from experiments.shared import noise, processes
 from gsplit import cli
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError

@@ -13,6 +13,7 @@ ALLOWED = {
     "baselines": {"shared"},
     "paper": {"shared", "baselines"},
     "compare": {"shared", "baselines"},
+    "full_graph": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
     "model_host": {"shared"},

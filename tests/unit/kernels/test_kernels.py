@@ -147,7 +147,8 @@ def test_transposed_edges_list_every_edge_once_in_order(kernels):
         assert turned.order[begin:end].tolist() == sorted(turned.order[begin:end].tolist())
     plain = kernels.transposed(edges, 40, order=False)
     assert plain.order is None
-    assert torch.equal(plain.indptr, turned.indptr) and torch.equal(plain.indices, turned.indices)
+    assert torch.equal(plain.indptr, turned.indptr)
+    assert torch.equal(plain.indices, turned.indices)
 
 
 def test_threads_change_no_transposed_edge():

@@ -21,7 +21,7 @@ from gsplit.partition.presample import Training, presample
 from gsplit.partition.problem import Problem
 from gsplit.partition.weights import vertex_weights
 
-METHODS, PARTS = ("metis", "kaminpar", "streaming", "random", "range"), (1, 2, 3, 4)
+METHODS, PARTS = ("metis", "kaminpar", "streaming", "deal", "random", "range"), (1, 2, 3, 4)
 WEIGHTS = ("uniform", "degree", "presample")
 SAMPLING = {"fan_out": (3, 3), "batch_size": 10}
 
@@ -142,7 +142,7 @@ def test_metis_finds_the_bridge(tmp_path):
         config = PartitionConfig(store=tmp_path / "store", out=tmp_path / method, parts=2, method=method)
         cut[method] = partition(config)["edge_cut"]
     assert cut["metis"] == cut["kaminpar"] == 2  # the bridge, in both directions
-    assert min(cut["random"], cut["range"]) > 20
+    assert min(cut["deal"], cut["random"], cut["range"]) > 20
 
 
 @pytest.mark.parametrize("method", ["metis", "kaminpar", "streaming", "range"])
@@ -238,6 +238,9 @@ def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
         (2, ("--method", "kaminpar", "--weights", "presample", "--cuts", "2")),
         (1, ("--method", "kaminpar", "--cuts", "2", "--parts", "1")),
         (3, ("--method", "streaming", "--cuts", "3")),
+        (4, ("--method", "deal")),
+        (3, ("--method", "deal", "--cuts", "3")),
+        (1, ("--method", "deal", "--parts", "1")),
         (1, ("--method", "range", "--cuts", "3")),
         (1, ("--method", "random", "--weights", "presample")),
     ]:
@@ -249,6 +252,12 @@ def test_how_many_cuts_are_made(store, tmp_path, monkeypatch, caplog):
     for cuts in (-1, 1001):
         with pytest.raises(InputError, match=f"--cuts must be at (least 0|most 1000), not {cuts}"):
             command([str(store), "--out", str(tmp_path / "no"), "--cuts", str(cuts)])
+
+
+@pytest.mark.parametrize("method", ["deal", "random", "range", "streaming"])
+def test_imbalance_is_for_those_who_look_for_a_cut(store, tmp_path, caplog, method):
+    command([str(store), "--out", str(tmp_path / "layout"), "--method", method, "--imbalance", "0.1"])
+    assert (f"--imbalance is ignored: {method} has no cut to find" in caplog.text) == (method != "streaming")
 
 
 def test_no_more_threads_than_cores(store, tmp_path, monkeypatch, caplog):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments.compare.noise import cores
+from experiments.shared.noise import cores
 
 MEMORY: dict[str, dict[str, str]] = {
     "as it comes": {},

@@ -1,0 +1,79 @@
+"""``--accuracy``: test accuracy of whole-graph training beside the same model in full-batch PyG, over seeds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from experiments.baselines.pyg_full_batch import RECIPES, full_batch
+from experiments.full_graph.inputs import layout_of, store_of
+from experiments.shared.results import markdown_table
+from gsplit.config.train import TrainConfig
+from gsplit.data import open_store
+from gsplit.train.api import train
+
+CASES = (
+    ("gcn", "cora"),
+    ("gat", "cora"),
+    ("gcn", "citeseer"),
+    ("gat", "citeseer"),
+    ("gcn", "coauthor_cs"),
+    ("gcn", "amazon_computers"),
+)
+
+
+def measure(
+    data: Path, *, strategy: str, trainers: int, seeds: int, epochs: int | None = None, cases: int = len(CASES)
+) -> dict[str, Any]:
+    """The table of ``--accuracy``: ``models``, a row for each case.
+
+    Args:
+        data: the folder of the real graphs.
+        strategy: of ours: ``full``, or ``split``, where the whole graph is one mini-batch of all training vertices.
+        trainers: of ours.
+        seeds: runs of each side.
+        epochs: of every run; None: those of the recipes.
+        cases: how many of ``CASES``, from the first on.
+    """
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        work = Path(temporary)
+        for model, dataset in CASES[:cases]:
+            recipe = RECIPES[model] if epochs is None else replace(RECIPES[model], epochs=epochs)
+            store = store_of(dataset, data, work, 0)
+            layout = layout_of(store, work, trainers, 0)
+            graph = open_store(store).graph
+            ours, theirs = [], []
+            for seed in range(seeds):
+                ours.append(tested(layout, replace(recipe, strategy=strategy, seed=seed), work / model / dataset))
+                theirs.append(full_batch(graph, recipe, seed))
+            rows.append(row_of(model, dataset, ours, theirs))
+            print(rows[-1], flush=True)
+    return {"models": rows, "settings": [{"strategy": strategy, "trainers": trainers, "seeds": seeds}]}
+
+
+def tested(layout: Path, config: TrainConfig, folder: Path) -> float:
+    """Test accuracy of one run of ours at the epoch that is best in validation."""
+    accuracy: float = train(layout, replace(config, out=folder / str(config.seed)))["test_accuracy"]
+    return accuracy
+
+
+def row_of(model: str, dataset: str, ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
+    """Means and standard deviations of both sides, and their difference in standard deviations of PyG's."""
+    row: dict[str, Any] = {"model": model, "dataset": dataset}
+    for side, scores in (("gsplit", ours), ("pyg", theirs)):
+        row |= {f"{side}_mean": mean(scores), f"{side}_stdev": stdev(scores) if len(scores) > 1 else None}
+        row[f"{side}_scores"] = list(scores)
+    spread = row["pyg_stdev"]
+    return row | {"apart": (row["gsplit_mean"] - row["pyg_mean"]) / spread if spread else None}
+
+
+def show(result: Mapping[str, Any]) -> None:
+    """Print the table."""
+    print("\nTest accuracy, mean and standard deviation; apart: ours less PyG's, in its standard deviations\n")
+    keys = ("model", "dataset", "gsplit_mean", "gsplit_stdev", "pyg_mean", "pyg_stdev", "apart")
+    print(markdown_table(keys, [[row[key] for key in keys] for row in result["models"]], numbers=".4f"))

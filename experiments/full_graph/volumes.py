@@ -1,0 +1,193 @@
+"""``--words``: words of an epoch by formula, and rows that parts of real graphs need of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.full_graph import words
+from experiments.full_graph.graphs import REAL, graph_of
+from experiments.full_graph.needed import needed_rows
+from experiments.full_graph.words import WORD_BYTES, Grid, Model
+from experiments.shared.results import markdown_table
+from gsplit.data import GraphArrays
+from gsplit.partition import methods
+from gsplit.partition.problem import Problem
+
+HIDDEN = 128
+PUBLISHED = (
+    Model(name="reddit", n=232_965, nnz=114_848_857, widths=(602, HIDDEN, HIDDEN, 41)),
+    Model(name="products", n=2_449_029, nnz=126_167_053, widths=(100, HIDDEN, HIDDEN, 47)),
+    Model(name="papers100M", n=111_059_956, nnz=1_726_745_828, widths=(100, HIDDEN, HIDDEN, 172)),
+)
+"""Plexus, table 4 and section 6.1: three layers, hidden 128."""
+SHOWN = (("reddit", 8), ("products", 4), ("products", 8), ("products", 64), ("papers100M", 8))
+"""Graphs and numbers of processes of the table."""
+PROCESSES = (2, 4, 8, 16, 64)
+"""Numbers of processes for which all grids are listed."""
+PARTS = (4, 8)
+SPARSE_HIDDEN = 16
+CUTS = 4
+"""Cuts of METIS, the best of which is taken, as ``gsplit partition --cuts 4`` does."""
+
+
+def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
+    """The tables of ``--words``: ``formulas``, ``grids``, ``needed``, ``sparse``."""
+    names = REAL[:2] if quick else REAL
+    graphs = {name: graph_of(name, data) for name in names}
+    needed, sparse = [], []
+    for name, graph in graphs.items():
+        for parts in PARTS:
+            counts = {
+                method: needed_rows(
+                    graph, methods.assign(method, Problem(graph=graph, parts=parts, seed=seed, cuts=CUTS)), parts
+                )
+                for method in ("random", "metis")
+            }
+            needed.append(needed_row(name, graph, parts, counts))
+            if graph.num_features:
+                sparse.append(sparse_row(name, graph, parts, counts["metis"]))
+    models = {model.name: model for model in PUBLISHED}
+    return {
+        "formulas": [formula_row(models[name], processes) for name, processes in SHOWN],
+        "grids": [row for model in PUBLISHED for processes in PROCESSES for row in grid_rows(model, processes)],
+        "needed": needed,
+        "sparse": sparse,
+    }
+
+
+def formula_row(model: Model, processes: int) -> dict[str, Any]:
+    """GiB of a process and epoch by each algorithm, as printed and as moved; null where it has no such grid."""
+
+    def both(formula: Callable[..., float]) -> dict[str, float | None]:
+        try:
+            return {way: gib(formula(model, processes, printed=way == "printed")) for way in ("printed", "moved")}
+        except ValueError:
+            return {"printed": None, "moved": None}
+
+    replicated = {way: words.best_c(model, processes, printed=way == "printed") for way in ("printed", "moved")}
+    plexus, plexus_grid = words.best_plexus(model, processes)
+    ours, grid = words.best_ours(model, processes)
+    one_d = words.cagnet_1d(model, processes)
+    return {
+        "graph": model.name,
+        "processes": processes,
+        "widths": list(model.widths),
+        "cagnet_1d": both(words.cagnet_1d),
+        "cagnet_15d": {way: None if best is None else gib(best[0]) for way, best in replicated.items()},
+        "cagnet_15d_c": None if replicated["printed"] is None else replicated["printed"][1],
+        "cagnet_2d": both(words.cagnet_2d),
+        "cagnet_3d": both(words.cagnet_3d),
+        "plexus": gib(plexus),
+        "plexus_grid": text_of(plexus_grid),
+        "ours": gib(ours),
+        "ours_grid": text_of(grid),
+        "ours_first_sum_moved": gib(words.best_ours(model, processes, first_sum_kept=False)[0]),
+        "of_1d": one_d / ours,
+        "of_plexus": plexus / ours,
+    }
+
+
+def grid_rows(model: Model, processes: int) -> list[dict[str, Any]]:
+    """Plexus and ours on every grid; ours has no columns narrower than one."""
+    rows = []
+    for r, k, f in words.factorisations(processes):
+        fits = f <= min(model.widths)
+        rows.append(
+            {
+                "graph": model.name,
+                "processes": processes,
+                "grid": text_of((r, k, f)),
+                "ours": gib(words.ours(model, (r, k, f))) if fits else None,
+                "plexus": gib(words.plexus(model, (k, f, r))),  # rows by z, contracted by x, columns by y
+            }
+        )
+    return rows
+
+
+def needed_row(name: str, graph: GraphArrays, parts: int, counts: dict[str, Any]) -> dict[str, Any]:
+    """Rows that a product receives over those of 1D, n (P-1)/P: the worst part, and the mean."""
+    whole = graph.num_vertices * (parts - 1) / parts
+    row: dict[str, Any] = {"graph": name, "parts": parts, "vertices": graph.num_vertices, "edges": graph.num_edges}
+    for method, needed_PP in counts.items():
+        received = needed_PP.sum(axis=1) / whole
+        row |= {f"{method}_worst": float(received.max()), f"{method}_mean": float(received.mean())}
+    return row | {"columns": words.product(1, 1, (1, 1, parts)) * parts / (parts - 1)}
+
+
+def sparse_row(name: str, graph: GraphArrays, parts: int, needed_PP: Any) -> dict[str, Any]:
+    """Words of an epoch of a two-layer GCN: needed rows between METIS's parts against CAGNET's 1D.
+
+    The first sum is kept, so the second layer's product alone moves anything. Weights are left out on both sides.
+    """
+    widths = (graph.num_features, SPARSE_HIDDEN, graph.num_classes)
+    width = min(widths[1:])
+    one_d = words.gathered(sum(graph.num_vertices * (a + b) for a, b in pairwise(widths)), parts)
+    received_P = width * (needed_PP.sum(axis=1) + needed_PP.sum(axis=0))
+    return {
+        "graph": name,
+        "parts": parts,
+        "widths": list(widths),
+        "cagnet_1d_words": one_d,
+        "worst_words": int(received_P.max()),
+        "mean_words": float(np.mean(received_P)),
+        "of_1d_worst": one_d / int(received_P.max()),
+        "of_1d_mean": one_d / float(np.mean(received_P)),
+    }
+
+
+def gib(count: float) -> float:
+    """GiB of so many words."""
+    return count * WORD_BYTES / 2**30
+
+
+def text_of(grid: Grid) -> str:
+    """A grid as ``2x2x2``."""
+    return "x".join(map(str, grid))
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the tables but that of all grids."""
+    print("GiB received by a process in an epoch, float32, forward and backward: as printed / as moved\n")
+
+    def pair(cell: dict[str, float | None]) -> str:
+        return " / ".join("-" if value is None else f"{value:.3g}" for value in cell.values())
+
+    head = [
+        "graph",
+        "P",
+        "CAGNET 1D",
+        "1.5D (c)",
+        "2D",
+        "3D",
+        "Plexus",
+        "ours",
+        "first sum moved",
+        "1D, Plexus / ours",
+    ]
+    rows: list[Sequence[Any]] = [
+        [
+            row["graph"],
+            row["processes"],
+            pair(row["cagnet_1d"]),
+            f"{pair(row['cagnet_15d'])} ({row['cagnet_15d_c']})",
+            pair(row["cagnet_2d"]),
+            pair(row["cagnet_3d"]),
+            f"{row['plexus']:.3g} ({row['plexus_grid']})",
+            f"{row['ours']:.3g} ({row['ours_grid']})",
+            f"{row['ours_first_sum_moved']:.3g}",
+            f"{row['of_1d']:.2f}, {row['of_plexus']:.2f}",
+        ]
+        for row in result["formulas"]
+    ]
+    print(markdown_table(head, rows))
+    for title, key in (
+        ("Rows received in a product over those of 1D", "needed"),
+        ("Words of an epoch, two layers, hidden 16: needed rows between METIS's parts against CAGNET's 1D", "sparse"),
+    ):
+        print(f"\n{title}\n")
+        print(markdown_table(list(result[key][0]), [list(row.values()) for row in result[key]]))

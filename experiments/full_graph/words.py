@@ -1,0 +1,207 @@
+"""Words that a process receives in an epoch of a whole-graph GCN: the papers' formulas beside ours.
+
+A word is one number, 4 bytes. Sources: CAGNET (Tripathy et al., SC 2020), Plexus (Ranjan et al., SC 2025), and ours,
+rows at rest on a grid R x K x F (docs/architecture.md). Formulas hold for even ranges. Those of CAGNET are given
+
+- as *printed*, where a broadcast to g processes counts as the whole matrix and an all-reduce as its operand;
+- *as moved*: of a matrix that g processes gather, a process receives (g-1)/g; a reduce-scatter is as much, an
+  all-reduce is both. So the mean process receives what a library that broadcasts in a ring makes it receive.
+
+Legend: n vertices, nnz nonzeros of the adjacency matrix, f_0 .. f_L widths, P processes. Layer l = 1 .. L multiplies
+by the adjacency matrix and by a weight matrix f_(l-1) x f_l.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isqrt
+
+WORD_BYTES = 4
+Grid = tuple[int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A graph and the widths of a GCN on it."""
+
+    name: str
+    n: int
+    nnz: int
+    widths: tuple[int, ...]
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """(f_(l-1), f_l) of each layer."""
+        return list(pairwise(self.widths))
+
+    @property
+    def weights(self) -> int:
+        """Numbers of all weight matrices."""
+        return sum(inputs * outputs for inputs, outputs in self.layers)
+
+
+def gathered(size: float, group: int) -> float:
+    """Words received when ``group`` processes gather a matrix of ``size``, or reduce-scatter one."""
+    return size * (group - 1) / group
+
+
+def all_reduced(size: float, group: int) -> float:
+    """Words received in an all-reduce: a reduce-scatter and a gather (Plexus, equation 4.5)."""
+    return 2 * gathered(size, group)
+
+
+def factorisations(processes: int) -> Iterator[Grid]:
+    """Every (a, b, c) with a * b * c = P."""
+    divisors = [d for d in range(1, processes + 1) if processes % d == 0]
+    yield from ((a, b, processes // a // b) for a in divisors for b in divisors if processes // a % b == 0)
+
+
+def cagnet_1d(model: Model, processes: int, *, printed: bool = False) -> float:
+    """CAGNET, section IV-A.5: n f_(l-1) forward, n f_l backward and f_(l-1) f_l for the weights, each layer."""
+    rows = sum(model.n * (inputs + outputs) for inputs, outputs in model.layers)
+    if printed:
+        return rows + model.weights
+    return gathered(rows, processes) + all_reduced(model.weights, processes)
+
+
+def cagnet_15d(model: Model, processes: int, c: int, *, printed: bool = False) -> float:
+    """CAGNET, section IV-B.5, of P/c x c processes: n f / c + n f c / P forward, and as much backward.
+
+    A process column gathers its share n / c of the rows, of which P/c processes own all there is: P/c^2 of them the
+    chunk that is gathered. A process row all-reduces n c / P rows.
+
+    Raises:
+        ValueError: where c * c does not divide P, which the algorithm wants.
+    """
+    if processes % (c * c):
+        raise ValueError(f"c * c = {c * c} does not divide {processes} processes")
+    rows = sum(model.n * (inputs + outputs) for inputs, outputs in model.layers)
+    if printed:
+        return rows / c + rows * c / processes + model.weights
+    column = processes // c
+    moved = gathered(rows / c, column) + all_reduced(rows * c / processes, c)
+    return moved + all_reduced(model.weights, column)
+
+
+def cagnet_2d(model: Model, processes: int, *, printed: bool = False) -> float:
+    """CAGNET, section IV-C.5, of r x r processes: (8 n f + 2 nnz) / r + f^2 a layer; f is the mean of both widths.
+
+    As moved, without the all-gathers of log_softmax: forward A and H for the first SUMMA, T for the second; backward
+    A, G and A G; for the weights H and A G. Each is a broadcast along r processes, of 1 / r of a matrix.
+
+    Raises:
+        ValueError: where P is no square.
+    """
+    r = isqrt(processes)
+    if r * r != processes:
+        raise ValueError(f"{processes} processes are no square")
+    n, nnz = model.n, model.nnz
+    if printed:
+        dense = sum(4 * n * (inputs + outputs) for inputs, outputs in model.layers)
+        return (dense + 2 * nnz * len(model.layers)) / r + model.weights
+    words = 0.0
+    for inputs, outputs in model.layers:
+        forward = nnz + 2 * n * inputs
+        backward = nnz + 2 * n * outputs
+        weights = n * (inputs + outputs)
+        words += gathered((forward + backward + weights) / r, r) + gathered(inputs * outputs, processes)
+    return words
+
+
+def cagnet_3d(model: Model, processes: int, *, printed: bool = False) -> float:
+    """CAGNET, section IV-D.5, of r x r x r processes: (12 n f + 2 nnz) / r^2 a layer; f is the mean of both widths.
+
+    As moved, without the all-gathers of log_softmax: a product broadcasts A and H along r processes of a layer of the
+    cube, 1 / r^2 of each, and reduce-scatters as much of the product along the fibre; then T W moves T the same way.
+
+    Raises:
+        ValueError: where P is no cube.
+    """
+    r = round(processes ** (1 / 3))
+    if r**3 != processes:
+        raise ValueError(f"{processes} processes are no cube")
+    n, nnz = model.n, model.nnz
+    if printed:
+        dense = sum(6 * n * (inputs + outputs) for inputs, outputs in model.layers)
+        return (dense + 2 * nnz * len(model.layers)) / r**2 + model.weights
+    words = 0.0
+    for inputs, outputs in model.layers:
+        forward = nnz + 4 * n * inputs
+        backward = nnz + 4 * n * outputs
+        weights = n * (inputs + outputs)
+        words += gathered((forward + backward + weights) / r**2, r) + gathered(inputs * outputs, processes)
+    return words
+
+
+def plexus(model: Model, grid: Grid, *, train_features: bool = True) -> float:
+    """Plexus, algorithms 1 and 2 with the rotation of section 3.2, on G_x x G_y x G_z processes.
+
+    A layer all-reduces H over X and Q over Y forward, dH over X backward, and its weights are gathered twice and
+    reduce-scattered once over Z. The inputs of the first layer are gathered and their gradients reduce-scattered over
+    Z; later layers all-reduce dF over Z. From layer to layer (x, y, z) becomes (z, x, y).
+
+    Args:
+        model: the graph and the widths.
+        grid: (G_x, G_y, G_z) of the first layer.
+        train_features: whether the inputs have gradients, as in the paper.
+    """
+    words = 0.0
+    x, y, z = grid
+    for layer, (inputs, outputs) in enumerate(model.layers):
+        h, q = model.n * inputs / (z * y), model.n * outputs / (z * x)
+        f = model.n * inputs / (x * y)
+        first = layer == 0
+        words += all_reduced(h, x) + all_reduced(q, y)
+        words += 3 * gathered(inputs * outputs / (y * x), z)
+        if first:
+            words += gathered(f, z)
+        if not first or train_features:
+            words += all_reduced(h, x) + (gathered(f, z) if first else all_reduced(f, z))
+        x, y, z = z, x, y
+    return words
+
+
+def product(n: float, width: int, grid: Grid) -> float:
+    """Ours: one product of width w on R x K x F, n w [ 2(F-1)/(F P) + (R-1)/(R K F) + (K-1)/(K R F) ].
+
+    Rows become columns and columns rows, F processes each time; R processes gather, K reduce-scatter. Backward is the
+    same with R and K exchanged, and so as much.
+    """
+    r, k, f = grid
+    rest = 2 * gathered(n * width / (r * k * f), f)
+    return rest + gathered(n * width / (k * f), r) + gathered(n * width / (r * f), k)
+
+
+def ours(model: Model, grid: Grid, *, first_sum_kept: bool = True) -> float:
+    """Ours: rows at rest on R x K x F, weights replicated and their gradients all-reduced once.
+
+    A layer multiplies the narrower of its inputs and its outputs, forward and backward. The first sum is a constant:
+    it is kept, or, where input dropout forbids that, its inputs are moved forward or its outputs both ways.
+    """
+    words = all_reduced(model.weights, grid[0] * grid[1] * grid[2])
+    for layer, (inputs, outputs) in enumerate(model.layers):
+        if layer:
+            words += 2 * product(model.n, min(inputs, outputs), grid)
+        elif not first_sum_kept:
+            words += min(product(model.n, inputs, grid), 2 * product(model.n, outputs, grid))
+    return words
+
+
+def best_c(model: Model, processes: int, *, printed: bool = False) -> tuple[float, int] | None:
+    """Least words of 1.5D over its replications c > 1, and that c; None where there is none."""
+    candidates = [c for c in range(2, processes + 1) if processes % (c * c) == 0]
+    return min(((cagnet_15d(model, processes, c, printed=printed), c) for c in candidates), default=None)
+
+
+def best_plexus(model: Model, processes: int) -> tuple[float, Grid]:
+    """Least words of Plexus over all its grids, and that grid."""
+    return min((plexus(model, grid), grid) for grid in factorisations(processes))
+
+
+def best_ours(model: Model, processes: int, *, first_sum_kept: bool = True) -> tuple[float, Grid]:
+    """Least words of ours over all grids whose F no product is narrower than, and that grid."""
+    narrowest = min(model.widths)
+    grids: Sequence[Grid] = [grid for grid in factorisations(processes) if grid[2] <= narrowest]
+    return min((ours(model, grid, first_sum_kept=first_sum_kept), grid) for grid in grids)
