@@ -47,10 +47,10 @@ class ParallelConfig(Checked):
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
     rotate along x, y and z. By default as even as --algorithm allows."""
     permutation: Permutation = "double"
-    """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order of
-    its own, drawn from --seed, which evens blocks out."""
+    """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order
+    of its own, drawn from --seed, which evens blocks out."""
     row_blocks: Annotated[int, Range(1)] = 1
-    """full, rotate: blocks of rows that a layer sums and adds up one after another, so that trainers wait for less."""
+    """full, rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
     replication: Annotated[int | None, Range(1)] = None
     """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
     split_group: Annotated[int | None, Range(1)] = None

@@ -49,6 +49,7 @@ class WholeStep:
         layers: int,
         name="sage",
         dtype=torch.float64,
+        trained=None,
         **flags,
     ) -> None:
         member = member.on(plan.grid)
@@ -72,7 +73,7 @@ class WholeStep:
                 )
             ),
             shared=shared,
-            trained=None,
+            trained=trained,
         )
         self.batches = (RotatedBatches if plan.algorithm == "rotate" else WholeBatches)(parts, plan)
 

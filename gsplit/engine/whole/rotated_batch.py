@@ -13,24 +13,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
+from gsplit.engine.whole.rotated_prices import orders_of_run
 from gsplit.engine.whole.whole_batch import on_device, sums_features
 from gsplit.features import LoadCounters
 from gsplit.full import Plan
 from gsplit.full.first_sum import Kept
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import transposed
-from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, orders_of, roles_of
+from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, roles_of
 from gsplit.full.shards import Shard, read_shard, with_loops
 from gsplit.nn import GCN, Chain
 from gsplit.runs.log import level_name
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.ring import Handle
 
-SECOND_ORDER = 0x4F524452  # keeps the key of the order of odd levels apart from others
-DROPPED = 0x504C414E  # and those of what is dropped on planes
+DROPPED = 0x504C414E  # keeps the keys of what is dropped on planes apart from others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +67,7 @@ class RotatedBatches:
         start_s = time.perf_counter()
         self._parts = parts
         member, graph, config = parts.member, parts.layout.graph, parts.run.config
-        seed = fold_key(config.seed, SECOND_ORDER)
-        orders = orders_of(bounds_of(parts.layout, member.world), seed, double=config.permutation == "double")
+        orders = orders_of_run(config, parts.layout, member.world)
         self._planes = planes = Planes(plan.grid, member.rank, orders)
         self._trains_N = np.zeros(graph.num_vertices, bool)
         self._trains_N[graph.train_idx] = True

@@ -6,10 +6,9 @@ come to where they are summed is the plan's (:mod:`gsplit.full`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from gsplit.config.fields import flag_of
 from gsplit.config.train import TrainConfig
@@ -18,6 +17,7 @@ from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
 from gsplit.engine.whole.rotated_batch import RotatedBatches
+from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.errors import InputError
 from gsplit.full import Plan, plan_of
@@ -85,8 +85,8 @@ class WholeGraph:
         """The plan's rows x columns x features."""
         plan = plan_of_run(run)
         model = run.signature["model"]
-        if plan.algorithm == "rotate":
-            _refuse_for_rotation(run.signature)
+        if plan.algorithm == "rotate" and (why := why_not_rotated(run.signature)) is not None:
+            raise InputError(f"--algorithm rotate {why}")
         if model not in SUMMED_BY_GRIDS and not plan.of_all_sources and run.trainers > 1:
             raise InputError(
                 f"--algorithm {plan.algorithm} sums in parts, which the model {model} is not made of; use "
@@ -135,19 +135,6 @@ def _refuse_what_is_rotate_s(config: TrainConfig, plan: Plan) -> None:
         value = getattr(config, name)
         if value != getattr(defaults, name):
             raise InputError(f"{flag_of(name)} {value} is of --algorithm rotate, not of {plan.algorithm}; drop it")
-
-
-def _refuse_for_rotation(signature: Mapping[str, Any]) -> None:
-    """Refuse models whose rows are not sums by a replicated weight alone: columns of a row lie on several trainers."""
-    if signature["model"] != "gcn":
-        raise InputError(f"--algorithm rotate trains --model gcn, not {signature['model']}; use another --algorithm")
-    for name, plain in (("norm", "none"), ("residual", False), ("input_projection", False)):
-        if signature[name] != plain:
-            shown = "" if signature[name] is True else f" {signature[name]}"
-            raise InputError(
-                f"--algorithm rotate has the columns of a row on several trainers and takes no {flag_of(name)}{shown}; "
-                "drop it, or use another --algorithm"
-            )
 
 
 def _refuse_what_contradicts(config: TrainConfig) -> None:

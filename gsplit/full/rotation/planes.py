@@ -1,8 +1,8 @@
 """Planes: which rows and columns of each level a trainer has where layers rotate.
 
-The trainers stand on a grid of the axes x, y, z. In layer l the adjacency is cut into blocks of rows along one axis and
-of columns along a second; rows of the level below are cut along the second and their features along the third. The
-product of a layer is cut as the next layer wants its input if the axes change their roles:
+The trainers stand on a grid of the axes x, y, z. In layer l the adjacency is cut into blocks of rows along one axis
+and of columns along a second; rows of the level below are cut along the second and their features along the third.
+The product of a layer is cut as the next layer wants its input if the axes change their roles:
 
 | layer | rows of A | columns of A | features |
 |---|---|---|---|
@@ -21,6 +21,7 @@ Legend: N vertices, P trainers, L layers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def orders_of(bounds: NDArray[np.int64], seed: int, *, double: bool) -> tuple[Or
         seed: that the second order is drawn from.
         double: whether there is a second one.
     """
-    even = Order([np.arange(begin, end) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)])
+    even = Order([np.arange(begin, end) for begin, end in itertools.pairwise(bounds)])
     if not double:
         return even, even
     drawn = np.random.default_rng(seed).permutation(int(bounds[-1]))
@@ -92,7 +93,7 @@ class Planes(NamedTuple):
         return self.orders[level % 2]
 
     def peers(self, axis: str) -> list[int]:
-        """The trainers that have the same block along an axis, in the order of their rows in it: z before y before x."""
+        """The trainers that have the same block along an axis, in the order of their rows: by z, then y, then x."""
         own = self.grid.coordinate(self.rank, axis)
         same = [peer for peer in range(self.grid.world) if self.grid.coordinate(peer, axis) == own]
         return sorted(same, key=lambda peer: tuple(self.grid.coordinates(peer)[name] for name in reversed(TURNING)))

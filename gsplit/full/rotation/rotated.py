@@ -3,8 +3,9 @@
     forward    H = A F, added up along the columns of A  |  Q = H W', added up along the features  |  F = sigma(Q + b)
     backward   dW = dQ' H, db  |  dH = dQ W, added up along the columns  |  dF = A' dH, added up along the rows
 
-Factors of the vertices' degrees are multiplied to F and H. Weights are the same on all trainers, which each use a block
-of them; a gradient that this trainer does not compute is zero, and the sum over all trainers, taken as ever, is whole.
+Factors of the vertices' degrees are multiplied to F and H. Weights are the same on all trainers, which each use a
+block of them; a gradient that this trainer does not compute is zero, and the sum over all trainers, taken as ever, is
+whole.
 
 Before the first layer and after the last one rows travel between where they are at rest, all columns of a row on one
 trainer, and the planes. The rows before the first layer are added up only where they are trained.
@@ -119,18 +120,21 @@ class Rotated:
         """
         convs: Any = model.convs
         last = len(convs)
-        for layer, conv in enumerate(convs, start=1):
-            if layer > 1:
-                sums = self.aggregated(layer, block, conv.lin.in_features)
-            block = _Project.apply(sums, conv.lin.weight, conv.bias, self, layer)
-            if layer < last:
-                roles = roles_of(layer)
-                place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
-                with torch.random.fork_rng():
-                    torch.manual_seed(key(layer, place))
-                    block = activated(block, model.activation, model.dropout)  # type: ignore[arg-type]
+        for layer in range(1, last):
+            block = self._projected(layer, sums, convs[layer - 1])
+            roles = roles_of(layer)
+            place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
+            with torch.random.fork_rng():
+                torch.manual_seed(key(layer, place))
+                block = activated(block, model.activation, model.dropout)  # type: ignore[arg-type]
+            sums = self.aggregated(layer + 1, block, convs[layer].lin.in_features)
+        block = self._projected(last, sums, convs[last - 1])
         logits: Tensor = _Leave.apply(block, self, convs[last - 1].lin.out_features)
         return logits
+
+    def _projected(self, layer: int, sums: Tensor, conv: Any) -> Tensor:
+        block: Tensor = _Project.apply(sums, conv.lin.weight, conv.bias, self, layer)
+        return block
 
     def enter(self, step: Step, layer: int, width: int, dtype: torch.dtype) -> None:
         """Post what comes next on the notice board."""
@@ -231,7 +235,7 @@ class _Project(torch.autograd.Function):
 
 
 class _Leave(torch.autograd.Function):
-    """Targets of the last block to rows at rest, along its columns; backward to columns, gathered by all who share it."""
+    """Targets of the last block to rows at rest, along its columns; backward to columns, gathered along the third."""
 
     @staticmethod
     def forward(ctx: Any, block: Tensor, rotated: Rotated, width: int) -> Tensor:
