@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from gsplit.config.fields import Accepted, Checked
+from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.units import CacheSize
 
 CacheName = Literal["auto", "none", "partitioned", "replicated"]
@@ -17,6 +17,9 @@ FeatureDtype = Literal["stored", "float32", "float16", "bfloat16"]
 class FeaturesConfig(Checked):
     """What trainers keep of the feature rows, and how they load the others."""
 
+    train_features: Annotated[int | None, Range(1)] = None
+    """Width of features that are trained, instead of those that the graph has, if any; with --strategy full. They are
+    drawn from --seed, trained like the weights and saved with them, and are of this graph's vertices alone."""
     normalize_features: bool = False
     """Divide each feature row by the sum of its absolute values."""
     feature_dtype: FeatureDtype = "stored"

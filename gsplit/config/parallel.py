@@ -12,7 +12,8 @@ from gsplit.errors import InputError
 SAMPLED = ("split", "data")
 """Strategies of mini-batches that are sampled."""
 STRATEGIES = (*SAMPLED, "full")
-Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns"]
+Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns", "rotate"]
+Permutation = Literal["single", "double"]
 Device = Literal["auto", "cuda", "cpu"]
 Exchange = Literal["rows", "auto"]
 ExchangeDtype = Literal["model", "bfloat16"]
@@ -41,10 +42,16 @@ class ParallelConfig(Checked):
     algorithm: Algorithm = "auto"
     """full: how rows come to where they are summed. shared: read where they lie, in the host's memory; 1d: all rows
     to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
-    sums all rows, but some columns. auto: shared on the CPU, 1d-sparse on GPUs."""
+    sums all rows, but some columns; rotate (gcn): a grid whose axes change roles from layer to layer, as Plexus.
+    auto: shared on the CPU, 1d-sparse on GPUs."""
     grid: Annotated[IntList | None, Accepted(_check_grid)] = None
-    """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus. By
-    default as even as --algorithm allows."""
+    """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
+    rotate along x, y and z. By default as even as --algorithm allows."""
+    permutation: Permutation = "double"
+    """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order
+    of its own, drawn from --seed, which evens blocks out."""
+    row_blocks: Annotated[int, Range(1)] = 1
+    """full, rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
     replication: Annotated[int | None, Range(1)] = None
     """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
     split_group: Annotated[int | None, Range(1)] = None

@@ -173,6 +173,7 @@ class Evaluator:
     def _by_target(
         self, model: nn.Module, own: NDArray[np.int64], level: int, whole_chunk: int
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        self._member.barrier()  # features may be trained, and are read as others have left them
         chunks = [own[i : i + whole_chunk] for i in range(0, len(own), whole_chunk)]
         while chunks:
             chunk = chunks.pop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from gsplit.features import LoadCounters
 from gsplit.nn import Block, Chain, Neighbourhood
@@ -44,6 +44,11 @@ class MiniBatch:
     def batch(self) -> int:
         """Number of the mini-batch in its epoch, from 0."""
         return self.handle.ticket.batch
+
+    def logits(self, model: nn.Module) -> Tensor:
+        """Logits of the own targets [n_L, C], by a model of this trainer; all trainers make the call."""
+        out: Tensor = model(self.blocks, self.x)
+        return out
 
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""

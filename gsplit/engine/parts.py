@@ -9,6 +9,7 @@ from torch import nn
 from gsplit.data import Layout
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.parallel import Member
@@ -32,3 +33,5 @@ class Parts:
     """Feature rows of the host and this trainer's cache; makes loaders."""
     shared: Shared
     """Memory that all trainers map."""
+    trained: TrainedFeatures | None
+    """Features that are trained; None where they are the graph's."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gsplit.full.plans import COLUMNS, FEATURES, ROWS
+from gsplit.full.plans import FEATURES
 from gsplit.nn import ExchangeCounters
 from gsplit.parallel import Group, Member
 from gsplit.parallel.collectives import all_to_all, broadcast_pieces
@@ -57,7 +57,7 @@ class Moves:
     """All moves of one trainer, and what they sent."""
 
     sides: dict[str, Side]
-    """The axes ``rows``, ``columns`` and ``features``."""
+    """The axes of the grid: ``rows``, ``columns`` and ``features``, or others that moves are asked for along."""
     counters: ExchangeCounters = field(default_factory=fresh_counters)
     """What the moves of the mini-batch at work sent."""
 
@@ -68,19 +68,20 @@ class Moves:
         return cls(
             sides={
                 axis: Side(group=member.along(axis), size=member.grid.size(axis), place=member.coordinate(axis))
-                for axis in (ROWS, COLUMNS, FEATURES)
+                for axis in member.grid.axes
             }
         )
 
-    def to_columns(self, x: Tensor, sizes: Sequence[int], way: str = "forward") -> Tensor:
+    def to_columns(self, x: Tensor, sizes: Sequence[int], way: str = "forward", axis: str = FEATURES) -> Tensor:
         """This trainer's columns of everyone's rows, [sum(sizes), D'].
 
         Args:
             x: [n, D] own rows.
-            sizes: [G] numbers of rows of the members along ``features``.
+            sizes: [G] numbers of rows of the members along ``axis``.
             way: ``forward`` or ``backward``, under which it is counted.
+            axis: of the grid.
         """
-        side = self.sides[FEATURES]
+        side = self.sides[axis]
         if side.size == 1:
             return x
         widths = shares(x.shape[1], side.size)
@@ -92,16 +93,19 @@ class Moves:
         self._count("to_columns", way, counts, side.place, x.itemsize)
         return out
 
-    def to_rows(self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward") -> Tensor:
+    def to_rows(
+        self, y: Tensor, sizes: Sequence[int], width: int, way: str = "forward", axis: str = FEATURES
+    ) -> Tensor:
         """All columns of the own rows, [n, D].
 
         Args:
             y: [sum(sizes), D'] this trainer's columns of everyone's rows.
-            sizes: [G] numbers of rows of the members along ``features``.
+            sizes: [G] numbers of rows of the members along ``axis``.
             width: D.
             way: ``forward`` or ``backward``, under which it is counted.
+            axis: of the grid.
         """
-        side = self.sides[FEATURES]
+        side = self.sides[axis]
         if side.size == 1:
             return y
         widths, n = shares(width, side.size), sizes[side.place]
@@ -135,6 +139,14 @@ class Moves:
         counts = [size * y.shape[1] for size in sizes]
         self._count("reduce_scatter", way, counts, side.place, y.itemsize)
         return parts.sum(dim=0)
+
+    def all_reduce(self, y: Tensor, axis: str, way: str = "forward") -> Tensor:
+        """Sums of everyone's y [rows, D] along ``axis``, on all: reduce-scattered by rows, and gathered."""
+        side = self.sides[axis]
+        if side.size == 1:
+            return y
+        sizes = shares(len(y), side.size)
+        return self.gather(self.reduce_scatter(y, sizes, axis, way), sizes, axis, way)
 
     def _count(self, move: str, way: str, numbers: Sequence[int], own: int, itemsize: int) -> None:
         sent = [number for place, number in enumerate(numbers) if place != own and number]

@@ -11,6 +11,7 @@ Every plan is a grid R x K x F: rows of the adjacency, its columns, and the feat
 | ``2d`` | R x 1 x F | rows within columns of the grid, and rows to features and back (CAGNET, section IV.C) |
 | ``3d`` | R x K x F | all of these (CAGNET, section IV.D) |
 | ``columns`` | 1 x 1 x P | rows to features and back (RDM, NeutronTP) |
+| ``rotate`` | X x Y x Z | sums and gradients of planes, whose axes take turns (Plexus; :mod:`gsplit.full.rotation`) |
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ COLUMNS = "columns"
 """Axis of the columns of the adjacency; along it partial sums are added up."""
 FEATURES = "features"
 """Axis of the features; along it rows become columns and columns rows."""
+TURNING = ("x", "y", "z")
+"""Axes of ``rotate``, each for rows, columns and features in turn."""
 OF_ALL_SOURCES = ("shared", "1d", "1d-sparse")
 """Algorithms that bring a layer all the rows that its edges come from, as attention and models of users need."""
 LARGEST_PRIME = 3
@@ -46,8 +49,8 @@ class Plan:
 
     @property
     def grid(self) -> Grid:
-        """The trainers along rows, columns and features; the last varies fastest."""
-        return Grid((ROWS, COLUMNS, FEATURES), self.sizes)
+        """The trainers along rows, columns and features, or x, y and z; the last varies fastest."""
+        return Grid(TURNING if self.algorithm == "rotate" else (ROWS, COLUMNS, FEATURES), self.sizes)
 
     @property
     def of_all_sources(self) -> bool:
@@ -113,14 +116,14 @@ def _default_sizes(algorithm: str, trainers: int, replication: int | None) -> tu
             divisors = ", ".join(map(str, _divisors(trainers)))
             raise InputError(f"--replication {size} does not divide the {trainers} trainers; use one of {divisors}")
         return trainers // size, size, 1
-    if trainers > LARGEST_PRIME and len(_divisors(trainers)) == 2:
+    if algorithm != "rotate" and trainers > LARGEST_PRIME and len(_divisors(trainers)) == 2:
         raise InputError(
             f"--algorithm {algorithm} of {trainers} trainers, a prime number, would be 1d; use --algorithm auto, 1d "
             "or columns, or another --gpus"
         )
     # As even as can be; of equally even ones, more rows.
-    fitting = [sizes for sizes in grids_of(trainers) if algorithm == "3d" or sizes[1] == 1]
-    return min(fitting, key=lambda sizes: (max(sizes) / min(sizes) if algorithm == "3d" else _skew(sizes), -sizes[0]))
+    fitting = [sizes for sizes in grids_of(trainers) if algorithm != "2d" or sizes[1] == 1]
+    return min(fitting, key=lambda sizes: (max(sizes) / min(sizes) if algorithm != "2d" else _skew(sizes), -sizes[0]))
 
 
 def _skew(sizes: tuple[int, int, int]) -> float:
@@ -135,8 +138,8 @@ def _named(sizes: tuple[int, int, int]) -> Algorithm:
 
 def _fits(algorithm: str, sizes: tuple[int, int, int]) -> bool:
     rows, columns, features = sizes
-    return {"1.5d": features == 1, "2d": columns == 1, "3d": True, "columns": rows == columns == 1}.get(
-        algorithm, columns == features == 1
+    return {"1.5d": features == 1, "2d": columns == 1, "columns": rows == columns == 1}.get(
+        algorithm, algorithm in ("3d", "rotate") or columns == features == 1
     )
 
 

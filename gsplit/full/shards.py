@@ -103,6 +103,22 @@ def read_shard(
     )
 
 
+def with_loops(shard: Shard, place_R: NDArray[np.int32]) -> Shard:
+    """The same edges, and one of weight 1 into each row whose own vertex is among the sources, after the others.
+
+    Args:
+        shard: edges of R rows.
+        place_R: int32 [R] place of each row's vertex among the sources; -1 where it is not there.
+    """
+    (edges, weight), looped = shard, np.flatnonzero(place_R >= 0)
+    indptr, indices = edges.indptr.numpy(), edges.indices.numpy()
+    ends = indptr[1:][looped]
+    added = np.concatenate([[0], np.cumsum(place_R >= 0)]).astype(np.int32)
+    indices = np.insert(indices, ends, place_R[looped])
+    weights = None if weight is None else torch.from_numpy(np.insert(weight.numpy(), ends, np.float32(1)))
+    return Shard(Edges(indptr=torch.from_numpy(indptr + added), indices=torch.from_numpy(indices)), weights)
+
+
 def slots(begins: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """``begins[i], begins[i] + 1, ...`` of ``counts[i]`` numbers each, one run after another."""
     firsts = np.cumsum(counts) - counts

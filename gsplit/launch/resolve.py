@@ -11,6 +11,7 @@ from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import decided
+from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.models.registry import describe
@@ -36,20 +37,22 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")
     if config.dry_run and config.strategy != "full":
         raise InputError("--dry-run shows the plans of --strategy full; add it, or drop --dry-run")
+    _check_trained_features(config)
     layout = open_layout(config.layout.resolve())
-    _check_trainable(layout)
+    _check_trainable(layout, config.train_features)
     _warn_of_other_sampling(config, layout)
     trainers = trainers_of(config.gpus, layout.parts)
     device = choose_device(config.device, trainers)
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
     engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
-    described = describe(config, layout.graph, model)
+    width = config.train_features
+    described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
     if not described.takes_sums:
         config = replace(config, exchange="rows")
     run = Run(
         config=config,
         asked=asked,
-        signature=described.signature,
+        signature=described.signature | ({} if width is None else {"train_features": width}),
         needs=described.needs,
         pickled_model=described.pickled_model,
         unused=described.unused,
@@ -60,9 +63,30 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     return run
 
 
-def _check_trainable(layout: Layout) -> None:
-    if layout.graph.num_features == 0:
-        raise InputError(f"{layout.path} has no features, so there is nothing to train on")
+def _check_trained_features(config: TrainConfig) -> None:
+    """Refuse flags that say something of the features that trained ones replace."""
+    if config.train_features is None:
+        return
+    if config.strategy != "full":
+        raise InputError(
+            f"--train-features {config.train_features} takes --strategy full, not {config.strategy}: trainers own "
+            "rows of the whole graph; drop one of the flags"
+        )
+    for name, value, default in (
+        ("--normalize-features", config.normalize_features, False),
+        (f"--feature-dtype {config.feature_dtype}", config.feature_dtype, "stored"),
+        ("--check-model", config.check_model, False),
+    ):
+        if value != default:
+            raise InputError(f"{name} reads the features of the graph, which --train-features replaces; drop one")
+
+
+def _check_trainable(layout: Layout, trained_features: int | None) -> None:
+    if layout.graph.num_features == 0 and trained_features is None:
+        raise InputError(
+            f"{layout.path} has no features, so there is nothing to train on; learn some with --strategy full "
+            "--train-features 64"
+        )
     if len(layout.graph.train_idx) == 0:
         raise InputError(f"{layout.path} has an empty training set")
 

@@ -55,7 +55,7 @@ SAMPLED_ONLY = (
     *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
-WHOLE_ONLY = ("algorithm", "grid", "replication")
+WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")
 """Flags of the whole graph."""
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.models import registry
@@ -23,12 +23,24 @@ def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module
     Raises:
         InputError: where there is no model, it is damaged, or it is of another shape than ``model``.
     """
-    return load_described(Path(run_folder), model)[0]
+    return load_described(Path(run_folder), model).model
 
 
-def load_described(run_folder: Path, model: nn.Module | None) -> tuple[nn.Module, dict[str, Any]]:
-    """The model of :func:`load`, and the description that its weights were saved with; raises what that does."""
+class Saved(NamedTuple):
+    """What a run has saved."""
+
+    model: nn.Module
+    """The best model, on the CPU and in evaluation mode."""
+    about: dict[str, Any]
+    """The description that its weights were saved with."""
+    trained: Tensor | None
+    """[N, D] features that were trained with it, by global id; None where they are the graph's."""
+
+
+def load_described(run_folder: Path, model: nn.Module | None) -> Saved:
+    """The model of :func:`load`, and what was saved with it; raises what that does."""
     about, weights = checkpoint.read_state(run_folder, checkpoint.MODEL)
+    trained = weights.pop(checkpoint.TRAINED, None)
     described = about["signature"]
     if model is None:
         if described["model"] == registry.CUSTOM:
@@ -44,4 +56,4 @@ def load_described(run_folder: Path, model: nn.Module | None) -> tuple[nn.Module
         raise InputError(
             f"the weights in {run_folder} do not fit the model {type(model).__name__}: {error}"
         ) from None
-    return model.eval(), about
+    return Saved(model.eval(), about, trained)

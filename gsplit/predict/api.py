@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
@@ -23,7 +24,7 @@ from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.parallel.devices import choose_device, threads_of
 from gsplit.predict import compute
-from gsplit.predict.output import VALUES, check_out, publish, temporary_folder
+from gsplit.predict.output import FEATURES, VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, put_run_right
@@ -69,17 +70,22 @@ def predict(
     if config.out is not None:
         check_out(config.out, overwrite=config.overwrite)
     put_run_right(config.run)
-    trained = TrainConfig.from_json(config.run / CONFIG)
-    level = config.level(trained.layers)
-    loaded, described = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
-    _check_offers(prepared.prepare(copy.deepcopy(loaded)).model, level, trained.layers)
+    trained_with = TrainConfig.from_json(config.run / CONFIG)
+    level = config.level(trained_with.layers)
+    loaded, described, trained = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
+    _check_offers(prepared.prepare(copy.deepcopy(loaded)).model, level, trained_with.layers)
     opened = open_layout(config.layout.resolve())
+    if trained is not None:
+        opened = _with_trained(config.run, described.get("graph"), opened, trained)
     multi_label = _check_graph(config.run, described.get("graph"), opened)
     asked = asked_vertices(vertices, opened)
     world = opened.parts
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
+            if trained is not None:
+                assert opened.graph.features is not None
+                np.save(folder / FEATURES, opened.graph.features)
             spec = compute.PredictSpec(
                 layout=opened.path,
                 folder=folder,
@@ -92,10 +98,11 @@ def predict(
                 classes=config.what == "classes",
                 multi_label=multi_label,
                 level=level,
-                num_layers=trained.layers,
-                dtype=trained.dtype,
-                normalize_features=trained.normalize_features,
-                copied_dtype=copied_dtype(trained, opened),
+                num_layers=trained_with.layers,
+                dtype=trained_with.dtype,
+                normalize_features=trained_with.normalize_features,
+                copied_dtype=copied_dtype(trained_with, opened),
+                trained_features=trained is not None,
                 fan_out=config.fan_out,
                 batch_size=config.batch_size,
                 seed=config.seed,
@@ -115,6 +122,17 @@ def _check_offers(model: nn.Module, level: int, num_layers: int) -> None:
             f"the model {type(model).__name__} has neither forward_layer nor forward_until, which would give the "
             f"embeddings of layer {level}; ask for --what logits"
         )
+
+
+def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -> Layout:
+    """The layout with the features that a run has trained, which are of one graph alone."""
+    same = isinstance(trained_on, dict) and trained_on.get("store_checksum") == layout.store_checksum
+    if not same or len(trained) != layout.graph.num_vertices:
+        raise InputError(
+            f"{layout.path} was made from another store than the one whose vertices the run in {run} has trained the "
+            "features of (--train-features)"
+        )
+    return replace(layout, graph=replace(layout.graph, features=trained.numpy()[layout.permutation]))
 
 
 def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
 from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
-from gsplit.predict.output import VALUES, VERTICES, create_values
+from gsplit.predict.output import FEATURES, VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
 from gsplit.sampling import sampler_of
 
@@ -61,6 +61,8 @@ class PredictSpec:
     normalize_features: bool
     copied_dtype: torch.dtype | None
     """Type in which the run kept its feature rows, where that is not as they are stored."""
+    trained_features: bool = False
+    """Whether the folder also holds features that were trained, which stand for the graph's."""
     fan_out: tuple[int, ...]
     """One for each layer; empty for all neighbours, exactly."""
     batch_size: int
@@ -77,6 +79,9 @@ def predict(member: Member, spec: PredictSpec) -> None:
     """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
     layout = open_layout(spec.layout, trusted=True)
     dtype = getattr(torch, spec.dtype)
+    if spec.trained_features:
+        rows = np.load(spec.folder / FEATURES, mmap_mode="r")
+        layout = replace(layout, graph=replace(layout.graph, features=rows))
     request = Request(np.load(spec.folder / VERTICES), layout.permutation)
     features = FeatureLoader(
         host_rows(layout, member, spec.copied_dtype, spec.shared.features),

@@ -25,6 +25,8 @@ VERTICES = "vertices.npy"
 """int64 [M] global ids, what was asked for; the parent writes it into a temporary folder."""
 VALUES = "values.npy"
 """What the trainers make of it, in the same folder."""
+FEATURES = "features.npy"
+"""Features that were trained, [N, D] by layout id, in the same folder."""
 ROWS_AT_ONCE = 1 << 14
 
 

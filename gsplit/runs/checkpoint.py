@@ -19,6 +19,8 @@ from gsplit.files import read_json, replace_file
 
 CHECKPOINT = "checkpoint"
 MODEL = "model"
+TRAINED = "trained features"
+"""Name of the features that were trained with a model, among its weights; no parameter can have it."""
 VERSION = {CHECKPOINT: 2, MODEL: 1}
 REQUIRED = {
     CHECKPOINT: {

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
@@ -20,7 +20,18 @@ from gsplit.runs.log import SUMMARY
 from gsplit.terminal import say
 
 Weights = dict[str, Any]
-"""``epoch`` and ``score`` (None where not validated), and ``model``, its state_dict."""
+"""``epoch`` and ``score`` (None where not validated), and ``model``, its state_dict; where features are trained,
+``trained``, their rows on trainer 0, None on the others."""
+
+
+class TrainedRows(Protocol):
+    """Features that are trained, on one trainer."""
+
+    def gathered(self) -> Tensor | None:
+        """A copy of the rows of all trainers, by global id, on trainer 0."""
+
+    def load(self, rows: Tensor | None) -> None:
+        """Replace all rows by what :meth:`gathered` gave."""
 
 
 class Kept:
@@ -30,10 +41,11 @@ class Kept:
         run: the folder.
         about: what a saved model says of itself, beside epoch and score.
         writes: whether this trainer does.
+        trained: features that are trained with the model, and kept with it; None for none.
     """
 
-    def __init__(self, run: Path, about: dict[str, Any], *, writes: bool) -> None:
-        self._run, self._about, self._writes = run, about, writes
+    def __init__(self, run: Path, about: dict[str, Any], *, writes: bool, trained: TrainedRows | None = None) -> None:
+        self._run, self._about, self._writes, self._trained = run, about, writes, trained
         self.best: Weights | None = None
         """Best weights by validation."""
         self.validated = 0
@@ -43,15 +55,17 @@ class Kept:
         """An epoch was validated: its weights are kept where no earlier ones scored as much."""
         self.validated = epoch
         if self.best is None or score > self.best["score"]:
-            self.best = {"score": score, "epoch": epoch, "model": _copy(model)}
+            self.best = {"score": score, "epoch": epoch, "model": _copy(model), **self._rows()}
             self._save(self.best)
 
     def choose(self, model: nn.Module, epoch: int) -> Weights:
         """What is kept of a run that ends with ``model``, after ``epoch`` epochs; it is saved, and loaded into it."""
         chosen = self.best
         if chosen is None or self.validated < epoch:
-            chosen = {"score": None, "epoch": epoch, "model": _copy(model)}
+            chosen = {"score": None, "epoch": epoch, "model": _copy(model), **self._rows()}
         model.load_state_dict(chosen["model"])
+        if self._trained is not None:
+            self._trained.load(chosen["trained"])
         if self._writes and not self._is_saved(chosen):
             self._save(chosen)
         return chosen
@@ -82,6 +96,8 @@ class Kept:
         self.validated = state.get("validated", max(known, default=0))
         if self._writes:
             self._follow(state["progress"]["epoch"])
+        elif self.best is not None and "trained" in self.best:
+            self.best["trained"] = None  # all read the checkpoint, but one holds the rows
 
     def _follow(self, epoch: int) -> None:
         """Make the saved model that of a run that goes on after ``epoch`` epochs."""
@@ -99,14 +115,23 @@ class Kept:
 
     def _is_saved(self, weights: Weights) -> bool:
         about = {"epoch": weights["epoch"], "score": weights["score"]}
-        return checkpoint.is_saved(self._run, checkpoint.MODEL, weights["model"], about)
+        return checkpoint.is_saved(self._run, checkpoint.MODEL, _saved(weights), about)
 
     def _save(self, weights: Weights) -> None:
         """Trainer 0 writes; a summary that names another model goes first."""
         if self._writes:
             (self._run / SUMMARY).unlink(missing_ok=True)
             about = {"epoch": weights["epoch"], "score": weights["score"], **self._about}
-            checkpoint.save_state(self._run, checkpoint.MODEL, weights["model"], about)
+            checkpoint.save_state(self._run, checkpoint.MODEL, _saved(weights), about)
+
+    def _rows(self) -> dict[str, Tensor | None]:
+        """The trained features as they are, where there are any; all trainers make the call."""
+        return {} if self._trained is None else {"trained": self._trained.gathered()}
+
+
+def _saved(weights: Weights) -> dict[str, Any]:
+    rows = {checkpoint.TRAINED: weights["trained"]} if "trained" in weights else {}
+    return {**weights["model"], **rows}
 
 
 def _copy(model: nn.Module) -> dict[str, Any]:

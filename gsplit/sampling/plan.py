@@ -67,7 +67,7 @@ class EpochPlan:
     def targets(self, epoch: int) -> NDArray[np.int64]:
         """All targets as they are shuffled in an epoch, int64 [T] layout ids."""
         key = fold_key(self._seed, epoch, SHUFFLE)
-        return self._layout_ids[np.argsort(_hash(key, self._global_ids), kind="stable")]
+        return self._layout_ids[np.argsort(hashed(key, self._global_ids), kind="stable")]
 
     def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
         """The targets of one mini-batch by micro-batch: [G] int64 arrays of layout ids."""
@@ -111,8 +111,8 @@ def fold_key(*words: int) -> int:
     return key
 
 
-def _hash(key: int, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """uint64 [n] each id folded into the key, as ``fold_word`` of csrc/random.hpp does it."""
+def hashed(key: int, ids: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """uint64 [...] each id folded into the key, as ``fold_word`` of csrc/random.hpp does it."""
     x = (ids ^ np.uint64(key)) + np.uint64(GOLDEN)  # wraps, as it should
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -71,19 +71,21 @@ def train(trainer: Trainer) -> bool:
             seed_dropout(config.seed, mini_batch.epoch, mini_batch.batch, member.rank)
 
             with clock("forward"):
-                logits = trainer.model(mini_batch.blocks, mini_batch.x)
+                logits = mini_batch.logits(trainer.model)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
                 loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, mini_batch.num_targets))
 
             with clock("backward"):
-                trainer.optimizer.zero_grad(set_to_none=True)
+                for optimizer in trainer.optimizers:
+                    optimizer.zero_grad(set_to_none=True)
                 loss.backward()
 
             with clock("reduce"):
                 total_loss, reduced_bytes = reduce_gradients(trainer.parameters, loss, member)
 
             with clock("step"):
-                trainer.optimizer.step()
+                for optimizer in trainer.optimizers:
+                    optimizer.step()
 
             progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
             trainer.profiler.step(mini_batch.handle)

@@ -22,11 +22,13 @@ def save_checkpoint(trainer: Trainer) -> None:
     run, progress = trainer.run, trainer.progress
     progress.batches_since_checkpoint = 0
     write_counts(trainer)
+    trained = {} if trainer.trained is None else {"trained": trainer.trained.state()}
     if trainer.member.rank != 0:
         return
     state = {
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
+        **trained,
         "progress": progress.state(),
         **trainer.kept.state(),
         "log": trainer.log.state(),
@@ -54,6 +56,8 @@ def restore(trainer: Trainer) -> None:
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
     follow(trainer.optimizer, run.config)
+    if trainer.trained is not None:
+        trainer.trained.restore(state["trained"])
     trainer.progress = Progress.from_state(state["progress"], trainer.member.device)
     trainer.kept.restore(state, state["log"]["epochs"], f"valid_{trainer.objective.name}")
     trainer.log = RunLog(run.folder, state["log"])

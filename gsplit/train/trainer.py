@@ -19,6 +19,7 @@ from gsplit.engine.optimiser import optimiser_of
 from gsplit.engine.parts import Parts
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.models import prepared, registry
@@ -51,7 +52,12 @@ class Trainer:
         self.run = run
         self._engine = engine = engine_of(run.config.strategy)
         self.member = member = with_board(member.on(engine.grid(run)), shared.board)
-        self.layout = layout = open_layout(run.layout, trusted=True)
+        layout = open_layout(run.layout, trusted=True)
+        self.trained: TrainedFeatures | None = None
+        if run.config.train_features is not None:
+            self.trained = TrainedFeatures(run, layout, member, shared.features, shared.levels[0])
+            layout = self.trained.layout
+        self.layout = layout
         self.model = _same_model(run, member)
         self.objective = objective_of(layout.graph.multi_label)
         edges = EdgeLoader(layout.graph, device=member.device, dtype=run.dtype, **run.needs)
@@ -68,16 +74,26 @@ class Trainer:
         )
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = optimiser_of(run.config, self.parameters)
+        self.optimizers = [self.optimizer, *([] if self.trained is None else [self.trained.optimizer])]
+        """Optimisers: of the weights, which all trainers share, and of the features that this one trains, if any."""
         self.clock = StageClock(member.device)
         self.profiler = Profiler(run.folder, member, on=run.config.profile)
         self.progress = Progress()
         self.log = RunLog(run.folder)
         graph = {"store_checksum": layout.store_checksum, **describe(layout.graph)}
-        self.kept = Kept(run.folder, {"signature": run.signature, "graph": graph}, writes=member.rank == 0)
+        about = {"signature": run.signature, "graph": graph}
+        self.kept = Kept(run.folder, about, writes=member.rank == 0, trained=self.trained)
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
         self._parts = Parts(
-            run=run, member=member, layout=layout, model=self.model, edges=edges, loading=self.loading, shared=shared
+            run=run,
+            member=member,
+            layout=layout,
+            model=self.model,
+            edges=edges,
+            loading=self.loading,
+            shared=shared,
+            trained=self.trained,
         )
 
     def begin(self, end: TrainerEnd | None = None) -> None:

@@ -14,6 +14,7 @@ from gsplit.partition import PartitionConfig, partition
 
 TRAIN = ("train", "layout", "--out", "new")
 FULL = (*TRAIN, "--strategy", "full")
+GCN = (*FULL, "--model", "gcn", "--algorithm", "rotate")
 PARTITION = ("partition", "store", "--out", "new")
 IMPORT = ("data", "import", "synthetic:tiny", "--out", "new")
 NPZ = ("data", "import", "graph.npz", "--out", "new/folder")
@@ -134,6 +135,24 @@ FLAGS = [
     ((*FULL, "--model", "gat", "--algorithm", "columns"), "columns sums in parts, which the model gat is not"),
     ((*FULL, "--exchange-dtype", "bfloat16"), "--exchange-dtype bfloat16 is for --algorithm 1d and 1d-sparse"),
     ((*FULL, "--num-layers", "300"), "--num-layers is 300; --strategy full takes at most 250"),
+    ((*FULL, "--algorithm", "rotate"), "--algorithm rotate trains --model gcn, not sage; use another --algorithm"),
+    ((*GCN, "--norm", "batch"), "rotate has the columns of a row .* takes no --norm batch; drop it, or use another"),
+    ((*GCN, "--norm", "layer"), "rotate has the columns of a row .* takes no --norm layer; drop it, or use another"),
+    ((*GCN, "--residual"), "rotate has the columns of a row .* takes no --residual; drop it, or use another"),
+    ((*GCN, "--input-projection"), "rotate has the columns of a row .* takes no --input-projection; drop it, or"),
+    ((*GCN, "--grid", "2,2,1"), "2,2,1 is for 4 trainers, but there are 2; the grids are 1,1,2, 1,2,1, 2,1,1"),
+    ((*GCN, "--row-blocks", "0"), "--row-blocks must be at least 1, not 0"),
+    ((*GCN, "--exchange-dtype", "bfloat16"), "--exchange-dtype bfloat16 is for --algorithm 1d and .*, not rotate"),
+    ((*FULL, "--row-blocks", "4"), "--row-blocks 4 is of --algorithm rotate, not of shared; drop it"),
+    ((*FULL, "--permutation", "single"), "--permutation single is of --algorithm rotate, not of shared; drop it"),
+    ((*TRAIN, "--train-features", "4"), "--train-features 4 takes --strategy full, not split.*drop one"),
+    ((*FULL, "--train-features", "0"), "--train-features must be at least 1, not 0"),
+    (
+        (*FULL, "--train-features", "4", "--normalize-features"),
+        "--normalize-features reads the features of the graph",
+    ),
+    ((*FULL, "--train-features", "4", "--feature-dtype", "float16"), "--feature-dtype float16 reads the features of"),
+    ((*FULL, "--train-features", "4", "--check-model"), "--check-model reads the features of the graph.*drop one"),
     ((*TRAIN, "--cache", "replicated"), "--cache replicated belongs to --strategy data"),
     ((*TRAIN, "--strategy", "data", "--cache-size", "10%"), "of which cache.*partitioned.*--cache replicated"),
     (

@@ -74,6 +74,7 @@ GAT = {"model": "gat", "heads": 4}
 CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
+ROTATE = {**FULL, "model": "gcn", "algorithm": "rotate"}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
     "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
@@ -110,6 +111,9 @@ TRAIN: Table = {
         base={"checkpoint_every": 1},
     ),
     "strategy": Row(value="data", see=traffic("computed_vertices")),
+    "permutation": Row(value="single", see=traffic("exchange_forward_bytes"), base=ROTATE),
+    "row_blocks": Row(value=2, see=traffic("gather_forward_messages"), base=ROTATE),
+    "train_features": Row(value=4, see=weights, base=FULL),
     "algorithm": Row(value="columns", see=traffic("to_columns_forward_bytes"), base=FULL),
     "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
     "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),

@@ -241,6 +241,6 @@ def test_another_graph_is_taken_with_a_warning(run, tmp_path, caplog):
 
 
 def test_embeddings_need_a_model_that_gives_them(run, layouts, monkeypatch):
-    monkeypatch.setattr("gsplit.predict.api.load_described", lambda *_: (WithoutLayers(), {}))
+    monkeypatch.setattr("gsplit.predict.api.load_described", lambda *_: (WithoutLayers(), {}, None))
     with pytest.raises(InputError, match="WithoutLayers has neither forward_layer nor forward_until"):
         gsplit.predict(run, layouts(2).path, what="embeddings", device="cpu")

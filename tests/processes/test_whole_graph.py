@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.steps import Step
 from support.threads import in_threads
-from support.whole import WholeStep, buffers, dense_gradients
+from support.whole import WholeStep, assert_same, buffers, uneven
 
 from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.full import Plan, levels_of
@@ -39,23 +38,6 @@ def plans_of(trainers, name="sage"):
     return [*named, *(Plan(algorithm="3d", sizes=sizes) for sizes in grids)]
 
 
-def assert_same(graph, results, name):
-    wanted_loss, wanted = dense_gradients(graph, LAYERS, name)
-    largest = max(gradient.norm().item() for gradient in wanted.values())
-    for of_rank in results:
-        for loss, gradients in itertools.chain.from_iterable(of_rank):
-            assert loss == pytest.approx(wanted_loss, rel=1e-10)
-            assert gradients.keys() == wanted.keys()
-            for key, gradient in gradients.items():
-                error = (gradient - wanted[key]).norm().item()
-                assert error <= 1e-10 * max(wanted[key].norm().item(), 1e-3 * largest), key
-    for of_rank in results[1:]:  # bit-equal everywhere
-        for (_, first), (_, other) in zip(
-            itertools.chain.from_iterable(results[0]), itertools.chain.from_iterable(of_rank), strict=True
-        ):
-            assert all(torch.equal(first[key], other[key]) for key in first)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("whole")
@@ -66,7 +48,7 @@ def folder(tmp_path_factory):
 def test_every_grid_gives_the_gradient_of_one_process(folder, trainers, name):
     layout = lay_out(random_graph(90, 6, seed=4), folder, parts=trainers, method="random")
     results = in_threads(trainers, steps, layout, buffers(), plans_of(trainers, name), name)
-    assert_same(layout.graph, results, name)
+    assert_same(layout.graph, results, name, LAYERS)
 
 
 OTHERS = ["sage-wide", "sage-residual-layer-norm", "sage-batch-norm", "sage-projected", "gcn", "gcn-narrow"]
@@ -78,18 +60,7 @@ def test_every_model_gives_the_gradient_of_one_process(folder, name):
     """On four trainers, one without a vertex and one without training vertices; with loops and isolated vertices."""
     layout = uneven(folder, weighted=name.startswith("weighted"))
     results = in_threads(4, steps, layout, buffers(), plans_of(4, name), name)
-    assert_same(layout.graph, results, name)
-
-
-def uneven(folder, weighted):
-    """A layout of four parts: few vertices, none, none that trains, and the others."""
-    graph = random_graph(60, 5, seed=8, weighted=weighted)
-    graph.indices[::7] = np.repeat(np.arange(60), np.diff(graph.indptr))[::7]  # loops
-    layout = lay_out(graph, folder / f"uneven-{weighted}", parts=4, method="range")
-    offsets = np.array([0, 7, 7, 25, 60])
-    train = layout.graph.train_idx
-    kept = train[(train < 7) | (train >= 25)]
-    return replace(layout, offsets=offsets, graph=replace(layout.graph, train_idx=kept))
+    assert_same(layout.graph, results, name, LAYERS)
 
 
 @pytest.mark.parametrize("name", ["sage", "gcn", "gat", "weighted-gcn", "pyg-SAGEConv", "pyg-GATConv", "own-twice"])

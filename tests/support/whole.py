@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.engine.objective import mini_batch_loss, objective_of
+from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.full import Plan
@@ -20,6 +24,7 @@ from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.parallel import Member, reduce_gradients, with_board
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
+from support.graphs import lay_out, random_graph
 from support.models import make_model
 
 CPU = torch.device("cpu")
@@ -36,7 +41,16 @@ class WholeStep:
     """One trainer of a plan, with a model of ``support.models``."""
 
     def __init__(
-        self, member: Member, layout: Layout, shared, plan: Plan, layers: int, name="sage", dtype=torch.float64
+        self,
+        member: Member,
+        layout: Layout,
+        shared,
+        plan: Plan,
+        layers: int,
+        name="sage",
+        dtype=torch.float64,
+        trained=None,
+        **flags,
     ) -> None:
         member = member.on(plan.grid)
         if member.world > 1:
@@ -46,8 +60,9 @@ class WholeStep:
         with SEEDED:
             self.user_model = make_model(name, graph.num_features, graph.num_classes, layers).to(dtype)
         self.model, needs = prepared.prepare(self.user_model)
+        config = SimpleNamespace(layers=layers, seed=0, **flags)
         parts = SimpleNamespace(
-            run=SimpleNamespace(config=SimpleNamespace(layers=layers), dtype=dtype, exchange_dtype=None),
+            run=SimpleNamespace(config=config, dtype=dtype, exchange_dtype=None),
             member=member,
             layout=layout,
             model=self.model,
@@ -58,14 +73,15 @@ class WholeStep:
                 )
             ),
             shared=shared,
+            trained=trained,
         )
-        self.batches = WholeBatches(parts, plan)
+        self.batches = (RotatedBatches if plan.algorithm == "rotate" else WholeBatches)(parts, plan)
 
     def gradients(self):
         """Loss, gradients by name, summed over the trainers, and the mini-batch."""
         batch = self.batches.make(Handle(ticket=Ticket(number=0, epoch=0, batch=0)))
         self.user_model.zero_grad(set_to_none=True)
-        logits = self.model(batch.blocks, batch.x)
+        logits = batch.logits(self.model)
         loss = batch.chain.tie(mini_batch_loss(self.objective, logits, batch.labels, batch.num_targets))
         loss.backward()
         if self.member.world > 1:
@@ -125,3 +141,32 @@ def dense_gradients(graph, layers: int, name="sage"):
     loss = mini_batch_loss(objective_of(graph.multi_label), logits[train], labels, len(train))
     loss.backward()
     return loss.item(), {key: p.grad.clone() for key, p in user_model.named_parameters() if p.grad is not None}
+
+
+def assert_same(graph, results, name, layers):
+    """Whether loss and gradients of all trainers, by rank and then as they come, are those of one dense process."""
+    wanted_loss, wanted = dense_gradients(graph, layers, name)
+    largest = max(gradient.norm().item() for gradient in wanted.values())
+    for of_rank in results:
+        for loss, gradients in itertools.chain.from_iterable(of_rank):
+            assert loss == pytest.approx(wanted_loss, rel=1e-10)
+            assert gradients.keys() == wanted.keys()
+            for key, gradient in gradients.items():
+                error = (gradient - wanted[key]).norm().item()
+                assert error <= 1e-10 * max(wanted[key].norm().item(), 1e-3 * largest), key
+    for of_rank in results[1:]:  # bit-equal everywhere
+        for (_, first), (_, other) in zip(
+            itertools.chain.from_iterable(results[0]), itertools.chain.from_iterable(of_rank), strict=True
+        ):
+            assert all(torch.equal(first[key], other[key]) for key in first)
+
+
+def uneven(folder, weighted):
+    """A layout of four parts: few vertices, none, none that trains, and the others."""
+    graph = random_graph(60, 5, seed=8, weighted=weighted)
+    graph.indices[::7] = np.repeat(np.arange(60), np.diff(graph.indptr))[::7]  # loops
+    layout = lay_out(graph, folder / f"uneven-{weighted}", parts=4, method="range")
+    offsets = np.array([0, 7, 7, 25, 60])
+    train = layout.graph.train_idx
+    kept = train[(train < 7) | (train >= 25)]
+    return replace(layout, offsets=offsets, graph=replace(layout.graph, train_idx=kept))

@@ -14,7 +14,7 @@ class Shared:
     levels: tuple[SharedBuffer, SharedBuffer]
     """Two buffers that exact evaluation uses in turn."""
     features: SharedBuffer
-    """A copy of the feature rows, where one is made."""
+    """A copy of the feature rows, where one is made; or rows that are trained."""
     caches: tuple[SharedBuffer, ...]
     """Cache of each trainer, where they read each other's on the CPU."""
     board: SharedBuffer

@@ -14,6 +14,7 @@ from gsplit.data import Layout, open_layout
 from gsplit.data.graph import row_ranges
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
+from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
 from gsplit.full import COLUMNS, ROWS, Levels, Plan, levels_of
@@ -53,7 +54,8 @@ def plan_table(run: Run) -> str:
     layout = open_layout(run.layout, trusted=True)
     model = _model_of(run)
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
-    first = moved_widths(model, epoch=0)[0].forward if sums_features(model) else 0
+    trained = run.config.train_features is not None
+    first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     priced = sorted(prices(run, layout, levels, model), key=lambda price: sent_bytes(price.sent))
     chosen = Plan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
     named = ["plan", *(move.replace("_", " ") for move in MOVES), "all moves", "messages", "edges held"]
@@ -80,19 +82,29 @@ def sent_bytes(counts: dict[str, int], move: str = "exchange") -> int:
 
 def prices(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Iterator[Priced]:
     """All plans that a run could have."""
-    widths, itemsize = moved_widths(model, epoch=1), run.dtype.itemsize
+    trained = run.config.train_features is not None
+    widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
     by_owner = _edges_by_owner(layout, levels)
     needed = {layer: _needed(layout, levels, layer) for layer in range(1, levels.num_layers + 1)}
+    weights = itemsize if layout.graph.edge_weight is not None and run.needs["weights"] else 0
     for plan in _plans(run, layout, model):
         sent = [volumes(plan, levels.sizes, widths, itemsize, rank, needed) for rank in range(run.trainers)]
         busiest = max(sent, key=sent_bytes)
-        weights = itemsize if layout.graph.edge_weight is not None and run.needs["weights"] else 0
         turned = plan.algorithm == "shared" and type(model) is not GAT
         each = EDGE_BYTES + 2 * weights
         if plan.of_all_sources and not turned and (type(model) is GAT or weights):
             each = EDGE_BYTES + ORDER_BYTES + weights
         held = max(_held(plan, by_owner, rank, each, turned=turned) for rank in range(run.trainers))
         yield Priced(plan=plan, sent=busiest, held_bytes=held)
+    if why_not_rotated(run.signature) is None and run.trainers > 1:
+        assert isinstance(model, GCN)
+        kept = sums_features(model) and not trained
+        widths_of_levels = list(model.level_widths)
+        loops = bool(run.signature["loops"])
+        for plan, sent, held in prices_of_turns(
+            run, layout, widths_of_levels, loops=loops, kept=kept, each=EDGE_BYTES + 2 * weights
+        ):
+            yield Priced(plan=plan, sent=max(sent, key=sent_bytes), held_bytes=held)
 
 
 def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[Plan]:
@@ -107,7 +119,8 @@ def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[Plan]:
 
 def _line(price: Priced) -> list[str]:
     messages = price.sent["exchange_forward_messages"] + price.sent["exchange_backward_messages"]
-    name = str(price.plan) if price.plan.of_all_sources else f"grid {','.join(map(str, price.plan.sizes))}"
+    named = price.plan.of_all_sources or price.plan.algorithm == "rotate"
+    name = str(price.plan) if named else f"grid {','.join(map(str, price.plan.sizes))}"
     moved = [binary(sent_bytes(price.sent, move)) for move in (*MOVES, "exchange")]
     return [name, *moved, str(messages), binary(price.held_bytes)]
 
@@ -119,8 +132,13 @@ def _model_of(run: Run) -> nn.Module:
     return prepared.prepare(model).model
 
 
-def moved_widths(model: nn.Module, epoch: int) -> list[Widths]:
+def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False) -> list[Widths]:
     """[L] widths of what a model moves in an epoch, counted from the start of the run.
+
+    Args:
+        model: a built-in one.
+        epoch: from 0.
+        trained: whether its features are.
 
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
@@ -134,8 +152,8 @@ def moved_widths(model: nn.Module, epoch: int) -> list[Widths]:
     inputs = [model.level_widths[0] if projection is None else projection.out_features, *model.level_widths[1:-1]]
     return widths_of_sums(
         list(zip(inputs, model.level_widths[1:], strict=True)),
-        first_kept=sums_features(model),
-        first_returns=projection is not None,
+        first_kept=sums_features(model) and not trained,
+        first_returns=projection is not None or trained,
         epoch=epoch,
     )
 

@@ -70,11 +70,16 @@ class WholeBatches:
         self._degrees = parts.edges.degrees_of(self._vertices) if parts.edges.degrees else None
         self._edges: dict[int, int] = {}
         self._blocks = {layer: self._block(layer) for layer in range(1, config.layers + 1)}
-        self._kept = Kept() if sums_features(parts.model) else None
+        self._kept = Kept() if sums_features(parts.model) and parts.trained is None else None
         if member.rank == 0 and self._kept is None:
             logger.info("the sums of the first layer are taken anew in every epoch: they are no sums of the features")
+        self._x: Callable[[], Tensor]
         features = parts.loading.loader(parts.run.dtype)
-        self._x = features.load(self._vertices)
+        if parts.trained is None:
+            x = features.load(self._vertices)
+            self._x = lambda: x
+        else:
+            self._x = parts.trained.of_vertices(self._vertices)
         targets = self._vertices[: self._levels.sizes[member.rank, -1]]
         self._labels = torch.from_numpy(graph.labels[targets]).to(member.device)
         self._loaded = features.take_counters()
@@ -99,7 +104,7 @@ class WholeBatches:
             num_targets=len(self._parts.layout.graph.train_idx),
             chain=chain,
             blocks=blocks,
-            x=self._x,
+            x=self._x(),
             labels=self._labels,
             loaded=loaded,
             counts={

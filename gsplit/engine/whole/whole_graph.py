@@ -16,6 +16,8 @@ from gsplit.data import Layout
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
+from gsplit.engine.whole.rotated_batch import RotatedBatches
+from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.errors import InputError
 from gsplit.full import Plan, plan_of
@@ -61,6 +63,8 @@ class WholeGraph:
                 f"--algorithm 1d-sparse sends rows between parts of a layout, but {layout.path} has {layout.parts} "
                 f"for {config.gpus} trainers; make a layout with gsplit partition ... --parts {config.gpus}"
             )
+        if plan.algorithm != "rotate" and config.resume is None:
+            _refuse_what_is_rotate_s(config, plan)
         if config.exchange_dtype != "model" and plan.algorithm not in ("1d", "1d-sparse") and config.resume is None:
             raise InputError(
                 f"--exchange-dtype {config.exchange_dtype} is for --algorithm 1d and 1d-sparse, not {plan.algorithm}"
@@ -82,6 +86,8 @@ class WholeGraph:
         """The plan's rows x columns x features."""
         plan = plan_of_run(run)
         model = run.signature["model"]
+        if plan.algorithm == "rotate" and (why := why_not_rotated(run.signature)) is not None:
+            raise InputError(f"--algorithm rotate {why}")
         if model not in SUMMED_BY_GRIDS and not plan.of_all_sources and run.trainers > 1:
             raise InputError(
                 f"--algorithm {plan.algorithm} sums in parts, which the model {model} is not made of; use "
@@ -105,10 +111,12 @@ class WholeGraph:
     def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
         """The same mini-batch for every epoch, made once."""
         order = order_of(tickets(1, parts.run.config.epochs, position), end, parts.member.rank, by="sequence")
-        return _handed_out(WholeBatches(parts, plan_of_run(parts.run)), order, end)
+        plan = plan_of_run(parts.run)
+        made_by = RotatedBatches if plan.algorithm == "rotate" else WholeBatches
+        return _handed_out(made_by(parts, plan), order, end)
 
 
-def _handed_out(batches: WholeBatches, order: Order, end: TrainerEnd | None) -> Iterator[MiniBatch]:
+def _handed_out(batches: WholeBatches | RotatedBatches, order: Order, end: TrainerEnd | None) -> Iterator[MiniBatch]:
     while (handle := order.next()) is not None:
         if end is not None:
             end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on
@@ -120,6 +128,14 @@ def plan_of_run(run: Run) -> Plan:
     config = run.config
     assert config.grid is not None
     return Plan(algorithm=config.algorithm, sizes=(config.grid[0], config.grid[1], config.grid[2]))
+
+
+def _refuse_what_is_rotate_s(config: TrainConfig, plan: Plan) -> None:
+    defaults = TrainConfig()
+    for name in ("permutation", "row_blocks"):
+        value = getattr(config, name)
+        if value != getattr(defaults, name):
+            raise InputError(f"{flag_of(name)} {value} is of --algorithm rotate, not of {plan.algorithm}; drop it")
 
 
 def _refuse_what_contradicts(config: TrainConfig) -> None:

@@ -1,0 +1,199 @@
+"""The one mini-batch of the whole graph where layers rotate: made once, computed by :mod:`gsplit.full.rotation`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from typing_extensions import override
+
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.parts import Parts
+from gsplit.engine.whole.rotated_prices import orders_of_run
+from gsplit.engine.whole.whole_batch import on_device, sums_features
+from gsplit.features import LoadCounters
+from gsplit.full import Plan
+from gsplit.full.first_sum import Kept
+from gsplit.full.moves import Moves, fresh_counters
+from gsplit.full.operators import transposed
+from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, roles_of
+from gsplit.full.shards import Shard, read_shard, with_loops
+from gsplit.nn import GCN, Chain
+from gsplit.runs.log import level_name
+from gsplit.sampling.plan import fold_key
+from gsplit.supply.ring import Handle
+
+DROPPED = 0x504C414E  # keeps the keys of what is dropped on planes apart from others
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotatedMiniBatch(MiniBatch):
+    """This trainer's share of a mini-batch whose layers rotate; there are no blocks for a convolution to call."""
+
+    rotated: Rotated
+    """The layers on this trainer."""
+    kept: Kept | None
+    """The sums of the first layer, where they are constant."""
+    seed: int
+    """Key that what is dropped follows from, the same on all trainers."""
+
+    @override
+    def logits(self, model: nn.Module) -> Tensor:
+        assert isinstance(model, GCN)
+
+        def first() -> Tensor:
+            x = model.input_dropout(self.x)
+            return self.rotated.aggregated(1, self.rotated.entered(x), x.shape[1])
+
+        sums = first() if self.kept is None else self.kept.get(first)
+        return self.rotated.computed(model, sums, lambda layer, place: fold_key(self.seed, layer, *place) >> 1)
+
+
+class RotatedBatches:
+    """The mini-batches of one trainer, which are all the same; all trainers make one, together.
+
+    Args:
+        parts: of the trainer, with a plain GCN.
+        plan: of the run.
+    """
+
+    def __init__(self, parts: Parts, plan: Plan) -> None:
+        start_s = time.perf_counter()
+        self._parts = parts
+        member, graph, config = parts.member, parts.layout.graph, parts.run.config
+        orders = orders_of_run(config, parts.layout, member.world)
+        self._planes = planes = Planes(plan.grid, member.rank, orders)
+        self._trains_N = np.zeros(graph.num_vertices, bool)
+        self._trains_N[graph.train_idx] = True
+        shards: dict[Any, tuple[Shard, Shard]] = {}
+        layers = [self._layer(layer, shards) for layer in range(1, config.layers + 1)]
+        self._moves = Moves.of(member)
+        self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, board=member.board)
+        kept = sums_features(parts.model) and parts.trained is None
+        self._kept = Kept() if kept else None
+        features = parts.loading.loader(parts.run.dtype)
+        own = planes.order(0).vertices[member.rank]
+        self._x: Callable[[], Tensor]
+        if parts.trained is None:
+            x = features.load(own)
+            self._x = lambda: x
+        else:
+            self._x = parts.trained.of_vertices(own)
+        self._loaded = features.take_counters()
+        self._labels = torch.from_numpy(graph.labels[self._targets(member.rank)]).to(member.device)
+        self._sizes = [len(planes.order(level).vertices[member.rank]) for level in range(config.layers)]
+        self._sizes.append(len(self._labels))
+        self._seconds = time.perf_counter() - start_s
+
+    def make(self, handle: Handle) -> MiniBatch:
+        """The mini-batch of a ticket."""
+        parts, sizes = self._parts, self._sizes
+        self._moves.counters = counters = fresh_counters()
+        edges = [len(layer.shard.edges.indices) for layer in self._rotated.layers]
+        if self._kept is not None and self._kept.sums is not None:
+            edges[0] = 0
+        loaded, self._loaded = self._loaded, LoadCounters()
+        seconds, self._seconds = self._seconds, 0.0
+        return RotatedMiniBatch(
+            handle=handle,
+            num_targets=len(parts.layout.graph.train_idx),
+            chain=Chain(parts.member.group, counters, parts.member.device, board=parts.member.board),
+            blocks={},
+            x=self._x(),
+            labels=self._labels,
+            loaded=loaded,
+            counts={
+                "sampled_edges": 0,
+                "computed_edges": sum(edges),
+                "computed_vertices": sum(sizes[1:]),
+                "segment_bytes": 0,
+                **{level_name(level): size for level, size in enumerate(sizes)},
+            },
+            seconds={"sample": 0.0, "load": seconds},
+            rotated=self._rotated,
+            kept=self._kept,
+            seed=fold_key(parts.run.config.seed, handle.ticket.epoch, DROPPED),
+        )
+
+    def _layer(self, layer: int, shards: dict[Any, tuple[Shard, Shard]]) -> RotatedLayer:
+        """One layer; layers three or six apart have the same block of the adjacency."""
+        parts, planes, roles = self._parts, self._planes, roles_of(layer)
+        model: Any = parts.model
+        loops = bool(model.convs[layer - 1].loops)
+        rows, sources = planes.block(layer, roles.rows), planes.block(layer - 1, roles.columns)
+        double = planes.orders[0] is not planes.orders[1]
+        name = (layer % 3, layer % 2 if double else 0, loops)
+        if name not in shards:
+            shard = self._shard(rows, sources, loops=loops)
+            shards[name] = shard, transposed(shard, len(sources))
+        device, dtype = parts.member.device, parts.run.dtype
+        shard, turned = (on_device(one, device, dtype) for one in shards[name])
+        own = float(loops)
+        degrees = own + parts.edges.degrees_of(rows).unsqueeze(1)
+        factor, source_factor = degrees.where(degrees > 0, 1).reciprocal(), None
+        if model.convs[layer - 1].normalization == "both":
+            factor = _inverse_root(degrees)
+            source_factor = _inverse_root(own + parts.edges.degrees_of(sources).unsqueeze(1))
+        return RotatedLayer(
+            layer=layer,
+            shard=shard,
+            turned=turned,
+            source_factor=source_factor,
+            factor=factor,
+            row_blocks=parts.run.config.row_blocks,
+        )
+
+    def _shard(self, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
+        graph = self._parts.layout.graph
+        row_N, place_N = _places(rows, graph.num_vertices), _places(sources, graph.num_vertices)
+        weights = graph.edge_weight if self._parts.edges.weights else None
+        shard = read_shard(graph, 0, graph.num_vertices, row_N, len(rows), place_N, weights)
+        return with_loops(shard, place_N[rows]) if loops else shard
+
+    def _targets(self, trainer: int) -> NDArray[np.int64]:
+        """Layout ids of the training vertices whose rows a trainer has at rest after the last layer."""
+        vertices = self._planes.order(self._parts.run.config.layers).vertices[trainer]
+        return vertices[self._trains_N[vertices]]
+
+    def _ends(self) -> Ends:
+        planes, device = self._planes, self._parts.member.device
+        grid, last = planes.grid, self._parts.run.config.layers
+        roles, at = roles_of(last), grid.coordinates(planes.rank)
+        block = planes.block(last, roles.rows)
+        row_N = _places(block, len(self._trains_N))
+        along_columns = [self._targets(peer) for peer in planes.along(roles.columns)]
+        returning = [
+            np.concatenate([self._targets(peer) for peer in grid.group(sharer, roles.columns)])
+            for sharer in planes.along(roles.features)
+        ]
+
+        def rows_of(vertices: list[NDArray[np.int64]]) -> Tensor:
+            return torch.from_numpy(row_N[np.concatenate(vertices)].astype(np.int64)).to(device)
+
+        return Ends(
+            own=planes.order(0).sizes,
+            entering=[[grid.rank(x=at["x"], y=y, z=z) for y in range(grid.size("y"))] for z in range(grid.size("z"))],
+            leaving=rows_of(along_columns),
+            wanted=[len(targets) for targets in along_columns],
+            returning=[len(targets) for targets in returning],
+            places=rows_of(returning),
+            num_rows=len(block),
+        )
+
+
+def _places(vertices: NDArray[np.int64], n: int) -> NDArray[np.int32]:
+    """int32 [n] place of each vertex in a list; -1 for others."""
+    place_N = np.full(n, -1, np.int32)
+    place_N[vertices] = np.arange(len(vertices))
+    return place_N
+
+
+def _inverse_root(degrees: Tensor) -> Tensor:
+    """``degrees ** -0.5``, and 0 where there is no degree."""
+    return torch.where(degrees > 0, degrees.rsqrt(), torch.zeros_like(degrees))

@@ -1,0 +1,125 @@
+"""What rotating layers take of each trainer, counted on the graph; and which models rotate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.config.fields import flag_of
+from gsplit.config.train import TrainConfig
+from gsplit.data import Layout
+from gsplit.data.graph import row_ranges
+from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.run import Run
+from gsplit.full import Plan
+from gsplit.full.levels import PIECE_EDGES
+from gsplit.full.plans import grids_of
+from gsplit.full.rotation import Planes, Turns, orders_of, roles_of, volumes_of_turns
+from gsplit.full.rotation.planes import Order
+from gsplit.sampling.plan import fold_key
+
+SECOND_ORDER = 0x4F524452  # keeps the key of the order of odd levels apart from others
+
+
+def why_not_rotated(signature: Mapping[str, Any]) -> str | None:
+    """Why a model cannot be trained with rotating layers, in words; None where it can.
+
+    Args:
+        signature: of the model.
+    """
+    if signature["model"] != "gcn":
+        return f"trains --model gcn, not {signature['model']}; use another --algorithm"
+    for name, plain in (("norm", "none"), ("residual", False), ("input_projection", False)):
+        if signature[name] != plain:
+            shown = "" if signature[name] is True else f" {signature[name]}"
+            return (
+                f"has the columns of a row on several trainers and takes no {flag_of(name)}{shown}; drop it, or use "
+                "another --algorithm"
+            )
+    return None
+
+
+def orders_of_run(config: TrainConfig, layout: Layout, trainers: int) -> tuple[Order, Order]:
+    """The orders of even and of odd levels of a run."""
+    seed = fold_key(config.seed, SECOND_ORDER)
+    return orders_of(bounds_of(layout, trainers), seed, double=config.permutation == "double")
+
+
+def turns_of(config: TrainConfig, layout: Layout, plan: Plan, widths: list[int]) -> Turns:
+    """Who has what, in numbers.
+
+    Args:
+        config: with ``seed``, ``permutation`` and ``row_blocks``.
+        layout: that is trained on.
+        plan: a ``rotate``.
+        widths: [L + 1] of the levels.
+    """
+    orders = orders_of_run(config, layout, plan.grid.world)
+    train_idx, last = layout.graph.train_idx, orders[(len(widths) - 1) % 2]
+    return Turns(
+        grid=plan.grid,
+        own=(orders[0].sizes, orders[1].sizes),
+        targets=[int(np.isin(own, train_idx).sum()) for own in last.vertices],
+        widths=widths,
+        row_blocks=config.row_blocks,
+    )
+
+
+def prices_of_turns(
+    run: Run, layout: Layout, widths: list[int], *, loops: bool, kept: bool, each: int
+) -> Iterator[tuple[Plan, list[dict[str, int]], int]]:
+    """All grids, with bytes and messages that each trainer sends in an epoch, and bytes of edges that one holds.
+
+    Args:
+        run: whose plans are shown.
+        layout: that is trained on.
+        widths: [L + 1] of the levels.
+        loops: whether every vertex has an edge to itself beside the graph's.
+        kept: whether the sums of the first layer are kept.
+        each: bytes of an edge.
+    """
+    config, trainers, last = run.config, run.trainers, len(widths) - 1
+    orders = orders_of_run(config, layout, trainers)
+    double = orders[0] is not orders[1]
+    by_owner = {
+        layer % 2: _edges_by_owner(layout, orders, layer, loops=loops) for layer in range(1, min(last, 2) + 1)
+    }
+    for sizes in grids_of(trainers):
+        plan = Plan(algorithm="rotate", sizes=sizes)
+        turns = turns_of(config, layout, plan, widths)
+        returns = config.train_features is not None
+        sent = [
+            volumes_of_turns(turns, rank, run.dtype.itemsize, first_moves=not kept, first_returns=returns)
+            for rank in range(trainers)
+        ]
+        held = []
+        for rank in range(trainers):
+            planes, edges = Planes(plan.grid, rank, orders), 0
+            for layer in range(1, min(last, 6 if double else 3) + 1):
+                roles = roles_of(layer)
+                blocks = by_owner[layer % 2][planes.peers(roles.rows)][:, planes.peers(roles.columns)]
+                edges += int(blocks.sum())
+            held.append(edges)
+        yield plan, sent, each * max(held)
+
+
+def _edges_by_owner(layout: Layout, orders: tuple[Order, Order], layer: int, *, loops: bool) -> NDArray[np.int64]:
+    """[P, P] edges of a layer, by the trainers that have destination and source."""
+    graph, trainers = layout.graph, len(orders[0].sizes)
+    into, out = (_owner(orders[level % 2], graph.num_vertices) for level in (layer, layer - 1))
+    counts = np.bincount(into * trainers + out, minlength=trainers**2) * int(loops)
+    for a, b in row_ranges(graph.indptr, PIECE_EDGES):
+        of_rows = np.repeat(into[a:b], np.diff(graph.indptr[a : b + 1]))
+        of_sources = out[graph.indices[graph.indptr[a] : graph.indptr[b]]]
+        counts += np.bincount(of_rows * trainers + of_sources, minlength=trainers**2)
+    return counts.reshape(trainers, trainers)
+
+
+def _owner(order: Order, n: int) -> NDArray[np.int64]:
+    owner = np.empty(n, np.int64)
+    for trainer, own in enumerate(order.vertices):
+        owner[own] = trainer
+    return owner

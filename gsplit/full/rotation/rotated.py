@@ -1,0 +1,255 @@
+"""Graph convolution with rotating layers: what each trainer computes of its planes, forward and backward.
+
+    forward    H = A F, added up along the columns of A  |  Q = H W', added up along the features  |  F = sigma(Q + b)
+    backward   dW = dQ' H, db  |  dH = dQ W, added up along the columns  |  dF = A' dH, added up along the rows
+
+Factors of the vertices' degrees are multiplied to F and H. Weights are the same on all trainers, which each use a
+block of them; a gradient that this trainer does not compute is zero, and the sum over all trainers, taken as ever, is
+whole.
+
+Before the first layer and after the last one rows travel between where they are at rest, all columns of a row on one
+trainer, and the planes. The rows before the first layer are added up only where they are trained.
+
+Legend: n own rows at rest, R rows of the block, D columns of all, D' of this trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from gsplit.full.moves import Moves, shares
+from gsplit.full.operators import product
+from gsplit.full.rotation.planes import Roles, roles_of
+from gsplit.full.shards import Shard
+from gsplit.kernels import Edges
+from gsplit.nn.dense import activated
+from gsplit.parallel.board import Board, Step
+
+
+@dataclass(frozen=True, kw_only=True)
+class RotatedLayer:
+    """One layer on this trainer."""
+
+    layer: int
+    """The layer, 1 .. L."""
+    shard: Shard
+    """Block of A: from the block of sources to that of destinations, with loops where the model has them."""
+    turned: Shard
+    """The same edges, a row for each source."""
+    source_factor: Tensor | None
+    """[sources] factors of the rows that are summed; None for 1."""
+    factor: Tensor
+    """[R] factors of the sums."""
+    row_blocks: int
+    """Number of blocks of rows that are summed and added up one after another."""
+
+    @property
+    def roles(self) -> Roles:
+        """What each axis is for."""
+        return roles_of(self.layer)
+
+    def pieces(self) -> list[Shard]:
+        """The block of A in blocks of rows."""
+        edges, weight = self.shard
+        pieces, first = [], 0
+        for rows in shares(edges.num_rows, self.row_blocks):
+            begin, end = int(edges.indptr[first]), int(edges.indptr[first + rows])
+            piece: Edges = edges.from_row(first, first + rows)
+            pieces.append(Shard(piece, None if weight is None else weight[begin:end]))
+            first += rows
+        return pieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ends:
+    """Where rows at rest and planes meet: before the first layer and after the last."""
+
+    own: Sequence[int]
+    """[P] numbers of rows at rest before the first layer."""
+    entering: Sequence[Sequence[int]]
+    """Along z, and along y at each place there, the trainers whose rows make up the block of the first layer."""
+    leaving: Tensor
+    """Rows of the last block that the trainers along its columns want, one after another, int64."""
+    wanted: Sequence[int]
+    """Number of rows that each of them wants."""
+    returning: Sequence[int]
+    """Number of rows that gradients come back for from each group along the columns."""
+    places: Tensor
+    """Row of the last block that each of these belongs to, int64 [sum(returning)]."""
+    num_rows: int
+    """Number of rows of the last block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotated:
+    """All layers on one trainer, and how to compute a model with them."""
+
+    layers: Sequence[RotatedLayer]
+    """[L] layers."""
+    ends: Ends
+    """Where rows come from and go to."""
+    moves: Moves
+    """Moves of this trainer along x, y and z."""
+    board: Board | None
+    """The notice board; None: trainers do not compare what they do."""
+
+    def entered(self, x: Tensor) -> Tensor:
+        """This trainer's block of the rows before the first layer, [sources, D'], for own rows x [n, D]."""
+        block: Tensor = _Enter.apply(x, self)
+        return block
+
+    def aggregated(self, layer: int, block: Tensor, width: int) -> Tensor:
+        """Normalised sums H [R, D'] for rows [sources, D'] of a layer 1 .. L whose inputs have ``width`` columns."""
+        sums: Tensor = _Aggregate.apply(block, self, layer, width)
+        return sums
+
+    def computed(self, model: nn.Module, sums: Tensor, key: Callable[[int, tuple[int, int]], int]) -> Tensor:
+        """Logits of the own targets [n_L, C].
+
+        Args:
+            model: a :class:`gsplit.nn.GCN` without normalisation, skips and projection.
+            sums: [R, D'] of the first layer, as :meth:`aggregated` gives them.
+            key: seed of what is dropped after a layer, of the layer and the place of the block; trainers that have
+                the same block drop the same.
+        """
+        convs: Any = model.convs
+        last = len(convs)
+        for layer in range(1, last):
+            block = self._projected(layer, sums, convs[layer - 1])
+            roles = roles_of(layer)
+            place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
+            with torch.random.fork_rng():
+                torch.manual_seed(key(layer, place))
+                block = activated(block, model.activation, model.dropout)  # type: ignore[arg-type]
+            sums = self.aggregated(layer + 1, block, convs[layer].lin.in_features)
+        block = self._projected(last, sums, convs[last - 1])
+        logits: Tensor = _Leave.apply(block, self, convs[last - 1].lin.out_features)
+        return logits
+
+    def _projected(self, layer: int, sums: Tensor, conv: Any) -> Tensor:
+        block: Tensor = _Project.apply(sums, conv.lin.weight, conv.bias, self, layer)
+        return block
+
+    def enter(self, step: Step, layer: int, width: int, dtype: torch.dtype) -> None:
+        """Post what comes next on the notice board."""
+        if self.board is not None:
+            self.board.enter(step, layer=layer, width=width, dtype=dtype)
+
+    def columns(self, width: int, axis: str) -> slice:
+        """This trainer's columns of ``width`` along an axis."""
+        side = self.moves.sides[axis]
+        widths = shares(width, side.size)
+        first = sum(widths[: side.place])
+        return slice(first, first + widths[side.place])
+
+    def of_block(self, weight: Tensor, roles: Roles) -> tuple[slice, slice]:
+        """Where this trainer's block of a weight [D_out, D_in] is."""
+        return self.columns(weight.shape[0], roles.columns), self.columns(weight.shape[1], roles.features)
+
+    def sizes_along_y(self, place: int) -> list[int]:
+        """Numbers of rows at rest of the trainers along y, at a place along z."""
+        return [self.ends.own[peer] for peer in self.ends.entering[place]]
+
+    def sizes_along_z(self) -> list[int]:
+        """Numbers of rows that the trainers along z bring to the block of the first layer."""
+        return [sum(self.sizes_along_y(place)) for place in range(len(self.ends.entering))]
+
+
+class _Enter(torch.autograd.Function):
+    """Own rows to columns along y, gathered along z; backward reduce-scattered along z, and to rows along y."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rotated: Rotated) -> Tensor:
+        ctx.rotated, ctx.width = rotated, x.shape[1]
+        rotated.enter(Step.EXCHANGE, 0, x.shape[1], x.dtype)
+        moves = rotated.moves
+        columns = moves.to_columns(x.detach(), rotated.sizes_along_y(moves.sides["z"].place), axis="y")
+        return moves.gather(columns, rotated.sizes_along_z(), "z")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        rotated, moves = ctx.rotated, ctx.rotated.moves
+        rotated.enter(Step.RETURN, 0, ctx.width, grad.dtype)
+        columns = moves.reduce_scatter(grad, rotated.sizes_along_z(), "z", "backward")
+        sizes = rotated.sizes_along_y(moves.sides["z"].place)
+        return moves.to_rows(columns, sizes, ctx.width, "backward", axis="y"), None
+
+
+class _Aggregate(torch.autograd.Function):
+    """``H = A F`` added up along the columns of A; backward ``A' dH``, along its rows but before the first layer."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Tensor, rotated: Rotated, number: int, width: int) -> Tensor:
+        ctx.rotated, ctx.number, ctx.width = rotated, number, width
+        layer, moves = rotated.layers[number - 1], rotated.moves
+        rotated.enter(Step.EXCHANGE, number, width, block.dtype)
+        rows = block.detach() if layer.source_factor is None else block.detach() * layer.source_factor
+        sums = [
+            moves.all_reduce(product(edges, rows, weight), layer.roles.columns) for edges, weight in layer.pieces()
+        ]
+        return torch.cat(sums) * layer.factor
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        layer, rotated = ctx.rotated.layers[ctx.number - 1], ctx.rotated
+        rotated.enter(Step.RETURN, ctx.number, ctx.width, grad.dtype)
+        rows = product(layer.turned.edges, grad * layer.factor, layer.turned.weight)
+        if ctx.number > 1:  # before the first layer they are added up where they go to rest
+            rows = rotated.moves.all_reduce(rows, layer.roles.rows, "backward")
+        return rows if layer.source_factor is None else rows.mul_(layer.source_factor), None, None, None
+
+
+class _Project(torch.autograd.Function):
+    """``Q = H W' + b`` added up along the features; backward ``dQ W``, along the columns."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor, weight: Tensor, bias: Tensor, rotated: Rotated, number: int) -> Tensor:
+        roles = roles_of(number)
+        at = rotated.of_block(weight, roles)
+        ctx.rotated, ctx.number, ctx.at = rotated, number, at
+        ctx.save_for_backward(sums, weight)
+        out = rotated.moves.all_reduce(sums.detach() @ weight.detach()[at].t(), roles.features)
+        return out + bias.detach()[at[0]]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, None, None]:
+        sums, weight = ctx.saved_tensors
+        rotated, roles, at = ctx.rotated, roles_of(ctx.number), ctx.at
+        of_weight, of_bias = torch.zeros_like(weight), weight.new_zeros(weight.shape[0])
+        of_weight[at] = grad.t() @ sums
+        if rotated.moves.sides[roles.features].place == 0:  # the others there have the same, which counts once
+            of_bias[at[0]] = grad.sum(dim=0)
+        of_sums = None
+        if ctx.needs_input_grad[0]:
+            of_sums = rotated.moves.all_reduce(grad @ weight[at], roles.columns, "backward")
+        return of_sums, of_weight, of_bias, None, None
+
+
+class _Leave(torch.autograd.Function):
+    """Targets of the last block to rows at rest, along its columns; backward to columns, gathered along the third."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Tensor, rotated: Rotated, width: int) -> Tensor:
+        ctx.rotated = rotated
+        roles, ends = roles_of(len(rotated.layers)), rotated.ends
+        rows = block.detach().index_select(0, ends.leaving)
+        return rotated.moves.to_rows(rows, ends.wanted, width, axis=roles.columns)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        rotated, moves, ends = ctx.rotated, ctx.rotated.moves, ctx.rotated.ends
+        roles = roles_of(len(rotated.layers))
+        columns = moves.to_columns(grad, ends.wanted, "backward", axis=roles.columns)
+        rows = moves.gather(columns.contiguous(), ends.returning, roles.features, "backward")
+        block = rows.new_zeros((ends.num_rows, rows.shape[1]))
+        return block.index_copy_(0, ends.places, rows), None, None

@@ -1,0 +1,152 @@
+"""Volumes of rotating layers: what each trainer sends in an epoch, by the formula.
+
+An all-reduce of m rows, w wide, over G trainers, of which this one has the share s of the rows, sends ``(m - s) w``
+words to reduce-scatter them and ``(G - 1) s w`` to gather the sums: with even shares ``2 (G - 1) / G m w``, as the
+paper counts it. With R, K, F trainers along the rows, the columns and the features of a layer, n vertices, and widths
+D in and D' out, even shares make (Ranjan et al., SC 2025, sections 3 and 4):
+
+    forward    2 (K-1)/K n/R D/F  +  2 (F-1)/F n/R D'/K
+    backward   2 (K-1)/K n/R D/F  +  2 (R-1)/R n/K D/F
+
+and before the first layer, instead of the last term, ``(R-1)/R n/K D/F`` each way. That is the paper's without the
+terms of weights, which are whole on every trainer here. Beside it rows at rest become columns before the first layer,
+and those of training vertices rows after the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
+from gsplit.full.plans import TURNING
+from gsplit.full.rotation.planes import roles_of
+from gsplit.full.volumes import TOTALS
+from gsplit.parallel import Grid
+
+
+class Turns(NamedTuple):
+    """Who has what where layers rotate, in numbers."""
+
+    grid: Grid
+    """The trainers along x, y and z."""
+    own: tuple[Sequence[int], Sequence[int]]
+    """[P] numbers of vertices of each trainer, on even and on odd levels."""
+    targets: Sequence[int]
+    """[P] numbers of training vertices of each trainer, on the last level."""
+    widths: Sequence[int]
+    """[L + 1] widths of the levels."""
+    row_blocks: int
+    """Number of blocks of rows that are summed one after another."""
+
+
+class Traffic(NamedTuple):
+    """One move of an epoch."""
+
+    move: str
+    """Its name."""
+    way: str
+    """Direction, ``forward`` or ``backward``."""
+    words: Sequence[int]
+    """Words of each message."""
+    between: bool
+    """Whether it is between rows at rest and planes."""
+
+
+def volumes_of_turns(
+    turns: Turns, rank: int, itemsize: int, *, first_moves: bool = True, first_returns: bool = False
+) -> dict[str, int]:
+    """Bytes and messages that a trainer sends in an epoch, by move and in all, as ``metrics.jsonl`` names them.
+
+    Args:
+        turns: who has what.
+        rank: of the trainer.
+        itemsize: bytes of a number.
+        first_moves: whether the sums of the first layer are taken in this epoch, not kept from an earlier one.
+        first_returns: whether the rows before the first layer want gradients, as trained features do.
+    """
+    counts = dict.fromkeys([*names_of_counts(), *TOTALS], 0)
+    for move, way, words, _ in traffic_of(turns, rank, first_moves=first_moves, first_returns=first_returns):
+        for name in (move, "exchange"):
+            counts[f"{name}_{way}_bytes"] += sum(words) * itemsize
+            counts[f"{name}_{way}_messages"] += sum(number > 0 for number in words)
+    return counts
+
+
+def traffic_of(
+    turns: Turns, rank: int, *, first_moves: bool = True, first_returns: bool = False
+) -> Iterator[Traffic]:
+    """The moves of :func:`volumes_of_turns`, one by one."""
+    grid, layers = turns.grid, len(turns.widths) - 1
+    forward, backward = DIRECTIONS
+    place = grid.coordinates(rank)
+
+    def share(width: int, axis: str) -> int:
+        return shares(width, grid.size(axis))[place[axis]]
+
+    def rows(level: int, axis: str) -> int:
+        same = (peer for peer in range(grid.world) if grid.coordinate(peer, axis) == place[axis])
+        return sum(turns.own[level % 2][peer] for peer in same)
+
+    def others(numbers: Sequence[int], axis: str) -> list[int]:
+        return [number for at, number in enumerate(numbers) if at != place[axis]]
+
+    def all_reduced(num_rows: int, width: int, axis: str, way: str) -> Iterator[Traffic]:
+        sizes = [number * width for number in shares(num_rows, grid.size(axis))]
+        yield Traffic("reduce_scatter", way, others(sizes, axis), between=False)
+        yield Traffic("gather", way, others([sizes[place[axis]]] * len(sizes), axis), between=False)
+
+    along_z = [
+        sum(turns.own[0][grid.rank(x=place["x"], y=y, z=z)] for y in range(grid.size("y")))
+        for z in range(grid.size("z"))
+    ]
+    wide, narrow = turns.widths[0], share(turns.widths[0], "y")
+    if first_moves:
+        per_place = [turns.own[0][rank] * width for width in shares(wide, grid.size("y"))]
+        yield Traffic("to_columns", forward, others(per_place, "y"), between=True)
+        yield Traffic("gather", forward, others([along_z[place["z"]] * narrow] * len(along_z), "z"), between=False)
+    if first_returns:
+        yield Traffic("reduce_scatter", backward, others([size * narrow for size in along_z], "z"), between=False)
+        mine = [turns.own[0][peer] * narrow for peer in grid.group(rank, "y")]
+        yield Traffic("to_rows", backward, others(mine, "y"), between=True)
+    for layer in range(1, layers + 1):
+        roles = roles_of(layer)
+        into, out = share(turns.widths[layer - 1], roles.features), share(turns.widths[layer], roles.columns)
+        num_rows = rows(layer, roles.rows)
+        if layer > 1 or first_moves:
+            for piece in shares(num_rows, turns.row_blocks):
+                yield from all_reduced(piece, into, roles.columns, forward)
+        yield from all_reduced(num_rows, out, roles.features, forward)
+        if layer > 1 or first_returns:
+            yield from all_reduced(num_rows, into, roles.columns, backward)
+        if layer > 1:
+            yield from all_reduced(rows(layer - 1, roles.columns), into, roles.rows, backward)
+    roles = roles_of(layers)
+    targets, classes = turns.targets, turns.widths[-1]
+    out = share(classes, roles.columns)
+    peers = grid.group(rank, roles.columns)
+    yield Traffic("to_rows", forward, others([targets[peer] * out for peer in peers], roles.columns), between=True)
+    back = [targets[rank] * width for width in shares(classes, len(peers))]
+    yield Traffic("to_columns", backward, others(back, roles.columns), between=True)
+    all_targets = sum(targets[peer] for peer in peers) * out
+    yield Traffic("gather", backward, others([all_targets] * grid.size(roles.features), roles.features), between=True)
+
+
+def paper_words(sizes: tuple[int, int, int], vertices: int, widths: Sequence[int]) -> float:
+    """Words that a trainer sends in an epoch by the paper's formulas, without the terms of weights.
+
+    Args:
+        sizes: of the grid along x, y and z.
+        vertices: number of them.
+        widths: [L + 1] widths of the levels; the first is trained.
+    """
+    along = dict(zip(TURNING, sizes, strict=True))
+    words = 0.0
+    for layer in range(1, len(widths)):
+        rows, columns, features = (along[axis] for axis in roles_of(layer))
+        sums = vertices / rows * widths[layer - 1] / features
+        outputs = vertices / rows * widths[layer] / columns
+        inputs = vertices / columns * widths[layer - 1] / features
+        words += 4 * (columns - 1) / columns * sums + 2 * (features - 1) / features * outputs
+        words += 2 * (rows - 1) / rows * inputs  # the first layer: half of it forward, half backward
+    return words
