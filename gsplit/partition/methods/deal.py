@@ -49,7 +49,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
         return (int(block_edges(graph, part_N, part_N, parts, weight=problem.edge_weight).max()),)
 
     return best_cut(
-        problem.cuts,
+        problem.cuts if parts <= MOST_JUDGED else 1,
         problem.seed,
         lambda seed: snake(weight_N, parts, seed),
         judge,

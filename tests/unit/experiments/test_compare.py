@@ -154,7 +154,7 @@ def test_the_best_epoch_is_the_first_of_equals_by_validation():
 def test_an_epoch_of_ours_is_what_its_line_says():
     stages = {"sample": 1, "load": 2, "wait": 3, "forward": 4, "backward": 5, "reduce": 6, "step": 7}
     traffic = {
-        **{"computed_edges": 11, "level_0_vertices": 12, "host_to_device_bytes": 13, "all_reduce_bytes": 14},
+        **{"sampled_edges": 11, "level_0_vertices": 12, "host_to_device_bytes": 13, "all_reduce_bytes": 14},
         **{"exchange_forward_bytes": 1, "exchange_backward_bytes": 10, "device_to_device_bytes": 100},
     }
     record = {"epoch": 2, "seconds": 30, "stages": stages, "traffic": traffic, "loss": 0.5, "valid_accuracy": 0.7}
