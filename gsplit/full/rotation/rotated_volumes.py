@@ -44,7 +44,7 @@ class Traffic(NamedTuple):
     """One move of an epoch."""
 
     move: str
-    """Its name."""
+    """Name of the move."""
     way: str
     """Direction, ``forward`` or ``backward``."""
     words: Sequence[int]
