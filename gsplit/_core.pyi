@@ -14,6 +14,7 @@ class _Sampler:
         offsets: list[int],
         memory: int,
         threads: int,
+        partial_sums: bool,
     ) -> None: ...
     def sample(
         self,

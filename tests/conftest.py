@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
 from support.pool import Pool
+from support.predictions import InPool as PredictsInPool
+from support.runs import InPool as TrainsInPool
 
 from tools import real_graphs
 
@@ -40,6 +43,20 @@ def pool(_pools):
     if not _pools or _pools[-1].closed:
         _pools.append(Pool())
     return _pools[-1]
+
+
+@pytest.fixture
+def in_pool(pool, monkeypatch):
+    """``with in_pool():`` commands train and predict with the pool's trainers, which sample for themselves."""
+
+    @contextlib.contextmanager
+    def inside():
+        with monkeypatch.context() as patch:
+            patch.setattr("gsplit.launch.start.start", TrainsInPool(pool))
+            patch.setattr("gsplit.predict.api.start", PredictsInPool(pool))
+            yield
+
+    return inside
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from experiments.baselines.dgl_sampling import DrawnBlock, fault_of
 from experiments.baselines.pyg_forms import GIVEN, TRIMMED
 from experiments.baselines.stored import StoredGraph
 from experiments.baselines.workload import Setting, Workload
-from gsplit.sampling import MiniBatchSampler, Segment
+from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
 
 CHECKED = 2
 EDGES_AT_ONCE = 1 << 20
@@ -125,7 +125,7 @@ class PyGTraining:
 
 
 class OnGivenBlocks(PyGTraining):
-    """PyG's step on blocks that our sampler drew."""
+    """PyG's step on blocks that our sampler drew: the mini-batches of our own ``--strategy data``, edge by edge."""
 
     outside = True
 
@@ -133,6 +133,13 @@ class OnGivenBlocks(PyGTraining):
         super().__init__(workload, rank)
         stored, n = self._stored, len(self._stored.indptr) - 1
         self._rank = rank
+        self._plan = EpochPlan(
+            stored.vertices("train").numpy(),
+            np.arange(n),
+            workload.batch_size,
+            workload.seed,
+            micro_batches=workload.trainers,
+        )
         self._sampler = MiniBatchSampler(
             stored.indptr, stored.indices, [0, n], fan_outs=workload.fan_out, seed=workload.seed, edge_ids=True
         )
@@ -146,10 +153,11 @@ class OnGivenBlocks(PyGTraining):
             yield torch.from_numpy(segment.vertices), len(segment.targets), edges
 
     def _segments(self, epoch: int) -> Iterator[Segment]:
-        shuffled = self._own[torch.randperm(len(self._own))].numpy()
-        for batch, begin in enumerate(range(0, len(shuffled), self._workload.share)):
-            targets = shuffled[begin : begin + self._workload.share]
-            self._sampler.sample(targets, epoch=epoch, batch=batch, micro=self._rank)
+        for batch in range(self._plan.num_batches):
+            shares = self._plan.micro_batches(epoch, batch)
+            if not all(map(len, shares)):
+                return  # the last targets of the epoch, fewer than trainers
+            self._sampler.sample(shares[self._rank], epoch=epoch, batch=batch, micro=self._rank)
             yield self._sampler.segment(0)
 
     def fault(self) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
-from experiments.compare.config import OURS, CompareConfig
+from experiments.compare.config import OURS
 from experiments.compare.measuring import Bench
 from experiments.compare.pairs import COMPARED, Round, accuracy_rows, best_of, epoch_row, noise_rows, ratio_row
 from experiments.compare.search import Found
@@ -16,6 +16,7 @@ from experiments.compare.systems import Contender
 from experiments.shared.noise import MOST_DEVIATION, cores
 from experiments.shared.processes import Memory
 from experiments.shared.results import dataset_text
+from gsplit.config.fields import Checked
 from gsplit.units import binary
 
 PACKAGES = {"torch": "torch", "dgl": "dgl", "torch_geometric": "torch-geometric", "numpy": "numpy"}
@@ -33,9 +34,9 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def settings_of(config: CompareConfig) -> dict[str, Any]:
+def settings_of(config: Checked) -> dict[str, Any]:
     """The flags, as JSON has them."""
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(config).items()}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(config).items()}
     return {name: str(value) if name in ("work", "out") else value for name, value in values.items()}
 
 
@@ -111,7 +112,7 @@ def markdown(result: Row) -> str:
     )
     for title, note, key, columns in SECTIONS:
         if tables.get(key):
-            parts.append(f"## {title}\n\n{note}{_table(tables[key], columns)}")
+            parts.append(f"## {title}\n\n{note}{table(tables[key], columns)}")
     return "\n".join(parts)
 
 
@@ -252,7 +253,8 @@ SECTIONS: tuple[tuple[str, str, str, Columns], ...] = (
 )
 
 
-def _table(rows: Sequence[Row], columns: Columns) -> str:
+def table(rows: Sequence[Row], columns: Columns) -> str:
+    """The rows in Markdown; a column is its head, and what a row has there."""
     head = f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
     return head + "".join(
         f"| {' | '.join(cell(row).replace('|', '/') for cell in columns.values())} |\n" for row in rows

@@ -87,14 +87,16 @@ def run(contender: Contender, graph: Graph, folder: Path, *, limit_s: float, wat
     return Ran(outcome=outcome, used=used)
 
 
-def _baseline_command(contender: Contender, graph: Graph, folder: Path) -> list[str]:
+def baseline_command(contender: Contender, graph: Graph, folder: Path) -> list[str]:
+    """The command of DGL's or PyG's own training; its order is written into the folder."""
     if contender.system.name == "dgl":
         write_arrays(graph.store, 32 if "32" in contender.setting.form else 64)
     Order(system=contender.system.name, workload=contender.workload, setting=contender.setting).write(folder)
     return [sys.executable, "-m", "experiments.baselines.data_parallel", str(folder)]
 
 
-def _read_baseline(folder: Path, _: Workload) -> Outcome:
+def read_baseline(folder: Path, _: Workload) -> Outcome:
+    """What :func:`baseline_command` left."""
     return Outcome.read(folder / "outcome.json")
 
 
@@ -135,7 +137,8 @@ def _epochs_logged(folder: Path) -> int:
     return log.read_text().count('"kind": "epoch"') if log.exists() else 0
 
 
-def _read_engine(folder: Path, workload: Workload) -> Outcome:
+def read_engine(folder: Path, workload: Workload) -> Outcome:
+    """What ``gsplit train --out FOLDER/run`` left."""
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     records = [record for record in map(json.loads, lines) if record["kind"] == "epoch"]
     summary = json.loads((folder / "run" / "summary.json").read_text())
@@ -190,8 +193,8 @@ def system_of(name: str) -> System:
             name="dgl",
             label="DGL itself: DistributedDataParallel, NeighborSampler, DataLoader, dgl.nn",
             choices={"memory": MEMORY, "form": [form.name for form in FORMS], "workers": (0, 1, 2)},
-            command=_baseline_command,
-            read=_read_baseline,
+            command=baseline_command,
+            read=read_baseline,
         )
     if name == "pyg":
         given = forms() == (GIVEN,)
@@ -205,10 +208,10 @@ def system_of(name: str) -> System:
                 f"{'pyg-lib' if TRIMMED in forms() else 'torch-sparse'}), torch_geometric.nn"
             ),
             choices={"memory": MEMORY, "form": forms(), "workers": (0,) if given else (0, 1, 2)},
-            command=_baseline_command,
-            read=_read_baseline,
+            command=baseline_command,
+            read=read_baseline,
         )
-    engine: dict[str, Any] = {"command": _engine_command, "read": _read_engine, "has_cache": True}
+    engine: dict[str, Any] = {"command": _engine_command, "read": read_engine, "has_cache": True}
     choices = {"memory": MEMORY, "workers": (1, 2)}
     strategy: tuple[str, ...] = ()
     if name == "pagraph":

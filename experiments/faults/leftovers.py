@@ -18,7 +18,7 @@ OF_A_RUN = re.compile(
     r"config\.json|metrics\.jsonl|summary\.json|\.lock|(checkpoint|model)\.json|(checkpoint|model)-[0-9a-f]{16}\.pt"
 )
 OF_PYTORCH = "torchinductor_"
-"""Begins the name of an empty folder that PyTorch makes, one a user, in every program that has an optimizer."""
+"""Begins the name of an empty folder that PyTorch makes, one a user, where a run is profiled."""
 
 
 def processes_of(temporary: Path) -> list[psutil.Process]:

@@ -3,9 +3,13 @@
     python -m experiments.paper.accuracy --datasets cora coauthor_cs amazon_computers --json accuracy.json
     python -m experiments.paper.accuracy --datasets amazon_computers --trainers 4 \
         --strategies split groups dgl pagraph quiver
+    python -m experiments.paper.accuracy --datasets cora amazon_computers --trainers 4 --seeds 0,1,2,3,4 \
+        --exchange-dtypes model bfloat16
 
 Each dataset goes the whole way, from its .npz through store and layout to a run for every seed. ``--json`` writes a
-list: ``dataset``, ``trainers``, ``strategy``, ``mean`` and ``stdev`` of test accuracy, and its ``scores`` by seed.
+list: ``dataset``, ``trainers``, ``strategy``, ``exchange_dtype``, ``mean`` and ``stdev`` of test accuracy, its
+``scores`` by seed, and ``minus_first``: how much higher than with the first type of the exchange, mean of the pairs
+of one seed (null for the first itself). ``--quick`` trains for two epochs, to see whether all works.
 """
 
 from __future__ import annotations
@@ -14,12 +18,13 @@ import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from experiments.shared.flags import from_one_on, names_of
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
+from gsplit.config.parallel import ExchangeDtype
 from gsplit.config.train import TrainConfig
 from gsplit.data import write_store
 from gsplit.data.importers.npz import load_npz
@@ -80,14 +85,20 @@ class AccuracyConfig(Checked):
     """Numbers of trainers to compare."""
     strategies: Annotated[tuple[str, ...], names_of(STRATEGIES, "strategy")] = ("split",)
     """Ways to lay mini-batches over them: split, groups, dgl, pagraph, quiver."""
+    exchange_dtypes: Annotated[tuple[str, ...], names_of(get_args(ExchangeDtype), "type of the exchange")] = (
+        "model",
+    )
+    """Types in which rows travel between trainers: model, bfloat16. The others are held against the first."""
     seeds: cli.IntList = (0, 1, 2)
     """One run for each."""
+    quick: bool = False
+    """Train for two epochs: whether all works; figures say nothing."""
     json: Path | None = None
     """File to write the results to."""
 
 
 def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
-    """A row for each number of trainers and each strategy."""
+    """A row for each number of trainers, each strategy and each type of the exchange."""
     store = folder / "store"
     graph = load_npz(real_graphs.path(config.data, dataset)).with_feature_dtype("float16")
     write_store(store, graph, name=dataset, source=dataset)
@@ -96,22 +107,35 @@ def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str
         layout = folder / f"layout-{trainers}"
         partition(PartitionConfig(store=store, out=layout, parts=trainers))
         for strategy in config.strategies:
-            scores = []
-            for seed in config.seeds:
-                run = folder / f"run-{trainers}-{strategy}-{seed}"
-                changes = {"out": run, "seed": seed, "checkpoint_every": 0, **STRATEGIES[strategy]}
-                scores.append(train(layout, replace(CONFIGS[dataset], **changes))["test_accuracy"])
-            row = {
-                "dataset": dataset,
-                "trainers": trainers,
-                "strategy": strategy,
-                "mean": mean(scores),
-                "stdev": stdev(scores) if len(scores) > 1 else 0.0,
-                "scores": scores,
-            }
-            rows.append(row)
-            print(row, flush=True)
+            first: list[float] = []
+            for exchange_dtype in config.exchange_dtypes:
+                out = folder / f"run-{trainers}-{strategy}-{exchange_dtype}"
+                changes = {**STRATEGIES[strategy], "exchange_dtype": exchange_dtype}
+                scores = scores_of(layout, replace(CONFIGS[dataset], out=out, **changes), config)
+                row = {
+                    "dataset": dataset,
+                    "trainers": trainers,
+                    "strategy": strategy,
+                    "exchange_dtype": exchange_dtype,
+                    "mean": mean(scores),
+                    "stdev": stdev(scores) if len(scores) > 1 else 0.0,
+                    "scores": scores,
+                    "minus_first": mean(a - b for a, b in zip(scores, first, strict=True)) if first else None,
+                }
+                first = first or scores
+                rows.append(row)
+                print(row, flush=True)
     return rows
+
+
+def scores_of(layout: Path, asked: TrainConfig, config: AccuracyConfig) -> list[float]:
+    """Test accuracy by seed."""
+    epochs = 2 if config.quick else asked.epochs
+    runs = (
+        replace(asked, out=Path(f"{asked.out}-{seed}"), seed=seed, epochs=epochs, checkpoint_every=0)
+        for seed in config.seeds
+    )
+    return [train(layout, run)["test_accuracy"] for run in runs]
 
 
 def command(arguments: list[str]) -> None:
@@ -120,11 +144,14 @@ def command(arguments: list[str]) -> None:
     for dataset in config.datasets:
         with tempfile.TemporaryDirectory() as folder:
             rows += measure(dataset, config, Path(folder))
-    print("\n| dataset | trainers | strategy | test accuracy, mean | standard deviation | seeds |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "\n| dataset | trainers | strategy | exchange in | test accuracy, mean | standard deviation | seeds |", end=""
+    )
+    print(" minus the first |\n|---|---|---|---|---|---|---|---|")
     for row in rows:
-        scores = f"{row['mean']:.4f} | {row['stdev']:.4f} | {len(row['scores'])}"
-        print(f"| {row['dataset']} | {row['trainers']} | {row['strategy']} | {scores} |")
+        by = f"{row['dataset']} | {row['trainers']} | {row['strategy']} | {row['exchange_dtype']}"
+        minus = "-" if row["minus_first"] is None else f"{row['minus_first']:+.4f}"
+        print(f"| {by} | {row['mean']:.4f} | {row['stdev']:.4f} | {len(row['scores'])} | {minus} |")
     if config.json:
         write_json(config.json, rows)
 

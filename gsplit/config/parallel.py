@@ -15,6 +15,7 @@ STRATEGIES = (*SAMPLED, "full")
 Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns", "rotate"]
 Permutation = Literal["single", "double"]
 Device = Literal["auto", "cuda", "cpu"]
+Exchange = Literal["rows", "auto"]
 ExchangeDtype = Literal["model", "bfloat16"]
 
 
@@ -56,6 +57,10 @@ class ParallelConfig(Checked):
     split_group: Annotated[int | None, Range(1)] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""
+    exchange: Exchange = "rows"
+    """What travels between trainers before a layer: rows; or, by auto, for each pair of trainers rows or sums of them
+    over the receiver's destinations, whichever are fewer, or a mix of both that is fewer still. sage and gcn take
+    sums, other models rows."""
     exchange_dtype: ExchangeDtype = "model"
     """Type in which rows and gradients travel between trainers: model, that of --dtype; or bfloat16, with half the
     bytes of float32. Sums are taken in --dtype either way."""

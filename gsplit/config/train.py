@@ -22,7 +22,8 @@ OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not i
 """What says what a model is; null in ``config.json`` where the model takes nothing of it."""
 RESULTS_DEPEND_ON = (
     *("seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout"),
-    *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange_dtype"),
+    *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange"),
+    "exchange_dtype",
 )
 """What may change when a run goes on, and changes what it learns; each epoch says with which it was trained."""
 

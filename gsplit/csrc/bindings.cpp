@@ -52,9 +52,10 @@ struct BoundSampler {
   bool sampled = false;  // the last call gave a whole mini-batch
 
   BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
-               std::vector<int64_t> offsets, int64_t memory, int threads)
+               std::vector<int64_t> offsets, int64_t memory, int threads, bool partial_sums)
       : indptr(std::move(indptr_)), indices(std::move(indices_)), global_ids(std::move(global_ids_)),
-        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, std::move(offsets), memory, threads) {}
+        sampler({span_of(indptr), span_of(indices), span_of(global_ids)}, std::move(offsets), memory, threads,
+                partial_sums) {}
 
   bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
               int64_t micro, int64_t num_targets, bool with_edge_ids, int64_t max_edges) {
@@ -91,9 +92,9 @@ template <class Index>
 void bind_sampler(nb::module_& m, const char* name) {
   using Self = BoundSampler<Index>;
   nb::class_<Self>(m, name, "Samples mini-batches and splits them; see gsplit.sampling.sampler.")
-      .def(nb::init<Array<int64_t>, Array<Index>, Array<int64_t>, std::vector<int64_t>, int64_t, int>(),
+      .def(nb::init<Array<int64_t>, Array<Index>, Array<int64_t>, std::vector<int64_t>, int64_t, int, bool>(),
            nb::arg("indptr"), nb::arg("indices"), nb::arg("global_ids"), nb::arg("offsets"), nb::arg("memory"),
-           nb::arg("threads"))
+           nb::arg("threads"), nb::arg("partial_sums"))
       .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
            nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"), nb::arg("max_edges"))
       .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))

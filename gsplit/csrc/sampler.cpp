@@ -21,7 +21,8 @@ int checked_threads(int threads) {
 }  // namespace
 
 template <class Index>
-Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads)
+Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads,
+                        bool partial_sums)
     : graph_(graph), pipeline_(graph, checked_threads(threads)),
       run_edges_(threads > 1 ? SHARED_RUN_EDGES : RUN_EDGES) {
   const auto n = static_cast<int64_t>(graph_.indptr.size()) - 1;
@@ -34,7 +35,7 @@ Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, in
   wish_for_huge_pages(graph_.indptr);
   wish_for_huge_pages(graph_.indices);
   wish_for_huge_pages(graph_.global_ids);
-  splitter_ = make_splitter<Index>(offsets, memory);
+  splitter_ = make_splitter<Index>(offsets, memory, partial_sums);
 }
 
 template <class Index>

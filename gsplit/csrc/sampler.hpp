@@ -36,8 +36,9 @@ template <class Index>
 class Sampler {
  public:
   /// offsets: [P + 1], ascending from 0 to N. memory: bytes that the dense maps from vertices to rows may take,
-  /// negative for no bound. threads: that work on one mini-batch. Throws std::invalid_argument.
-  Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads);
+  /// negative for no bound. threads: that work on one mini-batch. partial_sums: see make_splitter(). Throws
+  /// std::invalid_argument.
+  Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads, bool partial_sums);
 
   /// fan_outs[h-1] is the number of neighbours at hop h, -1 for all. Targets are distinct layout ids. Returns
   /// false, with no mini-batch, as soon as more than max_edges edges were drawn. Throws std::invalid_argument

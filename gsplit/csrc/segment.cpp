@@ -1,5 +1,6 @@
 #include "segment.hpp"
 
+#include <array>
 #include <cstring>
 
 namespace gsplit {
@@ -40,6 +41,48 @@ class Cursor {
   int64_t offset_;
 };
 
+/// Where the own rows of each row sent begin, over all receivers: [rows sent + 1].
+Array<int32_t> send_indptr(const LayerSplit& layer) {
+  Array<int32_t> begins;
+  begins.push_back(0);
+  for (size_t q = 0; q < layer.send_rows.size(); ++q) {
+    const int32_t base = begins.back();
+    for (size_t i = 0; i < layer.rows_sent(q); ++i)
+      begins.push_back(base + (layer.send_ends[q].empty() ? static_cast<int32_t>(i) + 1 : layer.send_ends[q][i]));
+  }
+  return begins;
+}
+
+/// The edge id of each own row that is sent or summed, over all receivers; -1 where it is sent as it is.
+Array<int64_t> send_ids(const LayerSplit& layer) {
+  Array<int64_t> ids;
+  for (size_t q = 0; q < layer.send_rows.size(); ++q) {
+    if (layer.send_ends[q].empty()) ids.insert(ids.end(), layer.send_rows[q].size(), -1);
+    else ids.insert(ids.end(), layer.send_ids[q].begin(), layer.send_ids[q].end());
+  }
+  return ids;
+}
+
+/// Writes what a layer has where sums are sent or received; returns where its words are, 0 where there is none.
+int64_t put_sums(Cursor& cursor, const LayerSplit& layer, bool edge_ids) {
+  const bool sends = layer.summed_edges > 0, receives = !layer.in_degrees.empty();
+  if (!sends && !receives) return 0;
+  int64_t num_send_rows = 0;
+  for (const auto& rows : layer.send_rows) num_send_rows += static_cast<int64_t>(rows.size());
+  const std::array<int64_t, SUMS_WORDS> words{
+      layer.drawn_edges,
+      num_send_rows,
+      layer.summed_edges,
+      sends ? cursor.put(send_indptr(layer)) : 0,
+      sends && edge_ids ? cursor.put(send_ids(layer)) : 0,
+      receives ? cursor.put(layer.in_degrees) : 0,
+      static_cast<int64_t>(layer.moved_rows.size()),
+      receives && edge_ids ? cursor.put(layer.moved_rows) : 0,
+      receives && edge_ids ? cursor.put(layer.moved_ids) : 0,
+  };
+  return cursor.put(words);
+}
+
 int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
   const Split& split = splits[rank];
   const auto parts = static_cast<int64_t>(splits.size());
@@ -63,9 +106,9 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
     header.push_back(cursor.begin());
     for (const auto& rows : layer.send_rows) cursor.append(rows);
     header.push_back(edge_ids ? cursor.put(layer.edge_ids) : 0);
-    header.push_back(0);  // reserved
-    for (const auto& rows : layer.send_rows) header.push_back(static_cast<int64_t>(rows.size()));
-    for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].send_rows[rank].size()));
+    header.push_back(put_sums(cursor, layer, edge_ids));
+    for (size_t q = 0; q < splits.size(); ++q) header.push_back(static_cast<int64_t>(layer.rows_sent(q)));
+    for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].rows_sent(rank)));
   }
   const int64_t total = cursor.begin();
   header[2] = total;

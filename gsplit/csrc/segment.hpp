@@ -19,6 +19,19 @@ struct LayerSplit {
   Array<int32_t> indices;                 // [edges] source rows: own rows, then rows received from 0, 1, ...
   Array<int64_t> edge_ids;                // [edges] positions in the graph's indices, or empty
   std::vector<Array<int32_t>> send_rows;  // [P][rows that trainer q needs], own level-(l-1) rows
+
+  // Where fewer partial sums than rows are sent (partial_sums.hpp):
+  std::vector<Array<int32_t>> send_ends;  // [P][rows sent] where the own rows end that each sums; empty: each is one
+  std::vector<Array<int64_t>> send_ids;   // [P][rows summed] edge ids, -1 of rows sent as they are; or empty
+  int64_t summed_edges = 0;               // rows that sums are made of, over all receivers
+  int64_t drawn_edges = 0;                // in-edges drawn for the destinations
+  Array<int32_t> in_degrees;              // [destinations] of which for each; empty: as indptr says
+  Array<int32_t> moved_rows;              // [in-edges that others sum] destinations; empty without edge ids
+  Array<int64_t> moved_ids;               // [in-edges that others sum] edge ids
+
+  size_t rows_sent(size_t receiver) const {
+    return send_ends[receiver].empty() ? send_rows[receiver].size() : send_ends[receiver].size();
+  }
 };
 
 struct Split {
@@ -36,10 +49,11 @@ struct MiniBatchId {
 };
 
 inline constexpr int64_t SEGMENT_MAGIC = 0x474553544c505347;  // "GSPLTSEG", little-endian
-inline constexpr int64_t SEGMENT_VERSION = 1;
+inline constexpr int64_t SEGMENT_VERSION = 2;
 inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
 inline constexpr int64_t HEADER_FIXED_WORDS = 12;
 inline constexpr int64_t LAYER_FIXED_WORDS = 6;
+inline constexpr int64_t SUMS_WORDS = 9;
 
 /// Bytes that write_segment() will fill for split `rank`.
 int64_t segment_bytes(const std::vector<Split>& splits, int rank, bool edge_ids);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
+#include "partial_sums.hpp"
 #include "row_map.hpp"
 
 namespace gsplit {
@@ -28,7 +30,8 @@ void make_room(Array<T>& values, size_t size) {
 template <class Index, class Map>
 class MappedSplitter final : public Splitter<Index> {
  public:
-  explicit MappedSplitter(const std::vector<int64_t>& offsets) : offsets_(offsets) {
+  MappedSplitter(const std::vector<int64_t>& offsets, bool partial_sums) : offsets_(offsets) {
+    if (partial_sums && offsets.size() > 2) sums_.emplace();
     const size_t parts = offsets.size() - 1;
     this->splits_.resize(parts);
     remote_edges_.resize(parts);
@@ -45,11 +48,6 @@ class MappedSplitter final : public Splitter<Index> {
   void end_hop(size_t level) override;
 
  private:
-  struct RemoteEdge {
-    int32_t edge;
-    int32_t owner;
-  };
-
   size_t owner(int64_t vertex) const;
   int32_t row_at_owner(int64_t vertex, size_t owner);
   void add_remote(size_t part, size_t level, std::span<const Index> neighbours, size_t first);
@@ -62,6 +60,7 @@ class MappedSplitter final : public Splitter<Index> {
   bool torn_ = false;                                  // a run was added in part only: there was no memory
   std::vector<RemoteEdge> remote_;                     // scratch: edges of a run that come from other parts
   std::vector<std::vector<RemoteEdge>> remote_edges_;  // [P], of the hop at work
+  std::optional<PartialSums> sums_;                    // none: rows alone are sent
 };
 
 template <class Index, class Map>
@@ -103,7 +102,15 @@ void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> t
       layer.indices.clear();
       layer.edge_ids.clear();
       layer.send_rows.resize(parts);
+      layer.send_ends.resize(parts);
+      layer.send_ids.resize(parts);
       for (auto& rows : layer.send_rows) rows.clear();
+      for (auto& ends : layer.send_ends) ends.clear();
+      for (auto& ids : layer.send_ids) ids.clear();
+      layer.summed_edges = layer.drawn_edges = 0;
+      layer.in_degrees.clear();
+      layer.moved_rows.clear();
+      layer.moved_ids.clear();
     }
     remote_edges_[part].clear();
   }
@@ -234,14 +241,21 @@ void MappedSplitter<Index, Map>::add_remote(size_t part, size_t level, std::span
 template <class Index, class Map>
 void MappedSplitter<Index, Map>::end_hop(size_t level) {
   const size_t parts = this->splits_.size();
-  for (Split& split : this->splits_) split.level_sizes[level - 1] = static_cast<int64_t>(split.vertices.size());
+  for (Split& split : this->splits_) {
+    split.level_sizes[level - 1] = static_cast<int64_t>(split.vertices.size());
+    split.layers[level].drawn_edges = static_cast<int64_t>(split.layers[level].indices.size());
+  }
+  if (sums_) {
+    forget_places();  // while send_rows say which there are
+    for (size_t part = 0; part < parts; ++part) sums_->put(this->splits_, level, part, remote_edges_[part]);
+  }
   std::vector<int32_t> base(parts);
   for (size_t part = 0; part < parts; ++part) {
     if (remote_edges_[part].empty()) continue;
     auto next = static_cast<size_t>(this->splits_[part].level_sizes[level - 1]);
     for (size_t from = 0; from < parts; ++from) {
       base[from] = checked_row(next);
-      next += this->splits_[from].layers[level].send_rows[part].size();
+      next += this->splits_[from].layers[level].rows_sent(part);
     }
     checked_row(next);
     int32_t* rows = this->splits_[part].layers[level].indices.data();
@@ -253,14 +267,16 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
 }  // namespace
 
 template <class Index>
-std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory) {
+std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory,
+                                               bool partial_sums) {
   const int64_t maps = offsets.size() > 2 ? 2 : 1;  // rows, and places where there are several splits
   const int64_t dense_bytes = maps * static_cast<int64_t>(sizeof(int32_t)) * offsets.back();
-  if (memory >= 0 && dense_bytes > memory) return std::make_unique<MappedSplitter<Index, HashMap>>(offsets);
-  return std::make_unique<MappedSplitter<Index, DenseMap>>(offsets);
+  if (memory >= 0 && dense_bytes > memory)
+    return std::make_unique<MappedSplitter<Index, HashMap>>(offsets, partial_sums);
+  return std::make_unique<MappedSplitter<Index, DenseMap>>(offsets, partial_sums);
 }
 
-template std::unique_ptr<Splitter<int32_t>> make_splitter(const std::vector<int64_t>&, int64_t);
-template std::unique_ptr<Splitter<int64_t>> make_splitter(const std::vector<int64_t>&, int64_t);
+template std::unique_ptr<Splitter<int32_t>> make_splitter(const std::vector<int64_t>&, int64_t, bool);
+template std::unique_ptr<Splitter<int64_t>> make_splitter(const std::vector<int64_t>&, int64_t, bool);
 
 }  // namespace gsplit

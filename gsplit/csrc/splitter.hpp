@@ -41,8 +41,10 @@ class Splitter {
   std::vector<Split> splits_;
 };
 
-/// offsets: [P + 1]. memory: bytes that dense maps may take; negative for no bound.
+/// offsets: [P + 1]. memory: bytes that dense maps may take; negative for no bound. partial_sums: of a pair of
+/// splits, list sums in the place of rows where fewer are sent then (partial_sums.hpp).
 template <class Index>
-std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory);
+std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory,
+                                               bool partial_sums);
 
 }  // namespace gsplit

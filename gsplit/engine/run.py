@@ -79,6 +79,11 @@ class Run:
         """Type in which exchanged rows travel; None: that in which the model computes."""
         return None if self.config.exchange_dtype == "model" else getattr(torch, self.config.exchange_dtype)
 
+    @property
+    def partial_sums(self) -> bool:
+        """Whether trainers send sums of rows in the place of rows where these are fewer."""
+        return self.config.exchange == "auto"
+
     @cached_property
     def strategy(self) -> Strategy:
         """How mini-batches and caches are laid over the trainers."""

@@ -21,7 +21,11 @@ class EdgeData(TypedDict):
     """The named arguments of :func:`gsplit.nn.blocks_of`."""
 
     edge_weights: dict[int, Tensor] | None
-    """[edges] weights of the drawn edges of each layer; None where the model uses none."""
+    """[edges] weights of the edges of each layer's block, 1 of those from sums; None where the model uses none."""
+    send_weights: dict[int, Tensor]
+    """[own rows sent or summed] factors of the rows, for layers that send weighted sums."""
+    drawn_weights: dict[int, Tensor]
+    """[num_destinations] weights of all in-edges drawn, for layers where others sum some of them."""
     degrees: Tensor | None
     """[level_sizes[0]] degrees in the whole graph, weighted where edges are; None where the model uses none."""
 
@@ -46,16 +50,25 @@ class EdgeLoader:
 
     def load(self, segment: Segment) -> EdgeData:
         """The edge data of one split, on the device, in the type that the model computes in."""
-        weights = None
-        if self.weights:
-            assert self._graph.edge_weight is not None
-            weights = {}
-            for layer in segment.layers:
-                ids = segment.edge_ids(layer)
-                if ids is None:
-                    raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
-                weights[layer] = self._tensor(self._graph.edge_weight[ids])
-        return {"edge_weights": weights, "degrees": self.degrees_of(segment.vertices) if self.degrees else None}
+        weights: dict[int, Tensor] = {}
+        send_weights: dict[int, Tensor] = {}
+        drawn_weights: dict[int, Tensor] = {}
+        for layer, header in segment.layers.items() if self.weights else ():
+            ids = segment.edge_ids(layer)
+            if ids is None:
+                raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
+            weights[layer] = self._tensor(self._weights_of(ids))
+            send_ids = segment.send_ids(layer)
+            if send_ids is not None:
+                send_weights[layer] = self._tensor(self._weights_of(send_ids))
+            if header.in_degrees_at:
+                drawn_weights[layer] = self._tensor(self._drawn_weights_of(segment, layer, ids))
+        return {
+            "edge_weights": weights if self.weights else None,
+            "send_weights": send_weights,
+            "drawn_weights": drawn_weights,
+            "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
+        }
 
     def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Degrees of vertices in the whole graph, weighted where edges are, [n] on the device.
@@ -64,6 +77,22 @@ class EdgeLoader:
             vertices: int64 [n] layout ids.
         """
         return self._tensor(self._degrees_of(vertices))
+
+    def _weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Weights of edges, 1 where the id is -1."""
+        assert self._graph.edge_weight is not None
+        found: NDArray[np.float32] = self._graph.edge_weight[ids]
+        if (ids < 0).any():
+            found[ids < 0] = 1
+        return found
+
+    def _drawn_weights_of(self, segment: Segment, layer: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sums of the weights of all in-edges that were drawn, float64 [num_destinations], whoever sums them."""
+        n = segment.layers[layer].num_destinations
+        destinations = np.repeat(np.arange(n), np.diff(segment.indptr(layer)))[ids >= 0]
+        moved_rows, moved_ids = segment.moved(layer)
+        rows, drawn = np.concatenate([destinations, moved_rows]), np.concatenate([ids[ids >= 0], moved_ids])
+        return np.bincount(rows, self._weights_of(drawn), minlength=n).astype(np.float64)
 
     def out_degrees(self, vertices: NDArray[np.int64]) -> Tensor:
         """Degrees of the out-edges of vertices in the whole graph, int64 [n], on the device.

@@ -47,6 +47,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
     width = config.train_features
     described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
+    if not described.takes_sums:
+        config = replace(config, exchange="rows")
     run = Run(
         config=config,
         asked=asked,

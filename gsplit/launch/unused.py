@@ -37,6 +37,11 @@ def _unused(run: Run) -> Iterator[str]:
         yield f"--split-group {asked.split_group} is ignored with --strategy data"
     if asked.exchange_dtype != "model" and run.config.split_group == 1:
         yield f"--exchange-dtype {asked.exchange_dtype} has no effect where no rows are exchanged"
+    if asked.strategy != "full" and asked.exchange == "auto":
+        if run.config.exchange == "rows":
+            yield f"--exchange auto has no effect on the model {name}, which needs the rows of all sources"
+        elif run.config.split_group == 1:
+            yield "--exchange auto has no effect where no rows are exchanged"
     yield from _unused_by_strategy(asked, defaults)
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
@@ -47,7 +52,7 @@ def _unused(run: Run) -> Iterator[str]:
 
 SAMPLED_ONLY = (
     *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
-    *("max_sampler_restarts", "cache", "cache_size", "loader"),
+    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
 WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")

@@ -40,6 +40,8 @@ class Checked(NamedTuple):
 
     pickled: bytes
     needs: Needs
+    takes_sums: bool
+    """Whether it asks its blocks for sums and means alone, never for the rows of sources; a model has to say so."""
 
 
 def prepare(model: nn.Module) -> Prepared:
@@ -92,7 +94,7 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
                 f"graph has {lonely:,}; construct it with allow_zero_in_degree=True, or import the graph with "
                 "--self-loops add"
             )
-    return Checked(content, needs)
+    return Checked(content, needs, takes_sums=not getattr(prepared, "uses_source_rows", True))
 
 
 def pickled(model: nn.Module) -> bytes:

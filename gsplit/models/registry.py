@@ -45,6 +45,8 @@ class Described:
     """What must agree for weights to fit: name, widths and depth; for a custom model its parameters' shapes."""
     needs: Needs
     """What the model wants of its blocks."""
+    takes_sums: bool
+    """Whether the model asks its blocks for sums and means alone, and never for the rows of sources."""
     pickled_model: bytes | None
     """A model that was handed over; None for one that the signature names."""
     unused: tuple[str, ...]
@@ -93,6 +95,7 @@ def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -
     return Described(
         signature={**signature, "dtype": config.dtype},
         needs=checked.needs,
+        takes_sums=checked.takes_sums,
         pickled_model=None if model is None else checked.pickled,
         unused=tuple(name for name in OF_MODEL if name not in used),
     )

@@ -67,6 +67,7 @@ def neighbour_sum(
     mean: bool = False,
     start: Tensor | None = None,
     own: bool = False,
+    drawn: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """Exchange rows, and sum or average them over the in-edges of each destination.
 
@@ -78,6 +79,8 @@ def neighbour_sum(
         mean: divide by the number of in-edges.
         start: [num_destinations, D] that the sums are added to.
         own: give the own row of each destination, too. Its gradient and that of its sums are added in one pass.
+        drawn: [num_destinations] by which a mean divides where some of the rows received are sums; None: the number
+            of in-edges.
 
     Returns:
         [num_destinations, D], and with ``own`` x[:num_destinations], or None.
@@ -85,9 +88,9 @@ def neighbour_sum(
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
     if route is None or chain is None:
-        way = _Way(edges=two_way, route=None, link=None, mean=mean, own=own)
+        way = _Way(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn)
         return _NeighbourSum.apply(x, weight, start, None, way)[:2]
-    way = _Way(edges=two_way, route=route, link=chain.link, mean=mean, own=own)
+    way = _Way(edges=two_way, route=route, link=chain.link, mean=mean, own=own, drawn=drawn)
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, way)[:2]
     out, rows, chain.token = _NeighbourSum.apply(x, weight, start, chain.token, way)
@@ -103,6 +106,12 @@ class _Way:
     link: Link | None
     mean: bool
     own: bool
+    drawn: Tensor | None
+
+    def inverse_of_drawn(self, dtype: torch.dtype) -> Tensor:
+        """Factor that makes a mean of each destination's sum, [num_destinations]."""
+        counts = self.edges.edges.indptr.diff() if self.drawn is None else self.drawn
+        return counts.clamp(min=1).to(dtype).reciprocal_()
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -116,14 +125,18 @@ class _NeighbourSum(torch.autograd.Function):
         received = None if way.link is None or way.route is None else way.link.send(x, way.route)
         edges = way.edges.edges
         out = x.new_empty((edges.num_rows, x.shape[1]))
+        scale = None if weight is None else weight.detach()
+        if way.mean and way.drawn is not None:  # the kernels divide by the number of edges, which is smaller
+            shares = way.inverse_of_drawn(x.dtype)[edges.rows()].unsqueeze(1)
+            scale = shares if scale is None else shares * scale
         kernels_for(x).sum(
             edges,
             x.detach(),
             received,
             out,
             start=None if start is None else start.detach(),
-            weight=None if weight is None else weight.detach(),
-            mean=way.mean,
+            weight=scale,
+            mean=way.mean and way.drawn is None,
         )
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
@@ -136,7 +149,7 @@ class _NeighbourSum(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         way: _Way = ctx.way
         weight, x, received = ctx.saved_tensors
-        divisor = _inverse(way.edges.edges.indptr.diff(), of_sums.dtype) if way.mean else None
+        divisor = way.inverse_of_drawn(of_sums.dtype) if way.mean else None
         grad_x = grad_weight = None
         link = None if grad_token is None else way.link
         if ctx.needs_input_grad[0] or link is not None:
@@ -203,7 +216,3 @@ def summed_back(
     own = gradients(0, num_own, start)
     add_returned(own)
     return own
-
-
-def _inverse(counts: Tensor, dtype: torch.dtype) -> Tensor:
-    return counts.clamp(min=1).to(dtype).reciprocal_()

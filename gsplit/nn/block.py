@@ -2,14 +2,16 @@
 
 Convolutions ask a block for sums, means and attention over neighbours (:mod:`gsplit.nn.neighbourhood`), for which it
 exchanges rows and sums over the drawn edges. Other models do ``x = block.exchange(x)`` once a layer and then read
-source rows by ``block.indices``.
+source rows by ``block.indices``. Where trainers send each other sums of rows (``--exchange auto``), blocks have sums
+and means alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +24,9 @@ from gsplit.nn.dense import both_linear, is_plain, linear_sum
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.sampling.segment import Segment
+
+NONE_OF_LAYERS: Mapping[int, Tensor] = MappingProxyType({})
+"""What belongs to no layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +43,11 @@ class Block(Neighbourhood):
     indptr: Tensor
     """Where the edges of each destination begin in ``indices``, int32 [num_destinations + 1]."""
     indices: Tensor
-    """Source row of each edge after the exchange, int32 [edges]: own rows come first, then received ones."""
+    """Source row of each edge after the exchange, int32 [edges]: own rows come first, then received ones. The edge
+    from one that is a sum of rows stands for several drawn edges."""
     edge_ids: Tensor | None
-    """Position of each edge in the layout's indices, int64 [edges]; None where nobody asked for it."""
+    """Position of each edge in the layout's indices, int64 [edges], -1 of an edge from a sum; None where nobody asked
+    for it."""
     edge_weight: Tensor | None
     """Weight of each drawn edge (the paper's w_e), [edges]; None: the graph has none, or the model wants none."""
     degrees: Tensor | None
@@ -50,6 +57,14 @@ class Block(Neighbourhood):
     evaluation, where all neighbours are taken, and :meth:`out_degrees` calls it."""
     route: Route | None
     """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
+    send_weight: Tensor | None = None
+    """Weight of each of the route's ``send_rows`` in the sums that are sent, [own rows]; None: the block carries no
+    edge weights, or sends no sums."""
+    drawn_degrees: Tensor | None = None
+    """Number of drawn in-edges of each destination, int32 [num_destinations]; None: as ``indptr`` says, for no row
+    received is a sum."""
+    drawn_weights: Tensor | None = None
+    """Weight of the drawn in-edges of each destination, [num_destinations]; None: that of the block's edges."""
     chain: Chain | None
     """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
 
@@ -66,23 +81,25 @@ class Block(Neighbourhood):
 
     @property
     def num_edges(self) -> int:
-        """Number of drawn edges."""
+        """Number of edges."""
         return len(self.indices)
 
     @cached_property
     def two_way(self) -> TwoWayEdges:
-        """The drawn edges, a row for each destination, and for backward a row for each source."""
+        """The edges, a row for each destination, and for backward a row for each source."""
         return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources)
 
     def in_degrees(self) -> Tensor:
         """Number of drawn in-edges of each destination, int32 [num_destinations]."""
-        return self.indptr.diff()
+        return self.indptr.diff() if self.drawn_degrees is None else self.drawn_degrees
 
     @override
     def drawn_weight(self) -> Tensor:
         """Sum of the weights of the drawn in-edges, [num_destinations]; without weights, their number."""
         if self.edge_weight is None:
             return self.in_degrees()
+        if self.drawn_weights is not None:
+            return self.drawn_weights
         total = self.edge_weight.new_zeros(self.num_destinations)
         return total.index_add(0, self.destinations(), self.edge_weight)
 
@@ -102,9 +119,13 @@ class Block(Neighbourhood):
 
         All trainers must ask, or none: the counts travel. In exact evaluation the out-edges of the whole graph are
         counted, so that no result depends on which vertices are evaluated together.
+
+        Raises:
+            ValueError: where sums are sent, as :meth:`exchange` does.
         """
         if self.whole_out_degrees is not None:
             return self.whole_out_degrees()[: self.num_sources]
+        self._check_rows_alone()
         counts = torch.bincount(self.indices, minlength=self.num_sources)
         if self.route is None or self.chain is None:
             return counts
@@ -128,9 +149,11 @@ class Block(Neighbourhood):
         """Rows of all sources [num_sources, ...]: the own ones, x [num_own_sources, ...], then the received ones.
 
         Raises:
-            ValueError: for an ``x`` with another number of rows.
+            ValueError: for an ``x`` with another number of rows, and where the trainers send sums of rows, which only
+                models ask for that say ``uses_source_rows = False``.
         """
         self._check_rows(x)
+        self._check_rows_alone()
         if self.route is None or self.chain is None:
             return x
         return exchange(x, self.route, self.chain)
@@ -138,6 +161,13 @@ class Block(Neighbourhood):
     def _check_rows(self, x: Tensor) -> None:
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
+
+    def _check_rows_alone(self) -> None:
+        if self.drawn_degrees is not None or (self.route is not None and self.route.sums is not None):
+            raise ValueError(
+                "trainers send sums of rows here, so the rows of all sources cannot be had; leave out "
+                "uses_source_rows = False on the model, or use --exchange rows"
+            )
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
@@ -157,7 +187,9 @@ class Block(Neighbourhood):
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
             return self._summed(rows, mean=True, start=own)
-        means, own_rows = neighbour_sum(self.two_way, x, self.route, self.chain, mean=True, own=True)
+        means, own_rows = neighbour_sum(
+            self.two_way, x, self.route, self.chain, mean=True, own=True, drawn=self.drawn_degrees
+        )
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh)
 
@@ -165,7 +197,12 @@ class Block(Neighbourhood):
         self, x: Tensor, *, weight: Tensor | None = None, mean: bool = False, start: Tensor | None = None
     ) -> Tensor:
         self._check_rows(x)
-        return neighbour_sum(self.two_way, x, self.route, self.chain, weight=weight, mean=mean, start=start)[0]
+        route = self.route
+        if route is not None and weight is not None and self.send_weight is not None:
+            route = replace(route, sum_weight=self.send_weight.to(x.dtype).unsqueeze(1))
+        return neighbour_sum(
+            self.two_way, x, route, self.chain, weight=weight, mean=mean, start=start, drawn=self.drawn_degrees
+        )[0]
 
     @override
     def attend(
@@ -179,6 +216,7 @@ class Block(Neighbourhood):
         loops: bool,
     ) -> Tensor:
         self._check_rows(z)
+        self._check_rows_alone()
         return attention_over_neighbours(
             self.two_way,
             z,
@@ -198,6 +236,8 @@ def blocks_of(
     chain: Chain | None,
     *,
     edge_weights: dict[int, Tensor] | None = None,
+    send_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
+    drawn_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
     degrees: Tensor | None = None,
     whole_out_degrees: Callable[[], Tensor] | None = None,
 ) -> dict[int, Block]:
@@ -208,6 +248,8 @@ def blocks_of(
         device: where the blocks shall be.
         chain: the chain of the mini-batch.
         edge_weights: [edges] of each layer, on the device.
+        send_weights: [own rows sent or summed] of the layers that send weighted sums, on the device.
+        drawn_weights: [num_destinations] of the layers where others sum weighted in-edges, on the device.
         degrees: [num_own_sources of layer 1] degrees of the segment's vertices in the whole graph, on the device.
         whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
     """
@@ -221,8 +263,13 @@ def blocks_of(
     for layer, header in segment.layers.items():
         route = None
         if chain is not None and segment.parts > 1:
+            send_rows, sums = view(header.send_rows_at, header.num_send_rows, torch.int32), None
+            if header.send_indptr_at:
+                indptr = view(header.send_indptr_at, sum(header.send_counts) + 1, torch.int32)
+                sums = TwoWayEdges(Edges(indptr=indptr, indices=send_rows), header.num_own_sources)
             route = Route(
-                send_rows=view(header.send_rows_at, sum(header.send_counts), torch.int32),
+                send_rows=send_rows,
+                sums=sums,
                 send_counts=header.send_counts,
                 receive_counts=header.receive_counts,
                 layer=layer,
@@ -239,5 +286,10 @@ def blocks_of(
             whole_out_degrees=whole_out_degrees,
             route=route,
             chain=chain,
+            send_weight=send_weights.get(layer),
+            drawn_degrees=(
+                view(header.in_degrees_at, header.num_destinations, torch.int32) if header.in_degrees_at else None
+            ),
+            drawn_weights=drawn_weights.get(layer),
         )
     return blocks

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import kernels_for
+from gsplit.kernels import TwoWayEdges, kernels_for
 from gsplit.parallel.board import Board, Step
 from gsplit.parallel.collectives import Group, all_reduce, all_to_all, size_of, start_all_to_all
 
@@ -59,11 +59,11 @@ class Link:
 
         Args:
             x: [own rows, ...] rows of this trainer.
-            route: which of them go where.
+            route: which of them go where, or sums of them.
             out: where the received rows go; by default memory of their own.
         """
         self._enter(Step.EXCHANGE, x, route)
-        sent = self._packed(x.detach().index_select(0, route.send_rows))
+        sent = self._packed(_rows_to_send(x.detach(), route))
         received = x.new_empty((route.num_received, *x.shape[1:])) if out is None else out
         arrived = received if sent.dtype == x.dtype else torch.empty_like(received, dtype=sent.dtype)
         all_to_all(arrived, sent, route.receive_counts, route.send_counts, self.group)
@@ -85,7 +85,7 @@ class Link:
         """
         self._enter(Step.RETURN, received, route)
         sent = self._packed(received).contiguous()
-        returned = sent.new_empty((len(route.send_rows), *received.shape[1:]))
+        returned = sent.new_empty((sum(route.send_counts), *received.shape[1:]))
         wait = start_all_to_all(returned, sent, route.send_counts, route.receive_counts, self.group)
         self.counters.backward_bytes += sent.nbytes
         self.counters.backward_messages += sum(count > 0 for count in route.receive_counts)
@@ -93,7 +93,11 @@ class Link:
         def add_to(own: Tensor) -> None:
             wait()
             values = returned.to(own.dtype)
-            if own.is_floating_point():
+            if route.sums is not None:
+                weight = route.sum_weight
+                edges = route.sums.transposed if weight is None else route.sums.transposed_with_order
+                kernels_for(own).sum(edges, values, None, own, start=own, weight=weight)
+            elif own.is_floating_point():
                 flat = own.flatten(1) if own.dim() > 1 else own.unsqueeze(1)
                 kernels_for(own).add(flat, route.send_rows, values.reshape(len(values), flat.shape[1]))
             else:
@@ -158,11 +162,11 @@ class Route:
     """Which rows go where before one layer, and whether gradients come back. P trainers exchange rows."""
 
     send_rows: Tensor
-    """Own rows to send, int32 [sum(send_counts)], in the order of the trainers that need them."""
+    """Own rows to send, or to send sums of, int32 [own rows], in the order of the trainers that need them."""
     send_counts: tuple[int, ...]
-    """Number of rows for each trainer, [P]."""
+    """Number of rows, or sums of rows, for each trainer, [P]."""
     receive_counts: tuple[int, ...]
-    """Number of rows from each trainer, [P]."""
+    """Number of rows, or sums of rows, from each trainer, [P]."""
     layer: int = 0
     """The layer, 1 .. L, to be named in messages; 0 where it is not known."""
     always_returns: bool = False
@@ -173,6 +177,11 @@ class Route:
     want no gradient on any trainer, or projections of features, which want one on all of them; so whether they want
     one decides.
     """
+
+    sums: TwoWayEdges | None = None
+    """What each row sent is the sum of, a row for each and ``send_rows`` as sources; None: each is one own row."""
+    sum_weight: Tensor | None = None
+    """Factor of each of ``send_rows`` in its sum, [own rows, 1] in the dtype of the rows; None: 1 each."""
 
     @property
     def num_received(self) -> int:
@@ -190,12 +199,13 @@ def exchange(x: Tensor, route: Route, chain: Chain) -> Tensor:
 
     Args:
         x: [own rows, ...] rows of this trainer.
-        route: which of them go where, and whether gradients come back.
+        route: which of them go where, and whether gradients come back; it sends no sums.
         chain: the chain of the mini-batch.
 
     Returns:
         [own rows + received rows, ...].
     """
+    assert route.sums is None
     if not wants_gradient_back(x, route):
         return _beside(x, route, chain.link)
     out, chain.token = _Exchange.apply(x, chain.token, route, chain.link)
@@ -229,7 +239,16 @@ def scatter_back(rows: Tensor, num_own: int, route: Route, chain: Chain) -> Tens
     Returns:
         [num_own, ...].
     """
+    assert route.sums is None
     return _folded(rows, num_own, route, chain.link)
+
+
+def _rows_to_send(x: Tensor, route: Route) -> Tensor:
+    if route.sums is None:
+        return x.index_select(0, route.send_rows)
+    out = x.new_empty((sum(route.send_counts), x.shape[1]))
+    kernels_for(x).sum(route.sums.edges, x, None, out, weight=route.sum_weight)
+    return out
 
 
 def _beside(x: Tensor, route: Route, link: Link) -> Tensor:

@@ -81,6 +81,7 @@ class GCN(LayeredModel):
     """
 
     uses_edge_weight = True
+    uses_source_rows = False
 
     def __init__(
         self,

@@ -58,6 +58,9 @@ class LayeredModel(nn.Module):
     """Whether blocks must carry the edge weights of the graph, where it has any."""
     uses_degrees = False
     """Whether blocks must carry the degrees of the whole graph."""
+    uses_source_rows = True
+    """Whether a convolution needs the rows of its sources, one by one. Where it is False, convolutions ask their
+    blocks for sums and means alone, and trainers may send each other sums of rows (``--exchange auto``)."""
 
     def __init__(
         self,

@@ -35,6 +35,8 @@ class SAGEConv(nn.Module):
 class SAGE(LayeredModel):
     """Layers of :class:`SAGEConv` with ReLU and dropout between them; arguments as :class:`LayeredModel`'s."""
 
+    uses_source_rows = False
+
     def __init__(
         self, in_features: int, hidden: int, out_features: int, *, num_layers: int, **between: Unpack[Between]
     ) -> None:

@@ -36,7 +36,7 @@ class MicroBatches:
         fixed_shares: see :meth:`gsplit.sampling.rule.Rule.plan`.
         rule: says which vertices start and which in-edges are kept.
         batch_size: targets of all micro-batches of a mini-batch together.
-        seed, edge_ids, memory, threads: see :meth:`gsplit.sampling.rule.Rule.sampler`.
+        seed, edge_ids, memory, threads, partial_sums: see :meth:`gsplit.sampling.rule.Rule.sampler`.
 
     Raises:
         ValueError: where the parts of the layout cannot be dealt out to the splits.
@@ -55,13 +55,20 @@ class MicroBatches:
         edge_ids: bool,
         memory: int | None = None,
         threads: int = 1,
+        partial_sums: bool = False,
     ) -> None:
         self.number, self.splits = micro_batches, splits
         self.plan = rule.plan(
             layout, batch_size=batch_size, seed=seed, micro_batches=micro_batches, fixed_shares=fixed_shares
         )
         self._sampler = rule.sampler(
-            layout, split_offsets(layout, splits), seed=seed, edge_ids=edge_ids, memory=memory, threads=threads
+            layout,
+            split_offsets(layout, splits),
+            seed=seed,
+            edge_ids=edge_ids,
+            memory=memory,
+            threads=threads,
+            partial_sums=partial_sums,
         )
 
     def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:

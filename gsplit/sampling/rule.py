@@ -86,6 +86,7 @@ class Rule(Protocol):
         edge_ids: bool = False,
         memory: int | None = None,
         threads: int = 1,
+        partial_sums: bool = False,
     ) -> MicroBatchSampler:
         """A sampler of the layout's graph, with memory of its own.
 
@@ -96,6 +97,7 @@ class Rule(Protocol):
             edge_ids: segments carry the positions of the kept edges in the layout's ``indices``.
             memory: bytes that the maps from vertex to row may take; None for no bound.
             threads: that work on one micro-batch.
+            partial_sums: let splits send each other sums of rows where these are fewer.
         """
 
 
@@ -136,8 +138,16 @@ class Neighbours:
         edge_ids: bool = False,
         memory: int | None = None,
         threads: int = 1,
+        partial_sums: bool = False,
     ) -> MiniBatchSampler:
         """The C++ sampler with the fan-outs of the rule."""
         return sampler_of(
-            layout, offsets, fan_outs=self.fan_out, seed=seed, edge_ids=edge_ids, memory=memory, threads=threads
+            layout,
+            offsets,
+            fan_outs=self.fan_out,
+            seed=seed,
+            edge_ids=edge_ids,
+            memory=memory,
+            threads=threads,
+            partial_sums=partial_sums,
         )

@@ -39,6 +39,8 @@ class MiniBatchSampler:
             the mini-batches need (11 to 22 bytes for each of their vertices). None: no bound. The samples are the
             same.
         threads: that work on one mini-batch. The samples are the same.
+        partial_sums: of each pair of splits, let one send sums over its rows in the place of rows where these are
+            fewer (csrc/cover.hpp). The samples are the same; blocks have other edges.
 
     Raises:
         ValueError: for offsets that do not ascend from 0 to N, a negative ``memory`` or ``threads`` below 1.
@@ -56,6 +58,7 @@ class MiniBatchSampler:
         edge_ids: bool = False,
         memory: int | None = None,
         threads: int = 1,
+        partial_sums: bool = False,
     ) -> None:
         if memory is not None and memory < 0:
             raise ValueError(f"memory must be at least 0 bytes, not {memory}")
@@ -64,7 +67,7 @@ class MiniBatchSampler:
         bound = _core.Sampler32 if indices.dtype == np.int32 else _core.Sampler64
         ids = np.empty(0, np.int64) if global_ids is None else global_ids
         bytes_ = NO_BOUND if memory is None else memory
-        self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets], bytes_, threads)
+        self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets], bytes_, threads, partial_sums)
         self.parts = len(offsets) - 1
         """P, the number of splits."""
         self._fan_outs = np.array(fan_outs, np.int64)

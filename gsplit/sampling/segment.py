@@ -14,13 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC = int.from_bytes(b"GSPLTSEG", "little")
-VERSION = 1
+VERSION = 2
 HAS_EDGE_IDS = 1
 """The bit of the header's flags that says that edge ids are carried."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
 LAYER_FIXED_WORDS = 6
 """Words of a layer's header before the counts of rows sent and received."""
+SUMS_WORDS = (
+    *("num_drawn_edges", "num_send_rows", "num_summed_edges", "send_indptr_at", "send_ids_at", "in_degrees_at"),
+    *("num_moved", "moved_rows_at", "moved_ids_at"),
+)
+"""The words, in order, of a layer in which this split sends or receives sums of rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +38,36 @@ class LayerHeader:
     """Number of own level-(l-1) vertices."""
     num_edges: int
     """Number of edges of the layer's block."""
+    num_drawn_edges: int
+    """Number of in-edges drawn for the destinations; more than ``num_edges`` where others send sums."""
+    num_summed_edges: int
+    """Number of own rows that the sums are made of that are sent; 0 where rows alone are sent."""
+    num_send_rows: int
+    """Length of ``send_rows``."""
     indptr_at: int
     """Offset in bytes of ``indptr``, int32 [num_destinations + 1]."""
     indices_at: int
     """Offset in bytes of ``indices``, int32 [num_edges]: source rows, own level-(l-1) rows first, then the rows
     received from trainer 0, 1, ..."""
     send_rows_at: int
-    """Offset in bytes of ``send_rows``, int32 [sum(send_counts)]: own level-(l-1) rows for trainer 0, 1, ..."""
+    """Offset in bytes of ``send_rows``, int32 [num_send_rows]: own level-(l-1) rows for trainer 0, 1, ..."""
     edge_ids_at: int
-    """Offset in bytes of ``edge_ids``, int64 [num_edges]: positions in the layout's indices; 0 without them."""
+    """Offset in bytes of ``edge_ids``, int64 [num_edges]: positions in the layout's indices, -1 of an edge from a sum
+    that was received; 0 without them."""
+    send_indptr_at: int
+    """Offset in bytes of ``send_indptr``, int32 [sum(send_counts) + 1]: which run of ``send_rows`` each row sent is
+    the sum of; 0 where each is one row."""
+    send_ids_at: int
+    """Offset in bytes of ``send_ids``, int64 [num_send_rows]: positions in the layout's indices of the edges that are
+    summed here, -1 of a row that is sent as it is; 0 without them."""
+    in_degrees_at: int
+    """Offset in bytes of ``in_degrees``, int32 [num_destinations]: in-edges drawn; 0 where ``indptr`` says it."""
+    num_moved: int
+    """Length of ``moved_rows`` and ``moved_ids``: in-edges that others sum, where there are edge ids."""
+    moved_rows_at: int
+    """Offset in bytes of ``moved_rows``, int32 [num_moved]: destination rows of these edges; 0 without them."""
+    moved_ids_at: int
+    """Offset in bytes of ``moved_ids``, int64 [num_moved]: positions in the layout's indices; 0 without them."""
     send_counts: tuple[int, ...]
     """[P] numbers of rows sent to each trainer."""
     receive_counts: tuple[int, ...]
@@ -89,8 +115,12 @@ class Segment:
         """The header of each layer, 1 .. L."""
         for layer in range(1, levels):
             at = levels + (layer - 1) * layer_words
-            edges, indptr_at, indices_at, send_rows_at, edge_ids_at = words[at : at + 5]
+            edges, indptr_at, indices_at, send_rows_at, edge_ids_at, sums_at = words[at : at + LAYER_FIXED_WORDS]
             counts = words[at + LAYER_FIXED_WORDS : at + layer_words]
+            of_sums = dict.fromkeys(SUMS_WORDS, 0)
+            of_sums |= {"num_drawn_edges": edges, "num_send_rows": sum(counts[: self.parts])}
+            if sums_at:
+                of_sums = dict(zip(SUMS_WORDS, self._int64(sums_at, len(SUMS_WORDS)).tolist(), strict=True))
             self.layers[layer] = LayerHeader(
                 num_destinations=self.level_sizes[layer],
                 num_own_sources=self.level_sizes[layer - 1],
@@ -101,15 +131,19 @@ class Segment:
                 edge_ids_at=edge_ids_at,
                 send_counts=tuple(counts[: self.parts]),
                 receive_counts=tuple(counts[self.parts :]),
+                **of_sums,
             )
 
     def _int32(self, at: int, count: int) -> NDArray[np.int32]:
         return self.data[at : at + 4 * count].view(np.int32)
 
+    def _int64(self, at: int, count: int) -> NDArray[np.int64]:
+        return self.data[at : at + 8 * count].view(np.int64)
+
     @property
     def vertices(self) -> NDArray[np.int64]:
         """Layout ids of this split's vertices, int64 [level_sizes[0]], targets first."""
-        return self.data[self.vertices_at : self.vertices_at + 8 * self.level_sizes[0]].view(np.int64)
+        return self._int64(self.vertices_at, self.level_sizes[0])
 
     @property
     def targets(self) -> NDArray[np.int64]:
@@ -125,22 +159,57 @@ class Segment:
         return self._int32(self.layers[layer].indices_at, self.layers[layer].num_edges)
 
     def send_rows(self, layer: int) -> list[NDArray[np.int32]]:
-        """The own level-(l-1) rows that each trainer needs for layer l, [P] int32 arrays."""
-        counts = self.layers[layer].send_counts
-        rows = self._int32(self.layers[layer].send_rows_at, sum(counts))
-        return np.split(rows, np.cumsum(counts)[:-1])
+        """The own level-(l-1) rows that each trainer needs for layer l, or sums of, [P] int32 arrays."""
+        header = self.layers[layer]
+        rows = self._int32(header.send_rows_at, header.num_send_rows)
+        return np.split(rows, self.send_indptr(layer)[np.cumsum(header.send_counts)[:-1]])
+
+    def send_indptr(self, layer: int) -> NDArray[np.int32]:
+        """Where the own rows begin that each row sent is the sum of, over all trainers, int32 [rows sent + 1]."""
+        header = self.layers[layer]
+        if header.send_indptr_at == 0:
+            return np.arange(header.num_send_rows + 1, dtype=np.int32)
+        return self._int32(header.send_indptr_at, sum(header.send_counts) + 1)
+
+    def send_ids(self, layer: int) -> NDArray[np.int64] | None:
+        """Positions of the edges that are summed here, int64 [own rows sent or summed]; None where none is.
+
+        -1 stands for a row that is sent as it is.
+        """
+        header = self.layers[layer]
+        return self._int64(header.send_ids_at, header.num_send_rows) if header.send_ids_at else None
+
+    def in_degrees(self, layer: int) -> NDArray[np.int32]:
+        """Number of in-edges drawn for each destination of a layer, whoever sums them, int32 [num_destinations]."""
+        header = self.layers[layer]
+        if header.in_degrees_at == 0:
+            return np.diff(self.indptr(layer))
+        return self._int32(header.in_degrees_at, header.num_destinations)
+
+    def moved(self, layer: int) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The in-edges of a layer that others sum: int32 [M] destination rows, int64 [M] positions in ``indices``.
+
+        Both are empty without edge ids.
+        """
+        header = self.layers[layer]
+        return self._int32(header.moved_rows_at, header.num_moved), self._int64(header.moved_ids_at, header.num_moved)
 
     def edge_ids(self, layer: int) -> NDArray[np.int64] | None:
         """The position of each edge of a layer in the layout's indices, int64 [num_edges]; None without edge ids."""
         header = self.layers[layer]
         if not self.has_edge_ids:
             return None
-        return self.data[header.edge_ids_at : header.edge_ids_at + 8 * header.num_edges].view(np.int64)
+        return self._int64(header.edge_ids_at, header.num_edges)
 
     @property
     def num_edges(self) -> int:
-        """Number of edges of all layers: what this split computes."""
-        return sum(header.num_edges for header in self.layers.values())
+        """Number of in-edges drawn for this split's destinations, over all layers."""
+        return sum(header.num_drawn_edges for header in self.layers.values())
+
+    @property
+    def num_computed_edges(self) -> int:
+        """Number of edges that this split sums over, in all layers: its blocks', and those of the sums it sends."""
+        return sum(header.num_edges + header.num_summed_edges for header in self.layers.values())
 
     def validate(self) -> None:
         """Assert what every split must satisfy on its own; for tests."""
@@ -156,8 +225,17 @@ class Segment:
             assert header.receive_counts[self.rank] == 0
             num_sources = header.num_own_sources + sum(header.receive_counts)
             assert ((indices >= 0) & (indices < num_sources)).all()
-            for rows in self.send_rows(layer):
-                assert len(np.unique(rows)) == len(rows)
+            lengths = np.diff(self.send_indptr(layer))
+            assert (lengths >= 1).all()
+            assert lengths[lengths > 1].sum() == header.num_summed_edges
+            ends = np.cumsum(header.send_counts)
+            for rows, begin, end in zip(self.send_rows(layer), ends - header.send_counts, ends, strict=True):
+                as_they_are = rows[np.repeat(lengths[begin:end] == 1, lengths[begin:end])]
+                assert len(np.unique(as_they_are)) == len(as_they_are)
+                assert not np.isin(as_they_are, rows[np.repeat(lengths[begin:end] > 1, lengths[begin:end])]).any()
                 assert ((rows >= 0) & (rows < header.num_own_sources)).all()
+            drawn = self.in_degrees(layer)
+            assert drawn.sum() == header.num_drawn_edges
+            assert (drawn >= np.diff(indptr)).all()
             received = np.arange(header.num_own_sources, num_sources)
             assert np.isin(received, indices).all()

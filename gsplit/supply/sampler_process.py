@@ -43,6 +43,8 @@ class SamplerSpec:
     """Bytes that a sampler's maps of vertices may take."""
     threads: int
     """Threads that work on one micro-batch."""
+    partial_sums: bool = False
+    """Whether splits send each other sums of rows where these are fewer."""
     micro_batches: int = 1
     """Number of micro-batches that a mini-batch is cut into."""
     splits: int | None = None
@@ -108,6 +110,7 @@ def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
         edge_ids=spec.edge_ids,
         memory=spec.memory,
         threads=spec.threads,
+        partial_sums=spec.partial_sums,
     )
     while True:
         command: Ticket | Assignment = commands.recv()

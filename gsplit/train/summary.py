@@ -26,6 +26,10 @@ def summary_text(summary: dict[str, Any]) -> str:
         exchanged = traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"]
         messages = traffic["exchange_forward_messages"] + traffic["exchange_backward_messages"]
         on = f"on {summary['trainers']} trainers{' at last' if summary['changed'] else ''}"
+        whole = summary["strategy"] == "full" and not summary["changed"]
+        edges = traffic["computed_edges" if whole else "sampled_edges"]
+        # Where some epochs were of the whole graph, edges were computed that nobody had sampled.
+        of_sums = 0 if whole or summary["changed"] else traffic["computed_edges"] - traffic["sampled_edges"]
         redundant = summary["trainers"] > summary["split_group"] or summary["changed"]
         lines += [
             f"time   {summary['seconds_per_epoch']:.2f} s an epoch {on}: {shares}",
@@ -35,8 +39,9 @@ def summary_text(summary: dict[str, Any]) -> str:
             f"({traffic['host_rows']:,} rows{'' if redundant else ', each by one trainer'}), {_from_peers(traffic)}"
             f"{binary(exchanged)} exchanged in {messages:,} messages, "
             f"{binary(traffic['all_reduce_bytes'])} of gradients reduced",
-            f"edges  {traffic['computed_edges']:,} {'' if _whole(summary) else 'sampled and '}computed, "
-            + (_micro(summary) if redundant else "none twice"),
+            f"edges  {edges:,} {'' if whole else 'sampled and '}computed, "
+            + (_micro(summary) if redundant else "none twice")
+            + (f"; {of_sums:,} more from sums" if of_sums else ""),
         ]
     lines.append(f"run    {summary['run']}")
     return "\n".join(lines)
@@ -65,13 +70,8 @@ def _micro(summary: dict[str, Any]) -> str:
     return f"in micro-batches of {summary['split_group']} trainer{'s' * (summary['split_group'] != 1)} each"
 
 
-def _whole(summary: dict[str, Any]) -> bool:
-    """Whether nothing was sampled, from the first epoch to the last."""
-    return summary["strategy"] == "full" and not summary["changed"]
-
-
 def _samplers(summary: dict[str, Any]) -> str:
-    if _whole(summary):
+    if summary["strategy"] == "full" and not summary["changed"]:
         return "the whole graph, made once"
     count = summary["samplers"]
     return f"{count} sampler{'s' * (count != 1)}" if count else "no samplers: every trainer sampled all"

@@ -9,13 +9,17 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support import pool as pool_module
 from support.models import HAS_DGL
 
 from gsplit import cli
+from gsplit.train.check.gradients import compare
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "bring_your_own_model.md"
@@ -30,12 +34,26 @@ MENTIONED = [
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
     for path in (ROOT / "experiments").rglob("*.py")
-    if "cli.parse(" in path.read_text()
+    if "cli.main(command)" in path.read_text()
 )
 BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 
 
-def test_bring_your_own_model(tmp_path):
+OWN_PROCESSES = ("--out run-pyg", "python train_mine.py")
+"""Ends of the commands that start processes of their own; for the others trainers of the pool do, or none."""
+
+
+def move_to(member, folder):
+    """Work in a folder, and find modules there, as a process does that is started in it."""
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+
+
+def check_in_trainer(member, spec):
+    return compare(member, replace(spec, board=pool_module.SHARED.board))
+
+
+def test_bring_your_own_model(tmp_path, monkeypatch, pool, in_pool, capsys):
     files = [text for kind, text in BLOCKS if kind == "python"]
     commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
     assert len(files) == 5
@@ -44,6 +62,13 @@ def test_bring_your_own_model(tmp_path):
         name = re.match(r"# (\w+\.py)\n", text)
         assert name, "a file says its name first"
         (tmp_path / name[1]).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    pool.run(2, move_to, str(tmp_path))
+    monkeypatch.setattr(
+        "gsplit.train.check.gradients.start",
+        lambda _, world, spec: SimpleNamespace(join=lambda: pool.run(world, check_in_trainer, spec)),
+    )
     said = {}
     for command in commands:
         if "my_dgl" in command and not HAS_DGL:
@@ -52,17 +77,13 @@ def test_bring_your_own_model(tmp_path):
         assert words[0] == "python"
         if words[1:3] == ["-m", "gsplit.train"]:
             words += ["--device", "cpu"]
-        done = subprocess.run(
-            [sys.executable, *words[1:]],
-            cwd=tmp_path,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        said[command] = done.stdout
+        if command.endswith(OWN_PROCESSES):
+            said[command] = run_apart(words[1:])
+            continue
+        with in_pool():
+            importlib.import_module(f"{words[2]}.__main__").command(words[3:])
+        said[command] = capsys.readouterr().out
+    pool.run(2, move_to, str(ROOT))
     assert any("Net can be split" in text for text in said.values())
     for run in ("run-pyg", "run-own", *(["run-dgl"] if HAS_DGL else [])):
         lines = next(text for command, text in said.items() if command.endswith(run))
@@ -71,6 +92,20 @@ def test_bring_your_own_model(tmp_path):
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
     assert len(set(classes.tolist())) > 1
+
+
+def run_apart(words):
+    """What a command says that runs as a user runs it."""
+    done = subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{words}\n{done.stderr}"
+    return done.stdout
 
 
 def test_the_first_screen_says_what_has_never_run_and_where_it_does_not_help():

@@ -373,6 +373,15 @@ def test_a_run_that_goes_on_in_another_way_says_so(run, layout):
     assert "each by one trainer" not in text
 
 
+def test_a_run_may_go_on_with_sums_of_rows(pool, run):
+    summary = resume(pool, run, exchange="auto")["summary"]
+    assert [record["settings"]["exchange"] for record in records(run.out)] == ["rows", "auto"]
+    traffic = [record["traffic"] for record in records(run.out)]
+    of_sums = [epoch["computed_edges"] - epoch["sampled_edges"] for epoch in traffic]
+    assert of_sums[0] == 0 < of_sums[1]
+    assert f"; {of_sums[1]:,} more from sums" in summary_text(summary)
+
+
 def test_torchrun_is_not_needed(layout, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "0")

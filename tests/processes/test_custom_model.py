@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 
 import numpy as np
@@ -46,22 +47,23 @@ def config(out, **changes):
 
 
 @pytest.mark.parametrize(
-    ("make", "dtype"),
+    ("make", "dtype", "own_processes"),
     [
-        (MyModel, "float64"),
-        (lambda w, c: MyModel(w, c, norm=nn.BatchNorm1d), "float64"),
-        (lambda w, c: SAGE(w, 8, c, num_layers=2), "float32"),
+        (MyModel, "float64", True),
+        (lambda w, c: MyModel(w, c, norm=nn.BatchNorm1d), "float64", False),
+        (lambda w, c: SAGE(w, 8, c, num_layers=2), "float32", False),
     ],
     ids=["MyModel", "BatchNorm", "SAGE"],
 )
-def test_the_same_model_whatever_the_number_of_trainers(graph, tmp_path, make, dtype):
+def test_the_same_model_whatever_the_number_of_trainers(graph, tmp_path, in_pool, make, dtype, own_processes):
     torch.manual_seed(0)
     model = make(graph.num_features, graph.num_classes).to(getattr(torch, dtype))
     untouched = copy.deepcopy(model.state_dict())
     logits = []
     for parts in (1, 3):
         layout = lay_out(graph, tmp_path, parts=parts)
-        gsplit.train(layout.path, config(tmp_path / f"run-{parts}", dtype=dtype), model=model)
+        with contextlib.nullcontext() if own_processes and parts > 1 else in_pool():
+            gsplit.train(layout.path, config(tmp_path / f"run-{parts}", dtype=dtype, samplers=0), model=model)
         logits.append(np.load(tmp_path / f"run-{parts}" / "predictions.npy"))
         assert all(torch.equal(tensor, untouched[name]) for name, tensor in model.state_dict().items())
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-8 if dtype == "float64" else 1e-3)
@@ -108,10 +110,11 @@ def test_models_that_cannot_be_trained_are_named(graph, tmp_path, make, message)
     assert not (tmp_path / "run").exists()  # a run that saved nothing leaves nothing
 
 
-def test_a_custom_model_is_resumed_and_loaded_with_one_of_the_same_shape(graph, tmp_path):
+def test_a_custom_model_is_resumed_and_loaded_with_one_of_the_same_shape(graph, tmp_path, in_pool):
     layout = lay_out(graph, tmp_path, parts=1)
     model = MyModel(graph.num_features, graph.num_classes, norm=nn.BatchNorm1d)
-    gsplit.train(layout.path, config(tmp_path / "run", epochs=1), model=model)
+    with in_pool():
+        gsplit.train(layout.path, config(tmp_path / "run", epochs=1, samplers=0), model=model)
     assert checkpoint.describe_state(tmp_path / "run", "model")["signature"]["class"] == "MyModel"
     with pytest.raises(InputError, match="trained a custom model, MyModel; resume it from Python"):
         gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=2))

@@ -118,6 +118,7 @@ TRAIN: Table = {
     "grid": Row(value=(1, 2, 1), see=traffic("reduce_scatter_forward_bytes"), base=FULL),
     "replication": Row(value=1, see=traffic("gather_forward_bytes"), base={**FULL, "algorithm": "1.5d"}),
     "split_group": Row(value=1, see=traffic("computed_vertices")),
+    "exchange": Row(value="auto", see=traffic("exchange_forward_bytes")),
     "exchange_dtype": Row(value="bfloat16", see=traffic("exchange_forward_bytes")),
     "cache": Row(value="replicated", see=summary("cache_rows"), base={"strategy": "data", **CACHED}),
     "cache_size": Row(value="20%", see=traffic("cache_hits"), base=CACHED),

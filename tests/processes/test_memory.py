@@ -86,9 +86,9 @@ def test_samplers_have_the_graph_in_memory_once(layout):
     assert 0 < share <= 1.05
 
 
-def what_outlives_a_mini_batch(member, path, targets, name):
+def what_outlives_a_mini_batch(member, path, targets, name, sums=False):
     """Of its parts, while the model lives, without the garbage collector, which comes when it likes."""
-    step = Step(member, open_layout(path), targets, [4, 3], torch.float32, name)
+    step = Step(member, open_layout(path), targets, [4, 3], torch.float32, name, sums=sums)
     gc.collect()  # what PyG leaves of making a model
     gc.disable()
     try:
@@ -108,3 +108,10 @@ def test_a_mini_batch_goes_when_it_was_computed(pool, layouts, name):
     layout = layouts(2)
     targets = np.sort(layout.permutation[layout.graph.train_idx])[:40]
     assert pool.run(2, what_outlives_a_mini_batch, layout.path, targets, name) == [[], []]
+
+
+@pytest.mark.parametrize("name", ["sage", "weighted-gcn"])
+def test_a_mini_batch_with_sums_goes_too(pool, layouts, weighted_layouts, name):
+    layout = (weighted_layouts if name == "weighted-gcn" else layouts)(2)
+    targets = np.sort(layout.permutation[layout.graph.train_idx])[:40]
+    assert pool.run(2, what_outlives_a_mini_batch, layout.path, targets, name, True) == [[], []]

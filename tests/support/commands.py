@@ -121,7 +121,7 @@ class Command:
         """Of these processes, in shared memory, and among temporary files."""
         _, alive = psutil.wait_procs(processes, timeout=LIMIT_S)
         assert all(p.status() == psutil.STATUS_ZOMBIE for p in alive)
-        # PyTorch makes an empty folder for a compiler's cache, one a user, in every program that has an optimizer.
+        # PyTorch's profiler makes an empty folder for a compiler's cache, one a user.
         left = [p for p in self.temporary.rglob("*") if not p.name.startswith("torchinductor_")]
         assert left == []
         assert_no_new_shared_memory(self.shared_before)

@@ -39,7 +39,7 @@ class FirstNeighbours:
     def plan(self, layout: Layout, *, batch_size, seed, micro_batches=1, fixed_shares=False):
         return InSequence(ids=np.argsort(layout.permutation), batch_size=batch_size, number=micro_batches)
 
-    def sampler(self, layout: Layout, offsets, *, seed, edge_ids=False, memory=None, threads=1):
+    def sampler(self, layout: Layout, offsets, *, seed, edge_ids=False, memory=None, threads=1, partial_sums=False):
         assert not edge_ids  # positions would be those of the cut graph
         indptr, indices = layout.graph.indptr, layout.graph.indices
         degrees = np.diff(indptr)
@@ -47,5 +47,12 @@ class FirstNeighbours:
         cut_indptr = np.concatenate([[0], np.cumsum(np.minimum(degrees, self.keep))])
         cut_indices = indices[place < self.keep]
         return MiniBatchSampler(
-            cut_indptr, cut_indices, offsets, fan_outs=[-1] * self.hops, seed=seed, memory=memory, threads=threads
+            cut_indptr,
+            cut_indices,
+            offsets,
+            fan_outs=[-1] * self.hops,
+            seed=seed,
+            memory=memory,
+            threads=threads,
+            partial_sums=partial_sums,
         )

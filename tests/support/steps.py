@@ -23,10 +23,13 @@ class Step:
     """One mini-batch on one trainer: its segment, its blocks and a model of ``support.models``.
 
     ``grid``: of the trainers whose micro-batches the targets are cut into; by default one, split over all. A member
-    that is alone may take any place on it where micro-batches are not split.
+    that is alone may take any place on it where micro-batches are not split. ``sums``: trainers send sums of rows
+    where these are fewer.
     """
 
-    def __init__(self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None):
+    def __init__(
+        self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None, *, sums=False
+    ):
         grid = grid or trainer_grid(member.world)
         micro = grid.coordinate(member.rank, DATA)
         targets = np.argsort(layout.permutation)[global_targets]
@@ -45,6 +48,7 @@ class Step:
             seed=1,
             global_ids=layout.permutation,
             edge_ids=edges.weights,
+            partial_sums=sums,
         )
         own = np.array_split(targets, grid.size(DATA))[micro]
         sampler.sample(own, epoch=0, batch=0, micro=micro, num_targets=len(targets))

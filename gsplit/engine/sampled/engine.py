@@ -77,6 +77,7 @@ class Sampled:
             edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
             memory=parse_bytes(config.sampler_memory),
             threads=config.sampler_threads,
+            partial_sums=run.partial_sums,
             micro_batches=run.strategy.micro_batches,
             splits=run.strategy.splits,
             fixed_shares=run.strategy.fixed_shares,
@@ -179,6 +180,7 @@ def _source(parts: Parts, rule: Rule, end: TrainerEnd | None) -> Source:
         batch_size=config.batch_size,
         seed=config.seed,
         edge_ids=parts.edges.weights,
+        partial_sums=run.partial_sums,
     )
     return SampledHere(micro_batches, member, end)
 
@@ -187,7 +189,7 @@ def counts_of(segment: Segment) -> dict[str, int]:
     """What is counted of a split: edges, vertices of each level, bytes of the segment (docs/formats.md, "Run")."""
     return {
         "sampled_edges": segment.num_edges,
-        "computed_edges": segment.num_edges,
+        "computed_edges": segment.num_computed_edges,
         "computed_vertices": sum(segment.level_sizes[1:]),
         "segment_bytes": segment.num_bytes,
         **{level_name(level): size for level, size in enumerate(segment.level_sizes)},

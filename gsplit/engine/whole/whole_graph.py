@@ -75,6 +75,7 @@ class WholeGraph:
             grid=plan.sizes,
             replication=None,
             split_group=config.gpus,
+            exchange="rows",
             cache="none",
             cache_size=None,
             samplers=0,

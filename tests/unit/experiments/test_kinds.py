@@ -13,6 +13,7 @@ ALLOWED = {
     "baselines": {"shared"},
     "paper": {"shared", "baselines"},
     "compare": {"shared", "baselines"},
+    "ablation": {"shared", "baselines", "compare"},
     "full_graph": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments.micro import aggregation, convolutions, sampler_memory, sampling_rate, step
+from experiments.micro import aggregation, convolutions, partial_sums, sampler_memory, sampling_rate, step
 from gsplit.errors import InputError
 
 
@@ -86,6 +86,25 @@ def test_sampling_rate(layouts, capsys):
     assert len(lines) == 4
 
 
+def test_partial_sums(layouts, capsys, tmp_path):
+    out = tmp_path / "found.json"
+    words = "--fan-out 3,3 --batch-size 50 --batches 2"
+    partial_sums.command([*(str(layouts(parts).path) for parts in (2, 3)), *words.split(), "--json", str(out)])
+    assert capsys.readouterr().out.count("rows and sums") == 4
+    found = json.loads(out.read_text())
+    assert [graph["dataset"]["parts"] for graph in found] == [2, 3]
+    for graph in found:
+        assert graph["settings"]["batches"] == 2
+        assert graph["rows_ratio"] < 1 < graph["edges_ratio"]
+        assert graph["sampler_ratio"] > 0
+        assert all(row["least"] <= row["auto"] <= row["rows"] for row in graph["layers"])
+
+
+def test_partial_sums_of_one_part(layouts):
+    with pytest.raises(InputError, match="has one part"):
+        partial_sums.command([str(layouts(1).path)])
+
+
 def test_sampler_memory(layouts, capsys):
     sampler_memory.command([str(layouts(2).path), "--samplers", "1", "--fan-out", "3,3", "--batch-size", "50"])
     lines = capsys.readouterr().out.splitlines()
@@ -100,6 +119,7 @@ def test_sampler_memory(layouts, capsys):
         (step.command, "nowhere --hidden 0", "--hidden must be at least 1, not 0"),
         (convolutions.command, "--repeats 0", "--repeats must be at least 1, not 0"),
         (sampling_rate.command, "nowhere --batches 1", "--batches must be at least 2, not 1"),
+        (partial_sums.command, "nowhere --batches 1", "--batches must be at least 2, not 1"),
         (sampler_memory.command, "nowhere --samplers 0", "--samplers takes numbers from 1 on"),
         (sampler_memory.command, "nowhere --sampler-memory some", "--sampler-memory: "),
     ],

@@ -6,11 +6,11 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from support.children import fail_on_1, leave, square, write_into
 from support.commands import assert_no_new_shared_memory
 from support.limits import largest_file
 
@@ -18,28 +18,6 @@ from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.parallel import rendezvous
 from gsplit.processes import ProcessDied, start
-
-
-def square(rank, offset):
-    return (rank + offset) ** 2
-
-
-def fail_on_1(rank, kind):
-    if rank == 1:
-        raise kind("told so")
-    import time
-
-    time.sleep(60)  # the others would go on; they are ended
-
-
-def leave(rank):
-    (Path("/dev/shm") / f"torch_{os.getpid()}_1_0").touch()  # as PyTorch does where GPUs read each other's memory
-    os._exit(7)
-
-
-def write_into(rank, buffer):
-    view = buffer.view((4, 3), np.float32)
-    view[rank] = rank + 1
 
 
 def test_results_come_by_rank():

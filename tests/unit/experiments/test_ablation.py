@@ -1,0 +1,185 @@
+"""Ablations: what is changed, what is made of the rounds, and bytes of the exchange against a real run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.graphs import lay_out, random_graph
+from support.runs import config_for, records, train_in_trainer
+
+from experiments.ablation import __main__ as ablation
+from experiments.ablation.config import PYG, PYG_MODEL, AblationConfig
+from experiments.ablation.exchange import counted_bytes, rows_by_layer
+from experiments.ablation.variants import BASE, asked_of, flags_of, words_of
+from experiments.baselines.workload import STAGES, Epoch, Outcome
+from experiments.compare import systems
+from experiments.shared import processes
+from gsplit.errors import InputError
+from tools import comparison_record, results
+
+ROOT = Path(__file__).parent.parent.parent.parent
+FEATURES, HIDDEN = 100, 16
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A layout of 2 parts with the widths of the paper: 100 features, and 16 classes."""
+    graph = random_graph(300, 10, seed=3, features=FEATURES, classes=HIDDEN)
+    return lay_out(graph, tmp_path_factory.mktemp("wide"), parts=2)
+
+
+def trained(pool, layout, out, **changes):
+    """What two trainers exchanged in their first epoch, both ways, and with which configuration."""
+    config = config_for(layout.path, out, gpus=2, epochs=1, hidden=HIDDEN, **changes)
+    pool.run(2, train_in_trainer, config)
+    traffic = records(out)[0]["traffic"]
+    return traffic["exchange_forward_bytes"] + traffic["exchange_backward_bytes"], config
+
+
+def test_sage_from_100_to_16_exchanges_at_most_0_4_of_the_raw_rows_both_ways(pool, wide, tmp_path):
+    measured, config = trained(pool, wide, tmp_path / "run", fan_out=(5,))
+    inputs = rows_by_layer(wide, config)[1] * FEATURES * 4
+    assert measured / inputs == 2 * HIDDEN / FEATURES <= 0.4
+    halved, _ = trained(pool, wide, tmp_path / "halved", fan_out=(5,), exchange_dtype="bfloat16")
+    assert 2 * halved == measured
+
+
+@pytest.mark.parametrize("exchange_dtype", ["model", "bfloat16"])
+def test_what_is_counted_is_what_a_run_exchanges(pool, wide, tmp_path, exchange_dtype):
+    measured, config = trained(pool, wide, tmp_path / "run", fan_out=(4, 3, 2), exchange_dtype=exchange_dtype)
+    rows = rows_by_layer(wide, config)
+    assert min(rows.values()) > 0
+    assert sum(counted_bytes(rows, config, FEATURES, HIDDEN).values()) == measured
+
+
+def test_a_change_is_flags_of_our_command():
+    config = AblationConfig(gpus=2, threads=1, fan_out=(4, 3))
+    assert (asked_of(config, "").gpus, asked_of(config, "").validate_every) == (2, 0)
+    (threads,) = config.all_changes()["threads"]
+    assert (asked_of(config, threads).gpus, asked_of(config, threads).threads) == (1, 2)
+    assert not asked_of(config, "no-self-loops prefetch=3").self_loops
+    assert asked_of(config, "cache_size=5%").cache_size == "5%"
+    assert words_of(flags_of(config, "no-self-loops"))[-1] == "--no-self-loops"
+    sizes = AblationConfig(studies=("batch",), batch_size=64).all_changes()
+    assert sizes == {"batch": ("batch-size=16", "batch-size=32", "batch-size=128", "batch-size=256")}
+
+
+SECONDS = {BASE: 2.0, "exchange-dtype=bfloat16": 1.0, "cache-size=5%": 3.0, PYG_MODEL: 3.0, "pyg": 9.0}
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """Runs take what SECONDS says; a change that it does not name fails."""
+
+    def run(contender, graph, folder, *, limit_s, watch):
+        folder.mkdir(parents=True)
+        (folder / "stderr").touch()
+        name = contender.system.name
+        if name not in SECONDS:
+            raise processes.RunFailed("exit code 1: told so")
+        stages = {**dict.fromkeys(STAGES, 0.0), "computing": SECONDS[name] / 2}
+        counts = {"edges": 10, "input_rows": 3, "loaded_bytes": 12, "exchanged_bytes": 64, "reduced_bytes": 8}
+        epochs = [Epoch(seconds=SECONDS[name], stages=stages, loss=1.0, **counts)] * 2
+        return systems.Ran(
+            outcome=Outcome(epochs=epochs), used=processes.Used(wall_s=1.0, others_share=0.0, memory=None)
+        )
+
+    monkeypatch.setattr(systems, "run", run)
+
+
+def run_ablation(tmp_path, *words):
+    common = ("--quick", "--work", str(tmp_path / "work"), "--out", str(tmp_path / "out"))
+    ablation.command([*common, *words])
+    return json.loads((tmp_path / "out" / "ablation.json").read_text())
+
+
+def documented():
+    return (ROOT / "docs" / "formats.md").read_text().partition("### Ablation")[2]
+
+
+def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
+    result = run_ablation(tmp_path, "--studies", "exchange", "models", "--pairs", "2")
+    tables = result["tables"]
+    ratios = {(row["study"], row["change"], row["over"], row["what"]): row["ratio"] for row in tables["ratios"]}
+    assert ratios == {
+        **{("exchange", "exchange-dtype=bfloat16", BASE, what): 0.5 for what in ("epoch", "computing")},
+        **{("models", PYG_MODEL, BASE, what): 1.5 for what in ("epoch", "computing")},
+        **{("models", PYG, BASE, what): 4.5 for what in ("epoch", "computing")},
+        **{("models", PYG, PYG_MODEL, what): 3.0 for what in ("epoch", "computing")},
+    }
+    exchange = {(row["study"], row["change"]): row for row in tables["exchange"]}
+    assert ("models", PYG) not in exchange
+    row = exchange["exchange", BASE]
+    assert row["over_base"] == 1
+    assert row["over_inputs"] == 64 / row["input_rows_bytes"]
+    assert row["first_layer_over_inputs"] is None  # the made-up run did not exchange what is counted
+    assert "| models | PyG itself | model=torch_geometric.nn:GraphSAGE | epoch | 3.00" in capsys.readouterr().out
+    for study in ("exchange", "models"):
+        assert (tmp_path / "out" / f"{study}.png").read_bytes().startswith(b"\x89PNG")
+    keys = {*result, *(key for rows in tables.values() for row in rows for key in row), *tables}
+    assert [key for key in sorted(keys) if f"`{key}`" not in documented()] == []
+    record = tmp_path / "record.json"
+    comparison_record.command([str(tmp_path / "out" / "ablation.json"), "--out", str(record)])
+    written = json.loads(record.read_text())
+    assert written.keys() == results.KEYS
+    assert written["commands"][0].startswith("python -m experiments.ablation --studies exchange models")
+    assert {row["dataset"] for row in written["tables"]["exchange"]} == {"tiny"}
+    words = [str(tmp_path / "out" / "ablation.json"), "--out", str(record), "--tables"]
+    comparison_record.command([*words, "exchange"])
+    assert json.loads(record.read_text())["tables"].keys() == {"graphs", "exchange"}
+    with pytest.raises(InputError, match="unknown table 'systems'; choose from changes, ratios, exchange"):
+        comparison_record.command([*words, "systems"])
+
+
+@pytest.mark.slow  # what is asked, counted and shown is tested above and below without a process
+def test_base_changes_and_pyg_in_processes(tmp_path):
+    pytest.importorskip("torch_geometric")
+    tables = run_ablation(tmp_path)["tables"]
+    edges = {row["edges"] for row in tables["changes"]}
+    assert len(tables["changes"]) == 7
+    assert len(edges) == 1  # the same mini-batches everywhere, PyG's included
+    exchange = {(row["study"], row["change"]): row for row in tables["exchange"]}
+    assert exchange["exchange", "exchange-dtype=bfloat16"]["over_base"] == 0.5
+    assert all(row["exchanged_bytes"] == row["counted_bytes"] for row in exchange.values() if row["counted_bytes"])
+    assert tables["not_run"] == []
+
+
+def test_a_sweep_becomes_a_line(tmp_path, made_up):
+    SECONDS.update({f"cache-size={percent}%": 3.0 for percent in (10, 25, 50)})
+    run_ablation(tmp_path, "--studies", "cache")
+    assert (tmp_path / "out" / "cache.png").exists()
+
+
+def test_a_run_that_fails_is_listed_and_the_exit_code_is_1(tmp_path, made_up):
+    with pytest.raises(SystemExit) as end:
+        run_ablation(tmp_path, "--studies", "exchange", "--changes", "order=ready")
+    assert end.value.code == 1
+    (failed,) = json.loads((tmp_path / "out" / "ablation.json").read_text())["tables"]["not_run"]
+    assert failed == {"system": "order=ready", "phase": "own", "reason": "exit code 1: told so"}
+
+
+def test_mini_batches_of_pyg_that_are_other_ones_are_noticed():
+    rows = [{"study": "models", "change": name, "edges": edges} for name, edges in ((PYG, 3), (PYG_MODEL, 4))]
+    with pytest.raises(AssertionError, match="PyG computed other mini-batches"):
+        ablation.check_same_edges(rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--studies", "exchang"), "unknown study 'exchang'; choose from exchange, threads, cache, batch, models"),
+        (("--studies",), "name a study or a change"),
+        (("--changes", "order=redy"), "--changes 'order=redy': .*order"),
+        (("--changes", "out=there"), "out says where a run is; it cannot be changed"),
+        (("--model", "gat", "--studies", "models"), "the study models compares GraphSAGE, so drop --model gat"),
+        (("--dataset", "nowhere"), "--dataset nowhere is no folder"),
+        (("--out", "file"), "cannot write to file"),
+    ],
+)
+def test_mistakes(words, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=message):
+        ablation.command(list(words))
