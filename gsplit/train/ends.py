@@ -136,5 +136,6 @@ def _line(record: dict[str, Any]) -> str:
     loss = "nan" if record["loss"] is None else f"{record['loss']:.4f}"
     score = record.get("valid_accuracy", record.get("valid_f1"))
     valid = "" if score is None else f" | valid {score:.4f}"
-    rate = record["traffic"]["sampled_edges"] / max(seconds, 1e-9) / 1e6
+    edges = record["traffic"]["sampled_edges"] or record["traffic"]["computed_edges"]  # of the whole graph
+    rate = edges / max(seconds, 1e-9) / 1e6
     return f"Epoch {record['epoch']:02d} | loss {loss}{valid} | {seconds:.2f} s | {rate:.2f} M edges/s"
