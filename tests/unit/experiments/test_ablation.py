@@ -135,7 +135,6 @@ def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
 
 @pytest.mark.slow  # what is asked, counted and shown is tested above and below without a process
 def test_base_changes_and_pyg_in_processes(tmp_path):
-    pytest.importorskip("torch_geometric")
     tables = run_ablation(tmp_path)["tables"]
     edges = {row["edges"] for row in tables["changes"]}
     assert len(tables["changes"]) == 7

@@ -73,7 +73,6 @@ def test_the_floor_of_a_step_is_counted():
 
 @pytest.mark.usefixtures("one_thread")
 def test_convolutions(capsys):
-    pytest.importorskip("torch_geometric")
     convolutions.command(["--destinations=20", "--sources=50", "--fan-out=3", "--width=8", "--repeats=1"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["SAGEConv", "GATConv", "GCNConv"]

@@ -1,0 +1,130 @@
+"""Activation, dropout and narrow products of the core, held against PyTorch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import gsplit._core as _core
+from gsplit.kernels.core import Core
+
+TOLERANCE = {torch.float32: {"rtol": 2e-5, "atol": 2e-5}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
+
+ACTIVATIONS = {0: lambda x: x, 1: torch.relu, 2: torch.nn.functional.elu}
+
+
+def activate(x, activation, drop, seed=5, threads=1):
+    """What the core makes of x, and the function that gives the gradient of x for one of that."""
+    out = torch.expm1(x) if activation == 2 else torch.full_like(x, torch.nan)
+    _core.activate(x, activation, drop, seed, out, threads=threads)
+
+    def backward(gradient):
+        of_x = torch.full_like(x, torch.nan)
+        _core.activate_backward(out, activation, drop, seed, gradient, of_x, threads=threads)
+        return of_x
+
+    return out, backward
+
+
+@pytest.fixture(params=_core.instruction_sets())
+def core(request):
+    """The core, as compiled for each instruction set of this machine."""
+    _core.use_instruction_set(request.param)
+    yield Core()
+    _core.use_instruction_set(_core.instruction_sets()[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("drop", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_activation_and_dropout(core, activation, drop, dtype):
+    x = torch.randn(70, 300, dtype=dtype, requires_grad=True)
+    kept = activate(torch.ones(70, 300, dtype=dtype), 0, drop)[0]
+    assert ((kept == 0) | torch.isclose(kept, torch.tensor(1 / max(1 - drop, 1e-9), dtype=dtype))).all()
+    assert (kept == 0).double().mean().item() == pytest.approx(drop, abs=0.02)
+    wanted = ACTIVATIONS[activation](x) * kept
+    out, backward = activate(x.detach(), activation, drop)
+    torch.testing.assert_close(out, wanted.detach(), **TOLERANCE[dtype])
+    gradient = torch.randn_like(x)
+    wanted.backward(gradient)
+    torch.testing.assert_close(backward(gradient), x.grad, **TOLERANCE[dtype])
+
+
+def test_every_instruction_set_and_number_of_threads_drops_the_same():
+    outs = []
+    for name in _core.instruction_sets():
+        _core.use_instruction_set(name)
+        outs += [
+            activate(torch.ones(3000, 70, dtype=dtype), 0, 0.5, threads=threads)[0] != 0
+            for threads in (1, 3)
+            for dtype in (torch.float32, torch.float64)
+        ]
+    _core.use_instruction_set(_core.instruction_sets()[0])
+    assert all(torch.equal(out, outs[0]) for out in outs)
+
+
+def test_dropout_draws_rows_columns_and_seeds_apart():
+    """Counts of values kept in both of two rows, columns or draws are those of independent coins."""
+    kept = activate(torch.ones(400, 400), 0, 0.5)[0] != 0
+    other = activate(torch.ones(400, 400), 0, 0.5, seed=6)[0] != 0
+    for one, two in ((kept[1:], kept[:-1]), (kept[:, 1:], kept[:, :-1]), (kept, other), (kept, kept.t())):
+        assert (one & two).double().mean().item() == pytest.approx(0.25, abs=0.01)
+    per_row, per_column = kept.double().mean(1), kept.double().mean(0)
+    for shares in (per_row, per_column):  # of 400 coins each: a standard deviation of 0.025
+        assert shares.std().item() == pytest.approx(0.025, rel=0.25)
+
+
+def test_what_is_no_number_stays_so():
+    out, _ = activate(torch.tensor([[torch.nan, -torch.inf, torch.inf]]), 1, 0.0)
+    assert torch.equal(out.isnan(), torch.tensor([[True, False, False]]))
+    assert out[0, 1:].tolist() == [0.0, torch.inf]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "width", "outputs"), [(1, 16, 1), (7, 100, 16), (300, 33, 5), (131, 129, 13), (64, 17, 32)]
+)
+def test_narrow_products_and_their_gradients(core, rows, width, outputs, bias):
+    if not _core.narrow_fits(outputs, width):
+        with pytest.raises(ValueError, match="too wide"):  # left to PyTorch
+            _core.project_narrow(torch.ones(rows, width), torch.ones(outputs, width), None, torch.ones(rows, outputs))
+        with pytest.raises(ValueError, match="too wide"):
+            _core.narrow_gradient(torch.ones(rows, outputs), torch.ones(rows, width), torch.ones(outputs, width))
+        return
+    wide = torch.randn(rows, width + 3)
+    x, weight = wide[:, :width], torch.randn(outputs, width)
+    given = torch.randn(outputs) if bias else None
+    for threads in (1, 3):
+        out = torch.full((rows, outputs), torch.nan)
+        _core.project_narrow(x, weight, given, out, threads=threads)
+        torch.testing.assert_close(out, torch.nn.functional.linear(x, weight, given), rtol=1e-4, atol=1e-4)
+        gradient, of_weight = torch.randn(rows, outputs), torch.full((outputs, width), torch.nan)
+        _core.narrow_gradient(gradient, x, of_weight, threads=threads)
+        torch.testing.assert_close(of_weight, gradient.t() @ x, rtol=1e-4, atol=1e-4)
+
+
+def test_narrow_products_are_for_narrow_results():
+    fits = {}
+    for name in _core.instruction_sets():
+        _core.use_instruction_set(name)
+        fits[name] = [_core.narrow_fits(*sizes) for sizes in ((16, 100), (17, 100), (32, 100), (33, 100), (16, 7))]
+    _core.use_instruction_set(_core.instruction_sets()[0])
+    known = {
+        "avx512": [True, True, True, False, False],
+        "avx2": [True, False, False, False, False],
+        "basic": [False] * 5,
+    }
+    assert fits == {name: known[name] for name in fits}
+
+
+def test_narrow_products_refuse_other_shapes():
+    x, weight = torch.ones(5, 20), torch.ones(4, 20)
+    if _core.narrow_fits(4, 20):
+        with pytest.raises(ValueError, match="not shaped as the product"):
+            _core.project_narrow(x, weight, None, torch.empty(5, 5))
+        with pytest.raises(ValueError, match="a bias for each output"):
+            _core.project_narrow(x, weight, torch.ones(3), torch.empty(5, 4))
+        with pytest.raises(ValueError, match="not shaped as the product"):
+            _core.narrow_gradient(torch.ones(6, 4), x, torch.empty(4, 20))
+    with pytest.raises(ValueError, match="too wide"):
+        _core.project_narrow(x, torch.ones(100, 20), None, torch.empty(5, 100))
