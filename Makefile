@@ -7,8 +7,8 @@ CORE := $(shell find gsplit/csrc -name '*.cpp' -o -name '*.hpp')
 SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
 
 # Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
-# starve the tests that have a time limit.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo compiled checked test test-all mutants check format bench clean
 .DELETE_ON_ERROR:

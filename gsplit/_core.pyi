@@ -1,4 +1,5 @@
 # The C++ core as Python sees it (csrc/bindings.cpp).
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,8 @@ def stream_range(
     end: int,
 ) -> int: ...
 def post(words: NDArray[np.uint64], slot: int, own: int, note: int, peers: NDArray[np.int64]) -> bool: ...
+def post_number(numbers: NDArray[np.uint32], at: int, number: int) -> None: ...
+def wait_for_number(numbers: NDArray[np.uint32], at: int, number: int, seconds: float) -> bool: ...
 def sum_rows(
     indptr: Tensor,
     indices: Tensor,
@@ -92,7 +95,7 @@ def sum_rows(
     factor: Tensor | None = None,
     weight: Tensor | None = None,
     order: Tensor | None = None,
-    mean: bool = False,
+    degrees: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
 def dot_rows(
@@ -107,6 +110,13 @@ def transpose_edges(
     out_order: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
+def split_edges(
+    indptr: Tensor,
+    indices: Tensor,
+    num_own: int,
+    own: tuple[Tensor, Tensor, Tensor | None],
+    received: tuple[Tensor, Tensor, Tensor | None],
+) -> int: ...
 def attention_scores(
     indptr: Tensor,
     indices: Tensor,
@@ -140,5 +150,15 @@ def activate_backward(
     out: Tensor, activation: int, drop: float, seed: int, gradients: Tensor, x_gradients: Tensor, threads: int = 1
 ) -> None: ...
 def narrow_fits(outputs: int, width: int) -> bool: ...
-def project_narrow(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, threads: int = 1) -> None: ...
-def narrow_gradient(gradients: Tensor, x: Tensor, out: Tensor, threads: int = 1) -> None: ...
+def project_narrow(
+    x: Tensor | NDArray[Any],
+    ids: NDArray[np.int64] | None,
+    products: Sequence[tuple[Tensor, Tensor | None, Tensor]],
+    threads: int = 1,
+) -> None: ...
+def narrow_gradient(
+    x: Tensor | NDArray[Any],
+    ids: NDArray[np.int64] | None,
+    gradients: Sequence[tuple[Tensor, Tensor]],
+    threads: int = 1,
+) -> None: ...

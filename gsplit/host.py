@@ -30,6 +30,8 @@ PR_SET_PDEATHSIG = 1
 """Number of prctl(2) that asks for a signal when the parent dies."""
 KEEP = {-4: 0, -1: 2**31 - 1, -2: 1 << 28, -8: 1}
 """Parameters of mallopt(3): M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD and M_ARENA_MAX."""
+GIVE_BACK = {-4: 1 << 16, -3: 1 << 20}
+"""Parameters of mallopt(3): M_MMAP_MAX, M_MMAP_THRESHOLD."""
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """Signals that ask a process to end."""
 SHARED_MEMORY = Path("/dev/shm")
@@ -69,6 +71,10 @@ class SharedBuffer:
             os.posix_fallocate(self._fd, 0, num_bytes)
         except OSError as error:  # a limit of the container's, say
             raise MemoryError(f"no shared memory of {num_bytes:,} bytes could be had: {error.strerror}") from None
+
+    def clear(self) -> None:
+        """Give the memory back; nobody may look at what was there any more."""
+        os.ftruncate(self._fd, 0)
 
     def view(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """The first bytes as an array; the mapping goes when the array does."""
@@ -179,9 +185,35 @@ def keep_freed_memory() -> None:
 
     One arena serves all threads: others have pieces of at most 64 MiB, and would map larger ones anew all the same.
     """
+    _keeping[0] = True
+    _mallopt(KEEP)
+
+
+@contextlib.contextmanager
+def large_pieces_given_back() -> Iterator[None]:
+    """Have large pieces mapped for themselves, and go when they are freed, where this process keeps what it frees.
+
+    For what is computed once and takes much: kept memory would be in pieces that fit nothing that comes later, or
+    that small things have been put into, and the process would hold more than it ever needed.
+    """
+    if not _keeping[0]:
+        yield
+        return
+    _mallopt(GIVE_BACK)
+    try:
+        yield
+    finally:
+        _mallopt(KEEP)
+
+
+_keeping = [False]
+"""Whether this process keeps the memory that it frees."""
+
+
+def _mallopt(values: dict[int, int]) -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        for parameter, value in KEEP.items():
+        for parameter, value in values.items():
             mallopt(parameter, value)
 
 

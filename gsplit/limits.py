@@ -49,6 +49,12 @@ def host_memory() -> HostMemory:
     return HostMemory(total_bytes=total, available_bytes=available)
 
 
+def private_bytes() -> int:
+    """Memory of this process that is neither of a file nor of memory that processes share."""
+    lines = (line.split() for line in _lines(Path("/proc/self/smaps_rollup")))
+    return next((int(line[1]) << 10 for line in lines if line[0] == "Anonymous:"), 0)
+
+
 def _cgroups() -> Iterator[HostMemory]:
     """Memory of every cgroup that has a limit."""
     for version, path in _paths():

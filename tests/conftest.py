@@ -20,7 +20,14 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONGEST = ("tests/unit/experiments/test_baselines.py", "tests/faults/", "tests/cli/", "tests/processes/")
+"""Where the files are that take longest, the longest first: one that begins last leaves the other cores idle."""
+
+
 def pytest_collection_modifyitems(items):
+    items.sort(
+        key=lambda item: next((i for i, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST))
+    )
     if torch.cuda.is_available():
         return
     for item in items:
@@ -29,29 +36,35 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def _pools():
+def living_pool():
+    """living_pool(): trainers to send functions to; a pool that a failing test broke is replaced."""
     pools: list[Pool] = []
-    yield pools
+
+    def living() -> Pool:
+        if not pools or pools[-1].closed:
+            pools.append(Pool())
+        return pools[-1]
+
+    yield living
     for pool in pools:
         if not pool.closed:
             pool.close()
 
 
 @pytest.fixture
-def pool(_pools):
-    """Trainers to send functions to; a pool that a failing test broke is replaced."""
-    if not _pools or _pools[-1].closed:
-        _pools.append(Pool())
-    return _pools[-1]
+def pool(living_pool):
+    """The pool that a test begins with."""
+    return living_pool()
 
 
-@pytest.fixture
-def in_pool(pool, monkeypatch):
+@pytest.fixture(scope="session")
+def in_pool(living_pool):
     """``with in_pool():`` commands train and predict with the pool's trainers, which sample for themselves."""
 
     @contextlib.contextmanager
     def inside():
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
+            pool = living_pool()
             patch.setattr("gsplit.launch.start.start", TrainsInPool(pool))
             patch.setattr("gsplit.predict.api.start", PredictsInPool(pool))
             yield

@@ -38,7 +38,7 @@ def flags_of(config: AblationConfig, change: str) -> dict[str, str | None]:
         "epochs": config.epochs,
         "dropout": config.dropout,
         "seed": config.seed,
-        "validate-every": 0,
+        "evaluate": "none",
         "checkpoint-every": 0,
     }
     if config.model == "gat":

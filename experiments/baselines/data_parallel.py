@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -213,7 +213,6 @@ def train(rank: int, folder: Path) -> None:
             if rank == 0:
                 Outcome(fault=found[0]).write(folder / "outcome.json")
             leave()
-            return
     model = nn.parallel.DistributedDataParallel(baseline.model)
     reducer = Reducer(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=workload.lr)
@@ -229,10 +228,12 @@ def train(rank: int, folder: Path) -> None:
     leave()
 
 
-def leave() -> None:
-    """End the process group together: gloo aborts a trainer whose peer is gone."""
+def leave() -> NoReturn:
+    """End the processes together: gloo aborts one that takes its group down while its peer does, now and then."""
     dist.barrier()
-    dist.destroy_process_group()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def worker_processes(workers: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     python -m experiments.full_graph --systems --dataset amazon_computers --hidden 16 --json systems_16.json
     python -m experiments.full_graph --systems --dataset "synthetic:products?scale=0.05" --hidden 128
     python -m experiments.full_graph --accuracy --json full_graph_accuracy.json
+    python -m experiments.full_graph --loading --json full_graph_loading.json
     python -m experiments.full_graph --words --quick
 
 One of these flags says what is measured; each takes ``--quick``, which needs seconds, and ``--json``:
@@ -17,6 +18,8 @@ One of these flags says what is measured; each takes ``--quick``, which needs se
 - ``--systems``: seconds of epochs of PyG (edge_index, CSR) and DGL over ours, in turn in one run
   (:mod:`experiments.full_graph.epochs`). The exit code is 1 where a system did not run, or computed other losses.
 - ``--accuracy``: test accuracy beside the same models in full-batch PyG, ten seeds, by the papers' recipes.
+- ``--loading``: what trainers read of a layout, what stays, and their private memory beside what ``--dry-run`` says
+  (:mod:`experiments.full_graph.loading`), each plan in a run of its own, by 1, 2 and 4 trainers.
 
 ``--json`` writes tables, lists of rows:
 
@@ -30,4 +33,7 @@ One of these flags says what is measured; each takes ``--quick``, which needs se
   median of the quiet ones), ``losses`` of the last round, ``not_run`` with reasons, and ``settings``.
 - ``--accuracy``: ``models`` (mean, standard deviation and scores of each side; ``apart``: the difference of the means
   in standard deviations of PyG's) and ``settings``.
+- ``--loading``: ``runs`` (``layout_mib`` of its files; of the trainer that has most ``read_mib``, ``stays_mib`` after
+  loading, ``beyond_mib`` that loading took for itself, ``peak_mib``; ``said_mib`` by ``--dry-run``;
+  ``bytes_an_edge`` of A and A' over all trainers) and ``settings``.
 """

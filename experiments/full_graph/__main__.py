@@ -14,6 +14,7 @@ from experiments.baselines.whole_graph import Task
 from experiments.full_graph import accuracy as accuracies
 from experiments.full_graph import balance as blocks
 from experiments.full_graph import epochs as rivals
+from experiments.full_graph import loading as loads
 from experiments.full_graph import volumes
 from experiments.shared.flags import Positive, Seed, names_of
 from experiments.shared.results import write_json
@@ -38,7 +39,7 @@ def _accept_names(names: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class FullGraphConfig(Checked):
-    """Whole-graph training beside CAGNET, Plexus, PyG and DGL: --words, --balance, --systems or --accuracy."""
+    """Whole-graph training beside CAGNET, Plexus, PyG and DGL: --words, --balance, --loading and others."""
 
     words: bool = False
     """Words of an epoch: the papers' formulas beside ours, and rows that parts need of each other."""
@@ -48,6 +49,8 @@ class FullGraphConfig(Checked):
     """Epochs beside PyG's and DGL's, in turn in one run."""
     accuracy: bool = False
     """Test accuracy beside the same model in full-batch PyG."""
+    loading: bool = False
+    """Bytes that trainers read, and their private memory beside what --dry-run says."""
     quick: bool = False
     """Take seconds to a minute: small graphs, few rounds; figures say nothing."""
     json: Path | None = None
@@ -55,7 +58,7 @@ class FullGraphConfig(Checked):
     data: Path = field(default_factory=real_graphs.folder)
     """The folder of the real graphs."""
     seed: Seed = 0
-    """words: seed of the partitions; systems: of the graph and of the initial weights."""
+    """words: seed of the partitions; systems, loading: of the graph and of the initial weights."""
     dataset: str = "amazon_computers"
     """systems: a real graph, or synthetic:PRESET, perhaps with ?scale=0.05."""
     model: Literal["gcn", "sage"] = "gcn"
@@ -75,7 +78,7 @@ class FullGraphConfig(Checked):
     run_limit_s: Positive = 1800
     """systems: seconds after which a run is ended and its system left out."""
     work: Path = Path("work/full_graph")
-    """systems: keeps graph stores and layouts."""
+    """systems, loading: keeps graph stores and layouts."""
     strategy: Literal["full", "split"] = "full"
     """accuracy: --strategy of ours; split takes the whole graph as one mini-batch."""
     trainers: Positive = 2
@@ -87,6 +90,7 @@ class FullGraphConfig(Checked):
     def chosen(self) -> str:
         """What is measured."""
         given = {"words": self.words, "balance": self.balance, "systems": self.systems, "accuracy": self.accuracy}
+        given["loading"] = self.loading
         chosen = [name for name, is_given in given.items() if is_given]
         if len(chosen) != 1:
             raise InputError(f"give one of --{', --'.join(given)}; {len(chosen)} are given")
@@ -100,13 +104,17 @@ def command(arguments: list[str]) -> None:
         check_writable(config.json)
     result: dict[str, Any]
     if chosen == "words":
-        with quiet_partitioners():
+        with warnings_alone("gsplit.partition"):
             result = volumes.measure(config.data, quick=config.quick, seed=config.seed)
         volumes.show(result)
     elif chosen == "balance":
-        with quiet_partitioners():
+        with warnings_alone("gsplit.partition"):
             result = blocks.measure(config.data, quick=config.quick)
         blocks.show(result)
+    elif chosen == "loading":
+        with warnings_alone("gsplit"):
+            result = loads.measure(config.data, config.work, quick=config.quick, seed=config.seed)
+        loads.show(result)
     elif chosen == "systems":
         result = rivals.measure(plan_of(config), _split(config.only))
         rivals.show(result)
@@ -124,9 +132,9 @@ def command(arguments: list[str]) -> None:
 
 
 @contextmanager
-def quiet_partitioners() -> Iterator[None]:
-    """Keep partitioners from telling of each of hundreds of deals."""
-    logger = logging.getLogger("gsplit.partition")
+def warnings_alone(package: str) -> Iterator[None]:
+    """Keep a package from telling of each of hundreds of deals, or of every run."""
+    logger = logging.getLogger(package)
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

@@ -84,7 +84,7 @@ def our_command(system: str, task: Task, layout: Path, folder: Path) -> list[str
         "lr": task.lr,
         "dropout": 0.0,
         "seed": task.seed,
-        "validate_every": 0,
+        "evaluate": "none",
         "checkpoint_every": 0,
     }
     if system == "split":

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 import tyro
 
 from gsplit.config.fields import Checked, Range
+from gsplit.errors import InputError
 
 Predictions = Literal["no", "classes", "logits"]
+Evaluation = Literal["exact", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +31,14 @@ class RunConfig(Checked):
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split."""
     dry_run: bool = False
-    """Do not train: show what each plan of --strategy full would send and hold."""
+    """Do not train: show what each plan of --strategy full would send, hold and take of memory."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of the initial weights, the sampling and the dropout."""
     validate_every: Annotated[int, Range(0)] = 1
-    """Validate after every so many epochs, exactly, over all neighbours; 0 never."""
+    """Validate after every so many epochs; 0 never."""
+    evaluate: Evaluation = "exact"
+    """How to validate, and to test the model that is kept at the end: exact takes all neighbours; none does neither,
+    for timing, or where there is no time for it."""
     checkpoint_every: Annotated[int, Range(0)] = 1
     """Write a checkpoint after every so many epochs; 0 never."""
     checkpoint_every_batches: Annotated[int, Range(0)] = 0
@@ -43,3 +48,15 @@ class RunConfig(Checked):
     profile: bool = False
     """Write trace.json, in which chrome://tracing and Perfetto show what all processes did in the first 20
     mini-batches after the first one. Slows those down; --resume does not take it over."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.evaluate == "none" and self.save_predictions != "no":
+            raise InputError(f"--save-predictions {self.save_predictions} contradicts --evaluate none; drop one")
+
+    @property
+    def validations(self) -> tuple[int, str]:
+        """Number of epochs after which to validate, 0 for never, and the flag that says so."""
+        if self.evaluate == "none":
+            return 0, "--evaluate none"
+        return self.validate_every, f"--validate-every {self.validate_every}"

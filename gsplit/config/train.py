@@ -51,7 +51,8 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
                 f"--fan-out {','.join(map(str, self.fan_out))} contradicts --strategy full, which takes all "
                 "neighbours; say --num-layers instead"
             )
-        layers = self.layers if self.num_layers is None or self.resume is not None else self.num_layers
+        named = self.fan_out != SamplingConfig.fan_out and self.resume is None
+        layers = self.layers if self.num_layers is None or named else self.num_layers
         return (-1,) * layers
 
     def to_json(self, unused: Collection[str] = ()) -> str:

@@ -100,7 +100,9 @@ void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>
     task.weight_stride = scaling.weight.stride;
     task.heads = scaling.weight.width;
   }
-  task.mean = scaling.mean;
+  require(scaling.degrees.empty() || static_cast<int64_t>(scaling.degrees.size()) == rows,
+          "there must be a degree for each row");
+  task.degrees = scaling.degrees.empty() ? nullptr : scaling.degrees.data();
   task.start = start.data;
   task.start_rows = start.data == nullptr ? 0 : start.rows;
   task.start_stride = start.stride;
@@ -177,6 +179,35 @@ void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::
       }
     }
   });
+}
+
+int64_t split_edges(const RowEdges& edges, int64_t num_own, const SplitEdges& own, const SplitEdges& received) {
+  check_edges(edges, INT32_MAX, -1);
+  const size_t rows = edges.indptr.size() - 1, all = edges.indices.size();
+  for (const auto& part : {own, received}) {
+    require(part.indptr.size() == rows + 1 && part.indices.size() == all, "a part has room for all rows and edges");
+    require(part.order.empty() || part.order.size() == all, "there must be an order for each edge");
+  }
+  require(own.order.empty() == received.order.empty(), "both parts have an order, or none has");
+  // Each edge is written to both, and the end of one of them moves: which one is not to be predicted.
+  int32_t from_own = 0, from_others = 0;
+  const auto first_other = static_cast<int32_t>(num_own);
+  for (size_t row = 0; row < rows; ++row) {
+    own.indptr[row] = from_own;
+    received.indptr[row] = from_others;
+    for (int32_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
+      const int32_t source = edges.indices[e];
+      own.indices[from_own] = source;
+      received.indices[from_others] = source - first_other;
+      if (!own.order.empty()) own.order[from_own] = received.order[from_others] = e;
+      const bool is_own = source < first_other;
+      from_own += is_own;
+      from_others += !is_own;
+    }
+  }
+  own.indptr[rows] = from_own;
+  received.indptr[rows] = from_others;
+  return from_own;
 }
 
 #define GSPLIT_INSTANTIATE(T)                                                                                        \

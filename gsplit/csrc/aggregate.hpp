@@ -5,7 +5,7 @@
 // row of edge e. Sources lie in two pieces of memory, as a trainer has them: the own rows, and behind them those that
 // other trainers sent; row i is own[i], or received[i - own rows]. Nobody copies them beside each other.
 //
-//   forward     out[r] = start[r] + 1/degree(r) * sum over e in r of f(e) * row(indices[e])
+//   forward     out[r] = start[r] + 1/degree[r] * sum over e in r of f(e) * row(indices[e])
 //               with f(e) = factor[indices[e]] * weight[e]
 //
 //   backward    the same sum over the transposed block: its rows are the sources
@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,7 +58,7 @@ template <class T>
 struct Scaling {
   std::span<const T> factor;  // [sources]
   Matrix<const T> weight;     // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
-  bool mean = false;          // divide by the number of edges, where there are any
+  std::span<const int32_t> degrees;  // [R] sums are divided by them, but not by 0
 };
 
 /// out[r] = start[r] + sum over the edges of r, as above. `start` may be `out` itself; rows that it lacks are zero.
@@ -81,6 +82,17 @@ void add_rows(Matrix<T> out, std::span<const int32_t> rows, Matrix<const T> valu
 /// the same with any number of them.
 void transpose_edges(const RowEdges& edges, std::span<int32_t> out_indptr, std::span<int32_t> out_rows,
                      std::span<int32_t> out_order, int threads);
+
+/// Room for some of the edges of R rows.
+struct SplitEdges {
+  std::span<int32_t> indptr;   // [R + 1]
+  std::span<int32_t> indices;  // [E], of which the first are written
+  std::span<int32_t> order;    // likewise, the position that each edge had, or empty
+};
+
+/// Parts the edges by source: those below `num_own`, and the others, whose sources count from there; both row by row,
+/// in the same order. Returns how many the first part has.
+int64_t split_edges(const RowEdges& edges, int64_t num_own, const SplitEdges& own, const SplitEdges& received);
 
 /// Scores of additive attention, minus the highest of the row (a shift that cancels in the softmax):
 /// out[e, h] = leaky(source[indices[e], h] + destination[r, h]) - highest; own_out [R, h] of the row itself, or no
@@ -116,13 +128,35 @@ void activate_backward(Matrix<const T> out, Activation activation, T drop, uint6
 /// sums fit the registers, which is where they are faster than a library for large matrices.
 bool narrow_fits(int64_t outputs, int64_t width);
 
-/// out = x * weight^T + bias, weight [outputs, width], bias [outputs] or empty. Throws std::invalid_argument for
-/// shapes that do not fit.
-void project_narrow(Matrix<const float> x, Matrix<const float> weight, std::span<const float> bias, Matrix<float> out,
-                    int threads);
+/// Rows of a matrix: all of them, or, where there are ids, row ids[0], ids[1], ... of it.
+struct PickedRows {
+  Matrix<const float> table;
+  std::optional<std::span<const int64_t>> ids;
 
-/// out = gradients^T * x, the gradient of such a weight, [outputs, width]. The sums of the threads are added in turn.
-void narrow_gradient(Matrix<const float> gradients, Matrix<const float> x, Matrix<float> out, int threads);
+  int64_t rows() const { return ids ? static_cast<int64_t>(ids->size()) : table.rows; }
+};
+
+/// out = x * weight^T + bias for the first rows, as many as out has; weight [outputs, width], bias [outputs] or
+/// empty.
+struct NarrowProduct {
+  Matrix<const float> weight;
+  std::span<const float> bias;
+  Matrix<float> out;
+};
+
+/// out = gradients^T * x over the first rows, as many as there are gradients: what such a weight gets, [outputs,
+/// width].
+struct NarrowGradient {
+  Matrix<const float> gradients;
+  Matrix<float> out;
+};
+
+/// Multiplies rows by one or two narrow matrices; each row is read once. Throws std::invalid_argument for shapes that
+/// do not fit and for an id outside the table.
+void project_narrow(const PickedRows& x, const std::vector<NarrowProduct>& products, int threads);
+
+/// The gradients of one or two narrow matrices; each row is read once. The sums of the threads are added in turn.
+void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& gradients, int threads);
 
 /// Instruction sets that the sums over rows were compiled for and this machine runs, the widest first.
 std::vector<std::string> instruction_sets();

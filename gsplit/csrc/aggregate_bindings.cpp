@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -38,15 +39,26 @@ RowEdges edges_of(const Array<int32_t>& indptr, const Array<int32_t>& indices,
   return {span_of(indptr), span_of(indices), span_of(order)};
 }
 
+/// Weight, bias and result of a product.
+using ProductArrays = std::tuple<Values<const float>, std::optional<Array<float>>, Values<float>>;
+/// indptr, indices and order of a part of edges.
+using SplitArrays = std::tuple<Writable<int32_t>, Writable<int32_t>, std::optional<Writable<int32_t>>>;
+/// Gradients of a product's result, and what its weight gets.
+using GradientArrays = std::tuple<Values<const float>, Values<float>>;
+
+PickedRows picked(const Values<const float>& x, const std::optional<Array<int64_t>>& ids) {
+  return {matrix_of(x), ids ? std::optional{span_of(*ids)} : std::nullopt};
+}
+
 template <class T>
 void bind_values(nb::module_& m) {
   m.def(
       "sum_rows",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received, Values<T> out,
          Maybe<const T> start, std::optional<Array<T>> factor, Maybe<const T> weight,
-         std::optional<Array<int32_t>> order, bool mean, int threads) {
+         std::optional<Array<int32_t>> order, std::optional<Array<int32_t>> degrees, int threads) {
         const Sources<T> sources{matrix_of(own), matrix_of(received)};
-        const Scaling<T> scaling{span_of(factor), matrix_of(weight), mean};
+        const Scaling<T> scaling{span_of(factor), matrix_of(weight), span_of(degrees)};
         const auto from = matrix_of(start);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
@@ -56,7 +68,7 @@ void bind_values(nb::module_& m) {
       nb::arg("received").noconvert().none(), nb::arg("out").noconvert(),
       nb::arg("start").noconvert().none() = nb::none(), nb::arg("factor").noconvert().none() = nb::none(),
       nb::arg("weight").noconvert().none() = nb::none(), nb::arg("order").noconvert().none() = nb::none(),
-      nb::arg("mean") = false, nb::arg("threads") = 1);
+      nb::arg("degrees").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def(
       "add_rows",
       [](Values<T> out, Array<int32_t> rows, Values<const T> values) {
@@ -149,24 +161,29 @@ void bind_aggregate(nb::module_& m) {
   m.def("narrow_fits", &narrow_fits, nb::arg("outputs"), nb::arg("width"));
   m.def(
       "project_narrow",
-      [](Values<const float> x, Values<const float> weight, std::optional<Array<float>> bias, Values<float> out,
+      [](Values<const float> x, std::optional<Array<int64_t>> ids, const std::vector<ProductArrays>& products,
          int threads) {
-        const auto rows = matrix_of(x), weights = matrix_of(weight);
-        const auto to = matrix_of(out);
+        std::vector<NarrowProduct> wanted;
+        for (const auto& [weight, bias, out] : products)
+          wanted.push_back({matrix_of(weight), span_of(bias), matrix_of(out)});
+        const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
-        project_narrow(rows, weights, span_of(bias), to, threads);
+        project_narrow(rows, wanted, threads);
       },
-      nb::arg("x").noconvert(), nb::arg("weight").noconvert(), nb::arg("bias").noconvert().none(),
-      nb::arg("out").noconvert(), nb::arg("threads") = 1);
+      nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("products").noconvert(),
+      nb::arg("threads") = 1);
   m.def(
       "narrow_gradient",
-      [](Values<const float> gradients, Values<const float> x, Values<float> out, int threads) {
-        const auto given = matrix_of(gradients), rows = matrix_of(x);
-        const auto to = matrix_of(out);
+      [](Values<const float> x, std::optional<Array<int64_t>> ids, const std::vector<GradientArrays>& gradients,
+         int threads) {
+        std::vector<NarrowGradient> wanted;
+        for (const auto& [given, out] : gradients) wanted.push_back({matrix_of(given), matrix_of(out)});
+        const auto rows = picked(x, ids);
         nb::gil_scoped_release unlocked;
-        narrow_gradient(given, rows, to, threads);
+        narrow_gradient(rows, wanted, threads);
       },
-      nb::arg("gradients").noconvert(), nb::arg("x").noconvert(), nb::arg("out").noconvert(), nb::arg("threads") = 1);
+      nb::arg("x").noconvert(), nb::arg("ids").noconvert().none(), nb::arg("gradients").noconvert(),
+      nb::arg("threads") = 1);
   m.def("instruction_sets", &instruction_sets);
   m.def("use_instruction_set", &use_instruction_set, nb::arg("name"));
   m.def(
@@ -179,6 +196,20 @@ void bind_aggregate(nb::module_& m) {
       },
       nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("out_indptr").noconvert(),
       nb::arg("out_rows").noconvert(), nb::arg("out_order").noconvert().none() = nb::none(), nb::arg("threads") = 1);
+  m.def(
+      "split_edges",
+      [](Array<int32_t> indptr, Array<int32_t> indices, int64_t num_own, const SplitArrays& own,
+         const SplitArrays& received) {
+        const auto part_of = [](const SplitArrays& arrays) -> SplitEdges {
+          const auto& [starts, sources, order] = arrays;
+          return {span_of(starts), span_of(sources), order ? span_of(*order) : std::span<int32_t>()};
+        };
+        const auto first = part_of(own), second = part_of(received);
+        nb::gil_scoped_release unlocked;
+        return split_edges(edges_of(indptr, indices), num_own, first, second);
+      },
+      nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(), nb::arg("num_own"), nb::arg("own").noconvert(),
+      nb::arg("received").noconvert());
 }
 
 }  // namespace gsplit::python

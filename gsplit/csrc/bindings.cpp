@@ -14,6 +14,7 @@
 #include "board.hpp"
 #include "gather.hpp"
 #include "graph.hpp"
+#include "mail.hpp"
 #include "sampler.hpp"
 #include "signals.hpp"
 #include "stream.hpp"
@@ -217,4 +218,23 @@ NB_MODULE(_core, m) {
         return gsplit::post({words.data(), words.size()}, slots, slot, own, note, span_of(peers));
       },
       nb::arg("words"), nb::arg("slot"), nb::arg("own"), nb::arg("note"), nb::arg("peers"));
+  using Numbers = nb::ndarray<uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+  const auto word = [](const Numbers& numbers, int64_t at) -> uint32_t& {
+    if (at < 0 || at >= static_cast<int64_t>(numbers.size())) throw nb::value_error("there is no such number");
+    return numbers.data()[at];
+  };
+  m.def(
+      "post_number",
+      [word](Numbers numbers, int64_t at, uint64_t number) {
+        gsplit::post_number(word(numbers, at), static_cast<uint32_t>(number));
+      },
+      nb::arg("numbers"), nb::arg("at"), nb::arg("number"));
+  m.def(
+      "wait_for_number",
+      [word](Numbers numbers, int64_t at, uint64_t number, double seconds) {
+        uint32_t& shared = word(numbers, at);
+        nb::gil_scoped_release unlocked;
+        return gsplit::wait_for_number(shared, static_cast<uint32_t>(number), seconds);
+      },
+      nb::arg("numbers"), nb::arg("at"), nb::arg("number"), nb::arg("seconds"));
 }

@@ -1,4 +1,6 @@
 // What a layer computes of each row by itself: activation and dropout, narrow products (aggregate.hpp).
+#include <string>
+
 #include "aggregate_shared.hpp"
 
 namespace gsplit {
@@ -48,56 +50,109 @@ bool narrow_fits(int64_t outputs, int64_t width) {
   return outputs > 0 && outputs <= chosen().most_outputs && width >= chosen().lanes;
 }
 
-void project_narrow(Matrix<const float> x, Matrix<const float> weight, std::span<const float> bias, Matrix<float> out,
-                    int threads) {
-  require(narrow_fits(weight.rows, weight.width), "the product is too wide, or its rows are too short");
-  require(x.width == weight.width && out.rows == x.rows && out.width == weight.rows,
-          "out is not shaped as the product");
-  require(bias.empty() || static_cast<int64_t>(bias.size()) == weight.rows, "there must be a bias for each output");
-  const int64_t lanes = chosen().lanes, padded = (weight.rows + lanes - 1) / lanes * lanes;
-  std::vector<float> panel(weight.width * padded), start(padded);
-  for (int64_t o = 0; o < weight.rows; ++o)
-    for (int64_t k = 0; k < weight.width; ++k) panel[k * padded + o] = weight.row(o)[k];
-  std::copy(bias.begin(), bias.end(), start.begin());
+namespace {
+
+/// Checks rows, and how many of them each of `parts` takes.
+template <class Part>
+NarrowTask narrow_task(const PickedRows& x, const std::vector<Part>& parts) {
+  require(!parts.empty() && parts.size() <= MOST_NARROW, "rows are multiplied by one or two matrices");
+  if (x.ids)
+    for (const int64_t id : *x.ids)
+      if (id < 0 || id >= x.table.rows)
+        throw std::invalid_argument("row " + std::to_string(id) + " is outside 0 .. " +
+                                    std::to_string(x.table.rows - 1));
   NarrowTask task{};
-  task.x = x.data;
-  task.x_stride = x.stride;
-  task.panel = panel.data();
-  task.start = start.data();
-  task.out = out.data;
-  task.out_stride = out.stride;
-  task.width = x.width;
-  task.outputs = weight.rows;
-  shared_out(x.rows, x.width, threads,
-             [&task](int64_t, int64_t begin, int64_t end) { chosen().project(task, begin, end); });
+  task.x = x.table.data;
+  task.ids = x.ids ? x.ids->data() : nullptr;
+  task.width = x.table.width;
+  task.x_stride = x.table.stride;
+  return task;
 }
 
-void narrow_gradient(Matrix<const float> gradients, Matrix<const float> x, Matrix<float> out, int threads) {
-  require(narrow_fits(gradients.width, x.width), "the product is too wide, or its rows are too short");
-  require(gradients.rows == x.rows && out.rows == gradients.width && out.width == x.width,
-          "out is not shaped as the product");
-  const int64_t lanes = chosen().lanes, chunks = (x.width + lanes - 1) / lanes, padded = chunks * lanes;
-  std::vector<std::vector<float>> sums(std::max(threads, 1));  // one for each thread
-  shared_out(x.rows, x.width, threads, [&](int64_t worker, int64_t begin, int64_t end) {
-    sums[worker].resize(gradients.width * padded);
-    NarrowTask task{};
-    task.x = x.data;
-    task.x_stride = x.stride;
-    task.gradients = gradients.data;
-    task.gradients_stride = gradients.stride;
-    task.out = sums[worker].data();
-    task.out_stride = padded;
-    task.width = x.width;
-    task.outputs = gradients.width;
-    chosen().narrow_gradient(task, begin, end);
-  });
-  for (int64_t o = 0; o < out.rows; ++o) {
-    for (int64_t k = 0; k < out.width; ++k) {
-      const int64_t chunk = k / lanes, first = std::min(chunk * lanes, x.width - lanes);
-      float total = 0;
-      for (const auto& sum : sums)
-        if (!sum.empty()) total += sum[o * padded + chunk * lanes + k - first];
-      out.row(o)[k] = total;
+void check_narrow(const PickedRows& x, int64_t rows, int64_t outputs, bool fits) {
+  require(narrow_fits(outputs, x.table.width), "the product is too wide, or its rows are too short");
+  require(fits && rows <= x.rows(), "out is not shaped as the product");
+}
+
+}  // namespace
+
+void project_narrow(const PickedRows& x, const std::vector<NarrowProduct>& given, int threads) {
+  auto products = given;
+  const auto task = narrow_task(x, products);
+  std::stable_sort(products.begin(), products.end(),
+                   [](const auto& one, const auto& other) { return one.out.rows > other.out.rows; });
+  const int64_t lanes = chosen().lanes;
+  const auto padded = [lanes](int64_t outputs) { return (outputs + lanes - 1) / lanes * lanes; };
+  int64_t stride = 0;
+  for (const auto& [weight, bias, out] : products) {
+    check_narrow(x, out.rows, weight.rows, weight.width == x.table.width && out.width == weight.rows);
+    require(bias.empty() || static_cast<int64_t>(bias.size()) == weight.rows, "there must be a bias for each output");
+    stride += padded(weight.rows);
+  }
+  std::vector<float> panel(x.table.width * stride), start(stride);
+  int64_t column = 0;
+  for (const auto& [weight, bias, out] : products) {
+    for (int64_t o = 0; o < weight.rows; ++o)
+      for (int64_t k = 0; k < weight.width; ++k) panel[k * stride + column + o] = weight.row(o)[k];
+    std::copy(bias.begin(), bias.end(), start.begin() + column);
+    column += padded(weight.rows);
+  }
+  // The first rows take all products; those from where the second ends, the first product alone.
+  int64_t from = 0;
+  for (size_t taken = products.size(); taken > 0; --taken) {
+    auto part = task;
+    part.panel = panel.data();
+    part.panel_stride = stride;
+    part.start = start.data();
+    for (size_t p = 0; p < taken; ++p) {
+      const auto& out = products[p].out;
+      for (int64_t o = 0; o < out.width; o += lanes)
+        part.chunks[part.num_chunks++] = {out.data + o, out.stride, std::min(lanes, out.width - o)};
+    }
+    const int64_t rows = products[taken - 1].out.rows - from;
+    shared_out(rows, x.table.width, threads, [&part, from](int64_t, int64_t begin, int64_t end) {
+      chosen().project(part, from + begin, from + end);
+    });
+    from += rows;
+  }
+}
+
+void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& given, int threads) {
+  auto wanted = given;
+  const auto task = narrow_task(x, wanted);
+  std::stable_sort(wanted.begin(), wanted.end(),
+                   [](const auto& one, const auto& other) { return one.gradients.rows > other.gradients.rows; });
+  const int64_t width = x.table.width, lanes = chosen().lanes, stride = (width + lanes - 1) / lanes * lanes;
+  for (const auto& [gradients, out] : wanted)
+    check_narrow(x, gradients.rows, gradients.width, out.rows == gradients.width && out.width == width);
+  // Sums of each thread, one gradient after the other.
+  std::vector<std::vector<std::vector<float>>> sums(std::max(threads, 1));
+  for (auto& of_thread : sums)
+    for (const auto& [gradients, out] : wanted) of_thread.emplace_back(gradients.width * stride);
+  int64_t from = 0;
+  for (size_t taken = wanted.size(); taken > 0; --taken) {
+    const int64_t rows = wanted[taken - 1].gradients.rows - from;
+    shared_out(rows, width, threads, [&](int64_t worker, int64_t begin, int64_t end) {
+      auto part = task;
+      for (size_t g = 0; g < taken; ++g) {
+        const auto& gradients = wanted[g].gradients;
+        auto& sum = sums[worker][g];
+        part.gradients[part.num_gradients++] = {gradients.data, sum.data(), gradients.width, gradients.stride,
+                                                stride};
+      }
+      chosen().narrow_gradient(part, from + begin, from + end);
+    });
+    from += rows;
+  }
+  for (size_t g = 0; g < wanted.size(); ++g) {
+    const auto& out = wanted[g].out;
+    for (int64_t o = 0; o < out.rows; ++o) {
+      for (int64_t k = 0; k < out.width; ++k) {
+        const int64_t chunk = k / lanes, first = std::min(chunk * lanes, width - lanes);
+        float total = 0;
+        for (const auto& of_thread : sums) total += of_thread[g][o * stride + chunk * lanes + k - first];
+        out.row(o)[k] = total;
+      }
     }
   }
 }

@@ -1,67 +1,89 @@
-// Products of long matrices with narrow ones, in float32; included by row_kernels.cpp alone, inside its namespace.
+// Products of many rows with narrow matrices, in float32; included by row_kernels.cpp alone, inside its namespace.
 //
 // A layer that projects 100 features to 16 multiplies some 400,000 rows by a matrix that fits the first cache. Such a
-// product is bound by reading the rows once; a library for large matrices copies them into panels first, and takes
-// twice as long. Here sums of ROWS rows and CHUNKS vectors of the result stay in registers. The gradient of the
-// weights is a product with as few rows and columns, over all rows: its sums stay in registers for PANEL rows.
+// product is bound by reading the rows; a library for large matrices copies them into panels first, and takes twice
+// as long. So rows are read once for all matrices that they are multiplied by, from wherever they lie: a task may
+// pick them out of a table, in any order. Forward, sums of ROWS rows and CHUNKS vectors of the result stay in
+// registers. The gradient of a matrix is a product with as few rows and columns, over all rows: its sums stay in
+// registers for PANEL rows. Meanwhile the rows after these are fetched into the second cache, a line of each at a
+// time, for the machine cannot guess where they lie.
 
-constexpr int64_t PANEL = 64;                         // rows of which a layer's fit the first cache
+constexpr int64_t PANEL = 64;                         // rows of which a layer's fit the second cache
 constexpr int WIDE = MOST_CHUNKS > 8 ? 16 : 8;        // floats of a vector
-constexpr int NARROW_CHUNKS = 2;                      // vectors of a row of the result, at most
+constexpr int64_t LINE = LINE_BYTES / sizeof(float);  // floats of a line
+constexpr int64_t BLOCKS_AHEAD = 4;                   // rows that a projection fetches come so many blocks later
 constexpr int REGISTERS = MOST_CHUNKS > 8 ? 24 : 12;  // sums that stay in registers
 using Wide = typename Vector<float, WIDE>::type;
 
 inline Wide load(const float* at) { return *reinterpret_cast<const Wide*>(at); }
 inline void store(float* at, Wide values) { *reinterpret_cast<Wide*>(at) = values; }
 
+inline const float* row_of(const NarrowTask& task, int64_t row) {
+  return task.x + (task.ids == nullptr ? row : task.ids[row]) * task.x_stride;
+}
+
+/// Results of rows row .. row + ROWS; fetches as many rows some blocks after them, where those come before `end`.
 template <int CHUNKS, int ROWS>
-inline void project_block(const NarrowTask& task, const float* x, float* out) {
+inline void project_block(const NarrowTask& task, int64_t row, int64_t end) {
+  const float *x[ROWS], *next[ROWS];
+  for (int r = 0; r < ROWS; ++r) {
+    x[r] = row_of(task, row + r);
+    const int64_t later = row + BLOCKS_AHEAD * ROWS + r;
+    next[r] = later < end ? row_of(task, later) : x[r];
+  }
   Wide total[ROWS][CHUNKS];
   for (int r = 0; r < ROWS; ++r)
     for (int c = 0; c < CHUNKS; ++c) total[r][c] = load(task.start + c * WIDE);
   const float* weights = task.panel;
-  for (int64_t k = 0; k < task.width; ++k, weights += CHUNKS * WIDE) {
-    Wide weight[CHUNKS];
-    for (int c = 0; c < CHUNKS; ++c) weight[c] = load(weights + c * WIDE);
-    for (int r = 0; r < ROWS; ++r) {
-      const float value = x[r * task.x_stride + k];
-      for (int c = 0; c < CHUNKS; ++c) total[r][c] += weight[c] * value;
+  for (int64_t from = 0; from < task.width; from += LINE) {
+    const int64_t to = from + LINE < task.width ? from + LINE : task.width;
+    for (int r = 0; r < ROWS; ++r) __builtin_prefetch(next[r] + from, 0, 2);
+    for (int64_t k = from; k < to; ++k, weights += task.panel_stride) {
+      Wide weight[CHUNKS];
+      for (int c = 0; c < CHUNKS; ++c) weight[c] = load(weights + c * WIDE);
+      for (int r = 0; r < ROWS; ++r)
+        for (int c = 0; c < CHUNKS; ++c) total[r][c] += weight[c] * x[r][k];
     }
   }
   for (int r = 0; r < ROWS; ++r) {
-    float* to = out + r * task.out_stride;
+    __builtin_prefetch(next[r] + task.width - 1, 0, 2);  // a row may begin within a line, and end in one more
     for (int c = 0; c < CHUNKS; ++c) {
-      const int64_t left = task.outputs - c * WIDE;
-      if (left >= WIDE) store(to + c * WIDE, total[r][c]);
+      const NarrowChunk& chunk = task.chunks[c];
+      float* to = chunk.out + (row + r) * chunk.out_stride;
+      if (chunk.lanes == WIDE) store(to, total[r][c]);
       else
-        for (int64_t lane = 0; lane < left; ++lane) to[c * WIDE + lane] = total[r][c][lane];
+        for (int64_t lane = 0; lane < chunk.lanes; ++lane) to[lane] = total[r][c][lane];
     }
   }
 }
 
 template <int CHUNKS>
 void project_rows(const NarrowTask& task, int64_t begin, int64_t end) {
-  constexpr int ROWS = REGISTERS / 2 / CHUNKS;
+  constexpr int ROWS = CHUNKS > 2 ? REGISTERS * 2 / 3 / CHUNKS : REGISTERS / 2 / CHUNKS;
   int64_t row = begin;
-  for (; row + ROWS <= end; row += ROWS) {
-    const float* x = task.x + row * task.x_stride;
-    if (row + 2 * ROWS <= end)  // the next block: so many rows at once are too many for what the machine guesses
-      for (int64_t at = ROWS * task.x_stride; at < 2 * ROWS * task.x_stride; at += LINE_BYTES / sizeof(float))
-        __builtin_prefetch(x + at);
-    project_block<CHUNKS, ROWS>(task, x, task.out + row * task.out_stride);
-  }
-  for (; row < end; ++row)
-    project_block<CHUNKS, 1>(task, task.x + row * task.x_stride, task.out + row * task.out_stride);
+  for (; row + ROWS <= end; row += ROWS) project_block<CHUNKS, ROWS>(task, row, end);
+  for (; row < end; ++row) project_block<CHUNKS, 1>(task, row, end);
 }
 
 void project(const NarrowTask& task, int64_t begin, int64_t end) {
-  if (task.outputs <= WIDE) project_rows<1>(task, begin, end);
-  else project_rows<2>(task, begin, end);
+  static_assert(MOST_NARROW_CHUNKS == 4);
+  if (task.num_chunks == 1) project_rows<1>(task, begin, end);
+  else if (task.num_chunks == 2) project_rows<2>(task, begin, end);
+  else if (task.num_chunks == 3) project_rows<3>(task, begin, end);
+  else project_rows<4>(task, begin, end);
 }
+
+/// Rows whose gradients are summed, and the rows after them, of which each pass over the former fetches some lines.
+struct Panel {
+  const float* x[PANEL];
+  const float* next[PANEL];
+  int64_t begin, rows;
+  int64_t passes, pass;  // how many there are, and how many were made
+};
 
 /// out[o, chunk c] += the sum over rows of gradients[row, o] * x[row, chunk c], for OUTS rows and CHUNKS chunks.
 template <int OUTS, int CHUNKS>
-inline void gradient_tile(const NarrowTask& task, int64_t begin, int64_t end, int64_t first_out,
+inline void gradient_tile(const NarrowTask& task, const NarrowGradients& of, Panel& panel, int64_t first_out,
                           int64_t first_chunk) {
   Wide total[OUTS][CHUNKS] = {};
   int64_t at[CHUNKS];
@@ -69,39 +91,56 @@ inline void gradient_tile(const NarrowTask& task, int64_t begin, int64_t end, in
     const int64_t from = (first_chunk + c) * WIDE;
     at[c] = from < task.width - WIDE ? from : task.width - WIDE;
   }
-  for (int64_t row = begin; row < end; ++row) {
-    const float* x = task.x + row * task.x_stride;
-    const float* gradients = task.gradients + row * task.gradients_stride + first_out;
+  const int64_t fetch_from = task.width * panel.pass / panel.passes;
+  const int64_t fetch_to = task.width * (panel.pass + 1) / panel.passes;
+  ++panel.pass;
+  for (int64_t row = 0; row < panel.rows; ++row) {
+    for (int64_t k = fetch_from; k < fetch_to; k += LINE) __builtin_prefetch(panel.next[row] + k, 0, 2);
+    const float* gradients = of.gradients + (panel.begin + row) * of.gradients_stride + first_out;
     Wide values[CHUNKS];
-    for (int c = 0; c < CHUNKS; ++c) values[c] = load(x + at[c]);
+    for (int c = 0; c < CHUNKS; ++c) values[c] = load(panel.x[row] + at[c]);
     for (int o = 0; o < OUTS; ++o)
       for (int c = 0; c < CHUNKS; ++c) total[o][c] += values[c] * gradients[o];
   }
   for (int o = 0; o < OUTS; ++o) {
     for (int c = 0; c < CHUNKS; ++c) {
-      float* to = task.out + (first_out + o) * task.out_stride + (first_chunk + c) * WIDE;
+      float* to = of.out + (first_out + o) * of.out_stride + (first_chunk + c) * WIDE;
       store(to, load(to) + total[o][c]);
     }
   }
 }
 
 template <int OUTS>
-void gradient_rows(const NarrowTask& task, int64_t begin, int64_t end, int64_t first_out) {
+void gradient_rows(const NarrowTask& task, const NarrowGradients& of, Panel& panel, int64_t first_out) {
   const int64_t chunks = (task.width + WIDE - 1) / WIDE;
   int64_t chunk = 0;
-  for (; chunk + 3 <= chunks; chunk += 3) gradient_tile<OUTS, 3>(task, begin, end, first_out, chunk);
-  if (chunks - chunk == 2) gradient_tile<OUTS, 2>(task, begin, end, first_out, chunk);
-  if (chunks - chunk == 1) gradient_tile<OUTS, 1>(task, begin, end, first_out, chunk);
+  for (; chunk + 3 <= chunks; chunk += 3) gradient_tile<OUTS, 3>(task, of, panel, first_out, chunk);
+  if (chunks - chunk == 2) gradient_tile<OUTS, 2>(task, of, panel, first_out, chunk);
+  if (chunks - chunk == 1) gradient_tile<OUTS, 1>(task, of, panel, first_out, chunk);
 }
 
-/// task.out has whole chunks of zeros for each output; where the width is no multiple of a chunk, the last one holds
+/// Each out has whole chunks of zeros for each output; where the width is no multiple of a chunk, the last one holds
 /// the last columns, some of which the one before has, too.
 void narrow_gradient(const NarrowTask& task, int64_t begin, int64_t end) {
   constexpr int OUTS = REGISTERS / 3;
-  for (int64_t from = begin; from < end; from += PANEL) {
-    const int64_t to = from + PANEL < end ? from + PANEL : end;
-    int64_t out = 0;
-    for (; out + OUTS <= task.outputs; out += OUTS) gradient_rows<OUTS>(task, from, to, out);
-    for (; out < task.outputs; ++out) gradient_rows<1>(task, from, to, out);
+  const int64_t tiles = (task.width + 3 * WIDE - 1) / (3 * WIDE);
+  Panel panel;
+  panel.passes = 0;
+  for (int64_t g = 0; g < task.num_gradients; ++g)
+    panel.passes += tiles * (task.gradients[g].outputs / OUTS + task.gradients[g].outputs % OUTS);
+  for (panel.begin = begin; panel.begin < end; panel.begin += PANEL) {
+    panel.rows = end - panel.begin < PANEL ? end - panel.begin : PANEL;
+    panel.pass = 0;
+    for (int64_t row = 0; row < panel.rows; ++row) {
+      const int64_t next = panel.begin + PANEL + row;
+      panel.x[row] = row_of(task, panel.begin + row);
+      panel.next[row] = next < end ? row_of(task, next) : panel.x[row];
+    }
+    for (int64_t g = 0; g < task.num_gradients; ++g) {
+      const NarrowGradients& of = task.gradients[g];
+      int64_t out = 0;
+      for (; out + OUTS <= of.outputs; out += OUTS) gradient_rows<OUTS>(task, of, panel, out);
+      for (; out < of.outputs; ++out) gradient_rows<1>(task, of, panel, out);
+    }
   }
 }

@@ -73,6 +73,7 @@ struct Tile {
   static inline void sum(const RowTask<T>& task, int64_t row, int64_t head, int64_t column, int64_t width,
                          int64_t last, const int64_t* head_of = nullptr) {
     const int64_t begin = task.indptr[row], end = task.indptr[row + 1];
+    if (begin == end && row < task.start_rows && task.start == task.out) return;  // it is there
     V total[CHUNKS] = {};
     int64_t at[CHUNKS];
     for (int c = 0; c < CHUNKS; ++c) at[c] = column + offset(c, width);
@@ -89,8 +90,8 @@ struct Tile {
         for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(values + at[c]);
       }
     }
-    if (task.mean && end > begin) {
-      const T by = T(1) / static_cast<T>(end - begin);
+    if (task.degrees != nullptr && task.degrees[row] > 0) {
+      const T by = T(1) / static_cast<T>(task.degrees[row]);
       for (int c = 0; c < CHUNKS; ++c) total[c] *= by;
     }
     if (row < task.start_rows) {  // all of it is read before any is written: it may be `out`
@@ -211,6 +212,6 @@ const RowKernels kernels{sum_rows<float>,
                          project,
                          narrow_gradient,
                          WIDE,
-                         MOST_CHUNKS > 4 ? WIDE* NARROW_CHUNKS : 0};
+                         MOST_CHUNKS > 4 ? WIDE* MOST_NARROW_CHUNKS / MOST_NARROW : 0};
 
 }  // namespace gsplit::GSPLIT_ISA

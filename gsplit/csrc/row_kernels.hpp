@@ -23,9 +23,9 @@ struct RowTask {
   const T* factor;  // may be null
   const T* weight;  // may be null
   int64_t weight_stride;
-  bool mean;
-  const T* start;      // of dot_rows the left rows
-  int64_t start_rows;  // the first rows have one
+  const int32_t* degrees;  // may be null; sums are divided by them, but not by 0
+  const T* start;          // of dot_rows the left rows
+  int64_t start_rows;      // the first rows have one
   int64_t start_stride;
   T* out;
   int64_t out_stride;
@@ -47,18 +47,38 @@ struct ActivationTask {
   uint64_t seed;
 };
 
-/// One product of narrow_products.hpp.
-struct NarrowTask {
-  const float* x;          // [rows, width]
-  const float* gradients;  // [rows, outputs], of the gradient
-  const float* panel;      // [width, whole vectors of outputs], of the projection: the weights, transposed
-  const float* start;      // [whole vectors of outputs] what each row begins with
-  float* out;              // [rows, outputs], or of the gradient [outputs, whole vectors of the width]
-  int64_t width;
+inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together
+inline constexpr int64_t MOST_NARROW = 2;         // matrices that rows are multiplied by at once
+
+/// Where a vector of each row's results goes.
+struct NarrowChunk {
+  float* out;
+  int64_t out_stride;
+  int64_t lanes;  // values of the vector that are results
+};
+
+/// The gradient of one matrix.
+struct NarrowGradients {
+  const float* gradients;  // [rows, outputs]
+  float* out;              // [outputs, whole vectors of the width]
   int64_t outputs;
-  int64_t x_stride;
   int64_t gradients_stride;
   int64_t out_stride;
+};
+
+/// Rows and the narrow matrices that they are multiplied by, or gradients of such matrices: narrow_products.hpp.
+struct NarrowTask {
+  const float* x;
+  const int64_t* ids;  // which row of x each row is; null: all, in order
+  int64_t width;
+  int64_t x_stride;
+  const float* panel;  // of a projection: [width, whole vectors of outputs] the weights of all matrices, transposed
+  int64_t panel_stride;
+  const float* start;  // [whole vectors of outputs] what each row begins with
+  NarrowChunk chunks[MOST_NARROW_CHUNKS];
+  int64_t num_chunks;
+  NarrowGradients gradients[MOST_NARROW];
+  int64_t num_gradients;
 };
 
 /// Functions for rows begin .. end.

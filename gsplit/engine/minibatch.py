@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from gsplit.features import LoadCounters
+from gsplit.kernels import StoredRows
 from gsplit.nn import Block, Chain, Neighbourhood
 from gsplit.supply.ring import Handle
 
@@ -24,8 +25,8 @@ class MiniBatch:
     """What its collectives share."""
     blocks: Mapping[int, Neighbourhood]
     """Block of each layer, 1 .. L."""
-    x: Tensor
-    """[n_0, D] features of the inputs."""
+    x: Tensor | StoredRows
+    """[n_0, D] features of the inputs; stored rows only on the CPU, and for a model that reads them."""
     labels: Tensor
     """[n_L] or [n_L, C] labels of the own targets."""
     loaded: LoadCounters
@@ -52,7 +53,7 @@ class MiniBatch:
 
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""
-        yield from (self.x, self.labels)
+        yield from (tensor for tensor in (self.x, self.labels) if isinstance(tensor, Tensor))
         sampled = [block for block in self.blocks.values() if isinstance(block, Block)]
         yield from (block.indptr for block in sampled[:1])
         for block in sampled:

@@ -11,10 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import GraphArrays
+from gsplit.data.graph import row_ranges
 from gsplit.sampling.segment import Segment
 
 PIECE_EDGES = 1 << 24
 """Edges that are read at a time."""
+PIECE_WEIGHTS = 1 << 18
+"""Weights that are summed at a time."""
 
 
 class EdgeData(TypedDict):
@@ -78,6 +81,12 @@ class EdgeLoader:
         """
         return self._tensor(self._degrees_of(vertices))
 
+    def degrees_in(self, begin: int, end: int) -> Tensor:
+        """Degrees of the vertices ``begin .. end``, as :meth:`degrees_of` gives them; no other edges are read."""
+        if self._graph.edge_weight is not None:
+            return self._tensor(self.weighted_degrees(begin, end))
+        return self._tensor(np.diff(self._graph.indptr[begin : end + 1]).astype(np.float64))
+
     def _weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Weights of edges, 1 where the id is -1."""
         assert self._graph.edge_weight is not None
@@ -119,12 +128,19 @@ class EdgeLoader:
     @cached_property
     def _weighted_degrees(self) -> NDArray[np.float64]:
         """Sums of the weights of all in-edges, float64 [N]; computed once, at the first mini-batch."""
+        return self.weighted_degrees(0, self._graph.num_vertices)
+
+    def weighted_degrees(self, begin: int, end: int) -> NDArray[np.float64]:
+        """Sums of the weights of the in-edges of the vertices ``begin .. end``, read piece by piece."""
         assert self._graph.edge_weight is not None
-        begins, ends = self._graph.indptr[:-1], self._graph.indptr[1:]
-        some = ends > begins  # reduceat has no empty sums
-        sums = np.zeros(len(begins))
-        if some.any():
-            sums[some] = np.add.reduceat(self._graph.edge_weight, begins[some], dtype=np.float64)
+        sums = np.zeros(end - begin)
+        indptr = self._graph.indptr[begin : end + 1]
+        for a, b in row_ranges(indptr, PIECE_WEIGHTS):
+            begins, ends = indptr[a:b], indptr[a + 1 : b + 1]
+            some = ends > begins  # reduceat has no empty sums
+            if some.any():
+                weights = self._graph.edge_weight[begins[0] : ends[-1]]
+                sums[a:b][some] = np.add.reduceat(weights, begins[some] - begins[0], dtype=np.float64)
         return sums
 
     def _tensor(self, values: NDArray[np.floating]) -> Tensor:

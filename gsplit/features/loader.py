@@ -4,7 +4,7 @@
 |---|---|---|
 | own cache | copied in C++ | ``index_select`` |
 | a peer's cache | copied in C++, from memory that both map | ``index_select`` over there, then a copy |
-| the host | copied in C++ | copied in C++ to pinned memory, then to the device; or read by a kernel (zero copy) |
+| the host | copied in C++, or stored rows | copied in C++ to pinned memory, then to the device; or read (zero copy) |
 
 Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On CUDA
 everything runs on the caller's current stream.
@@ -26,6 +26,7 @@ import gsplit._core as _core
 from gsplit.features.cache import Cache, NoCache, bytes_of
 from gsplit.features.host_rows import HostRows
 from gsplit.features.places import Found, Places
+from gsplit.kernels import StoredRows
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +118,22 @@ class FeatureLoader:
             sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
             x_ND /= sums_N1.clamp_(min=torch.finfo(self._dtype).tiny)
         return x_ND
+
+    @property
+    def stores(self) -> bool:
+        """Whether :meth:`stored` can be called: rows would be copied as they are, all from the host to the host."""
+        as_they_are = self._host.dtype == self._dtype == torch.float32 and not self._normalize
+        return as_they_are and self._device.type == "cpu" and isinstance(self._cache, NoCache)
+
+    def stored(self, vertices: NDArray[np.int64]) -> StoredRows:
+        """The features of some vertices where they lie, counted as if they were copied.
+
+        Args:
+            vertices: int64 [n] layout ids; nobody may write to them as long as the rows are used.
+        """
+        assert self.stores
+        self.counters.add(self._cache.locate(vertices), self._host.row_bytes)
+        return StoredRows(table=self._host.bytes_view.view(np.float32), ids=vertices)
 
     def _on_cpu(self, places: Places, count: int) -> Tensor:
         """Copy every row straight to its position."""

@@ -27,12 +27,13 @@ class CommonLink(Link):
     """This trainer's."""
 
     @override
-    def send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Tensor:
+    def start_send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Callable[[], Tensor]:
         assert isinstance(route, PlacedRoute)
         self._enter(Step.EXCHANGE, x, route)
         rows = self.common.share(x.contiguous(), route.sizes)
         received = x.new_empty((route.num_received, *x.shape[1:])) if out is None else out
-        return torch.index_select(rows, 0, route.places, out=received)
+        torch.index_select(rows, 0, route.places, out=received)
+        return lambda: received
 
     @override
     def start_return(self, received: Tensor, route: Route) -> Callable[[Tensor], None]:

@@ -15,6 +15,7 @@ from torch.profiler import record_function
 
 from gsplit.host import SharedBuffer
 from gsplit.parallel import Member
+from gsplit.parallel.mailboxes import Mailboxes
 
 
 class CommonRows:
@@ -23,10 +24,15 @@ class CommonRows:
     Args:
         member: of this trainer.
         buffers: memory, the same for all trainers.
+        mail: mailboxes of all trainers, in which they wait for each other; None: they do so by the group, which takes
+            many times as long.
     """
 
-    def __init__(self, member: Member, buffers: tuple[SharedBuffer, SharedBuffer]) -> None:
+    def __init__(
+        self, member: Member, buffers: tuple[SharedBuffer, SharedBuffer], mail: Mailboxes | None = None
+    ) -> None:
         self._member, self._buffers, self._turn = member, buffers, 0
+        self._mail = mail
         self._mapped: list[Tensor] = [torch.empty(0, dtype=torch.uint8) for _ in buffers]
 
     def share(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -48,7 +54,10 @@ class CommonRows:
         first = sum(sizes[: member.rank])
         with record_function("share rows"):
             rows[first : first + len(own)] = own.detach()
-            member.barrier()
+            if self._mail is None:
+                member.barrier()
+            else:
+                self._mail.meet()
         return rows
 
     def _memory(self, num_bytes: int) -> Tensor:

@@ -14,9 +14,13 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
+from gsplit.host import large_pieces_given_back
+from gsplit.kernels import StoredRows, copied
 from gsplit.nn import Chain
-from gsplit.nn.dense import is_plain, linear_sum
+from gsplit.nn.dense import is_plain, linear, linear_sum
 from gsplit.nn.neighbourhood import Neighbourhood
+
+GONE = "the sums of the first layer are kept, and its edges gone"
 
 
 class Kept:
@@ -28,7 +32,7 @@ class Kept:
     def get(self, compute: Callable[[], Tensor]) -> Tensor:
         """The sums, computed at the first call."""
         if self.sums is None:
-            with torch.no_grad():
+            with torch.no_grad(), large_pieces_given_back():
                 self.sums = compute()
         return self.sums
 
@@ -61,7 +65,7 @@ class FirstBlock(Neighbourhood):
     def projected(self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor]) -> Tensor:
         """``project(aggregate(x))``; x are the features, the same at every call, one call a mini-batch."""
         sums = self.kept.get(lambda: aggregate(x))
-        return sums if project is None else project(sums)
+        return sums if project is None else linear(sums, project)
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
@@ -72,7 +76,8 @@ class FirstBlock(Neighbourhood):
         return self.projected(x, project, self.inner.mean)
 
     @override
-    def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+        x = copied(x)
         means = self.kept.get(lambda: self.inner.mean(x))
         own = x[: self.num_destinations]
         if is_plain(lin_self) and is_plain(lin_neigh) and not torch.is_autocast_enabled(x.device.type):
@@ -99,3 +104,44 @@ class FirstBlock(Neighbourhood):
     @override
     def graph_degrees(self) -> Tensor:
         return self.inner.graph_degrees()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakenBlock(Neighbourhood):
+    """What is left of a first block whose sums are kept: numbers of rows; its edges are gone."""
+
+    num_own_sources: int
+    """Number of this trainer's sources."""
+    num_destinations: int
+    """Number of this trainer's destinations."""
+    chain: Chain | None
+    """The chain of the mini-batch."""
+
+    @override
+    def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
+        raise ValueError(GONE)
+
+    @override
+    def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
+        raise ValueError(GONE)
+
+    @override
+    def attend(
+        self,
+        z: Tensor,
+        att_source: Tensor,
+        att_destination: Tensor,
+        *,
+        negative_slope: float,
+        dropout: Callable[[Tensor], Tensor],
+        loops: bool,
+    ) -> Tensor:
+        raise ValueError(GONE)
+
+    @override
+    def drawn_weight(self) -> Tensor:
+        raise ValueError(GONE)
+
+    @override
+    def graph_degrees(self) -> Tensor:
+        raise ValueError(GONE)

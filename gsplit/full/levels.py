@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import GraphArrays
-from gsplit.data.graph import row_ranges
+from gsplit.full.reading import edge_pieces, vertex_pieces
 
-PIECE_EDGES = 1 << 20
-"""Edges that are read at a time."""
+Room = Callable[..., NDArray[Any]]
+"""Gives memory of a shape and type."""
 MOST_LAYERS = 250
 """The largest L: the level of a vertex is kept in a byte."""
 
@@ -45,11 +46,12 @@ class Levels:
 
     def vertices(self, trainer: int) -> NDArray[np.int64]:
         """Layout ids of a trainer's rows, int64 [sizes[trainer, 0]]."""
-        begin, end = self.bounds[trainer], self.bounds[trainer + 1]
-        rows = self.row_N[begin:end]
-        there = np.flatnonzero(rows >= 0)
-        ids = np.empty(len(there), np.int64)
-        ids[rows[there]] = begin + there
+        begin, end = int(self.bounds[trainer]), int(self.bounds[trainer + 1])
+        ids = np.empty(self.sizes[trainer, 0], np.int64)
+        for a, b in vertex_pieces(begin, end):
+            rows = self.row_N[a:b]
+            there = np.flatnonzero(rows >= 0)
+            ids[rows[there]] = a + there
         return ids
 
 
@@ -59,48 +61,69 @@ def levels_of(
     layers: int,
     *,
     whole: bool,
-    begin: int = 0,
-    end: int | None = None,
-    combine: Callable[[NDArray[np.uint8]], None] = lambda _: None,
+    alone: bool = True,
+    rank: int = 0,
+    room: Room = np.empty,
+    wait: Callable[[], None] = lambda: None,
+    total: Callable[[NDArray[np.int64]], None] = lambda _: None,
 ) -> Levels:
-    """The levels of a graph; several processes may look at a range of vertices each.
+    """The levels of a graph, by one process; or by all trainers, in memory that all map, each for its own vertices.
 
     Args:
         graph: of a layout.
         bounds: [P + 1] as in :class:`Levels`.
         layers: L, at most :data:`MOST_LAYERS`.
         whole: have all vertices in the levels below L.
-        begin, end: range of vertices whose in-edges this process reads; by default all.
-        combine: replaces uint8 [N] by the maximum over all processes.
+        alone: whether this process looks at all vertices; else at those of trainer ``rank``.
+        rank: of this trainer.
+        room: gives memory of a shape and type: the same one to all trainers, asked for in one order.
+        wait: waits for all trainers.
+        total: replaces an array by its sum over all trainers.
     """
     assert layers <= MOST_LAYERS
-    n = graph.num_vertices
-    # Each vertex's highest level and 1 more; 0 for none.
-    mark_N = np.full(n, layers if whole else 0, np.uint8)
-    mark_N[graph.train_idx] = layers + 1
+    n, trainers = graph.num_vertices, len(bounds) - 1
+    # Each vertex's highest level and 1 more; 0 for none. Trainers write into one memory at a time what any of them
+    # would write: a pass marks with one number, and leaves larger ones alone.
+    row_N, mark_N = room((n,), np.int32), room((n,), np.uint8)
+    ours = range(trainers) if alone else range(rank, rank + 1)
+    begin, end = int(bounds[ours.start]), int(bounds[ours.stop])
+    mark_N[begin:end] = layers if whole else 0
+    first, last = np.searchsorted(graph.train_idx, [begin, end])  # they ascend, in a layout
+    for a, b in vertex_pieces(int(first), int(last)):
+        mark_N[graph.train_idx[a:b]] = layers + 1
+    wait()
     for level in range(layers, 0, -1) if not whole else ():
-        _mark_sources(graph, mark_N, level, begin, n if end is None else end)
-        combine(mark_N)
-    trainers = len(bounds) - 1
+        _mark_sources(graph, mark_N, level, begin, end)
+        wait()
     sizes = np.zeros((trainers, layers + 1), np.int64)
-    row_N = np.full(n, -1, np.int32)
-    for p in range(trainers):
-        mark, row = mark_N[bounds[p] : bounds[p + 1]], row_N[bounds[p] : bounds[p + 1]]
-        count = 0
-        for level in range(layers, -1, -1):
-            own = np.flatnonzero(mark == level + 1)
-            row[own] = np.arange(count, count + len(own))
-            count += len(own)
-            sizes[p, level] = count
+    for p in ours:
+        sizes[p] = _number_rows(mark_N[bounds[p] : bounds[p + 1]], row_N[bounds[p] : bounds[p + 1]], layers)
+    total(sizes)  # which waits until all have theirs
     return Levels(bounds=bounds, sizes=sizes, row_N=row_N)
+
+
+def _number_rows(mark_V: NDArray[np.uint8], row_V: NDArray[np.int32], layers: int) -> NDArray[np.int64]:
+    """Write the rows of a trainer's vertices, by level from L on, and then by id; returns its sizes, [L + 1]."""
+    pieces = [slice(a, b) for a, b in vertex_pieces(0, len(mark_V))]
+    of_marks = np.zeros(layers + 2, np.int64)
+    for piece in pieces:
+        of_marks += np.bincount(mark_V[piece], minlength=layers + 2)
+    ends = np.cumsum(of_marks[:0:-1])[::-1]  # of level 0 .. L
+    following = np.append(ends[1:], 0)
+    for piece in pieces:
+        mark, row = mark_V[piece], row_V[piece]
+        row[mark == 0] = -1
+        for level in np.unique(mark[mark > 0]).astype(np.int64) - 1:
+            own = np.flatnonzero(mark == level + 1)
+            row[own] = np.arange(following[level], following[level] + len(own))
+            following[level] += len(own)
+    return ends
 
 
 def _mark_sources(graph: GraphArrays, mark_N: NDArray[np.uint8], level: int, begin: int, end: int) -> None:
     """Mark the in-neighbours of vertices whose highest level is ``level``; those of higher ones are marked."""
-    for first, last in row_ranges(graph.indptr[begin : end + 1], PIECE_EDGES):
-        a, b = begin + first, begin + last
-        ours = mark_N[a:b] == level + 1
+    for piece in edge_pieces(graph.indptr, begin, end):
+        ours = mark_N[piece.vertices] == level + 1
         if ours.any():
-            edges = np.repeat(ours, np.diff(graph.indptr[a : b + 1]))
-            sources = graph.indices[graph.indptr[a] : graph.indptr[b]][edges]
+            sources = graph.indices[piece.edges][np.repeat(ours, piece.counts)]
             mark_N[sources] = np.maximum(mark_N[sources], level)

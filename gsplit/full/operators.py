@@ -18,9 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.profiler import record_function
 
@@ -28,14 +25,16 @@ from gsplit.full.common_rows import CommonRows
 from gsplit.full.levels import Levels
 from gsplit.full.moves import Moves
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
-from gsplit.full.shards import Shard, slots
+from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, TwoWayEdges, kernels_for
-from gsplit.parallel import Grid, Member
-from gsplit.parallel.collectives import all_to_all
+from gsplit.parallel import Grid
 
 
 class Operator(Protocol):
     """Sums over the in-edges of one layer, weighted where the shard has weights and they are asked for."""
+
+    num_edges: int
+    """Number of edges that are summed over in forward."""
 
     def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
         """Sums of the own destinations [n_l, D] for rows of the own sources [n_(l-1), D]."""
@@ -71,10 +70,14 @@ class GridOperator:
         shard: edges from the places of its column to those of its row.
         moves: of the trainer.
         sources, destinations: sizes of the layer's two levels.
+        returns: whether there is a backward.
     """
 
-    def __init__(self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes) -> None:
-        self._shard, self._turned = shard, transposed(shard, sum(sources.across))
+    def __init__(
+        self, shard: Shard, moves: Moves, sources: Sizes, destinations: Sizes, *, returns: bool = True
+    ) -> None:
+        self._shard, self._turned = shard, transposed(shard, sum(sources.across)) if returns else None
+        self.num_edges = len(shard.edges.indices)
         self._moves, self._sources, self._destinations = moves, sources, destinations
 
     def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
@@ -83,6 +86,7 @@ class GridOperator:
 
     def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
+        assert self._turned is not None
         return self._chain(grad, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
 
     def _chain(
@@ -105,14 +109,20 @@ class CommonOperator:
 
     Args:
         shard: edges into the own destinations from the places of all trainers' sources.
-        turned: edges out of the own sources to the places of all trainers' destinations.
+        turned: edges out of the own sources to the places of all trainers' destinations; None for no backward.
         common: the memory.
         sources, destinations: numbers of rows of all trainers, by rank.
     """
 
     def __init__(
-        self, shard: Shard, turned: Shard, common: CommonRows, sources: Sequence[int], destinations: Sequence[int]
+        self,
+        shard: Shard,
+        turned: Shard | None,
+        common: CommonRows,
+        sources: Sequence[int],
+        destinations: Sequence[int],
     ) -> None:
+        self.num_edges = len(shard.edges.indices)
         self._forward, self._backward, self._common = shard, turned, common
         self._sources, self._destinations = sources, destinations
 
@@ -123,6 +133,7 @@ class CommonOperator:
 
     def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
         """Gradients of the own sources."""
+        assert self._backward is not None
         rows = self._common.share(grad, self._destinations)
         return product(self._backward.edges, rows, self._backward.weight if weighted else None)
 
@@ -145,45 +156,3 @@ def transposed(shard: Shard, num_sources: int) -> Shard:
     edges = two_way.transposed_with_order
     assert edges.order is not None
     return Shard(Edges(indptr=edges.indptr, indices=edges.indices), shard.weight[edges.order])
-
-
-def turned_round(shard: Shard, member: Member, sources: Sequence[int], first: int) -> Shard:
-    """The edges out of this trainer's sources, of the edges that all trainers hold into their destinations.
-
-    Args:
-        shard: edges into the own destinations from the places of all trainers' sources.
-        member: of this trainer; all make the call.
-        sources: numbers of sources of all trainers, by rank.
-        first: place of this trainer's first destination among all trainers'.
-    """
-    sources = [int(size) for size in sources]
-    edges, weight = transposed(shard, sum(sources))
-    counts = edges.indptr.diff()
-    per_owner = [int(part.sum()) for part in counts.split(sources)]
-    own = sources[member.rank]
-    of_rows = _exchanged(counts, [own] * member.world, sources, member)
-    counts_PS = of_rows.view(member.world, own).numpy().astype(np.int64)
-    incoming = [int(count) for count in counts_PS.sum(axis=1)]
-    places = _exchanged(edges.indices + first, incoming, per_owner, member)
-    weight = None if weight is None else _exchanged(weight, incoming, per_owner, member)
-    indptr = np.concatenate([[0], np.cumsum(counts_PS.sum(axis=0))])
-    at = torch.from_numpy(_merged(indptr, counts_PS))
-    indices = torch.empty_like(places)
-    indices[at] = places
-    if weight is not None:
-        placed = torch.empty_like(weight)
-        placed[at] = weight
-        weight = placed
-    return Shard(Edges(indptr=torch.from_numpy(indptr.astype(np.int32)), indices=indices), weight)
-
-
-def _exchanged(values: Tensor, incoming: Sequence[int], outgoing: Sequence[int], member: Member) -> Tensor:
-    out = values.new_empty(sum(incoming))
-    all_to_all(out, values.contiguous(), incoming, outgoing, member.group)
-    return out
-
-
-def _merged(indptr: NDArray[np.int64], counts_PS: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where each incoming edge goes, int64 [E]: they come by trainer, and by row within a trainer."""
-    begins_PS = indptr[:-1] + np.cumsum(counts_PS, axis=0) - counts_PS
-    return slots(begins_PS.reshape(-1), counts_PS.reshape(-1))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import GraphArrays
-from gsplit.data.graph import row_ranges
-from gsplit.full.levels import PIECE_EDGES, Levels
+from gsplit.full.levels import Levels
+from gsplit.full.reading import edge_pieces, owners_of
 from gsplit.nn import Route
 from gsplit.parallel import Member
 from gsplit.parallel.collectives import all_gather, all_to_all
@@ -43,11 +43,10 @@ def remote_sources(graph: GraphArrays, levels: Levels, layer: int, rank: int) ->
     """
     begin, end = int(levels.bounds[rank]), int(levels.bounds[rank + 1])
     wanted_N = np.zeros(graph.num_vertices, bool)
-    row_V = levels.row_N[begin:end]
-    ours_V = (row_V >= 0) & (row_V < levels.sizes[rank, layer])
-    for a, b in row_ranges(graph.indptr[begin : end + 1], PIECE_EDGES):
-        edges = np.repeat(ours_V[a:b], np.diff(graph.indptr[begin + a : begin + b + 1]))
-        wanted_N[graph.indices[graph.indptr[begin + a] : graph.indptr[begin + b]][edges]] = True
+    for piece in edge_pieces(graph.indptr, begin, end):
+        row = levels.row_N[piece.vertices]
+        ours = (row >= 0) & (row < levels.sizes[rank, layer])
+        wanted_N[graph.indices[piece.edges][np.repeat(ours, piece.counts)]] = True
     wanted_N[begin:end] = False
     return np.flatnonzero(wanted_N)
 
@@ -67,7 +66,7 @@ def route_to(vertices: NDArray[np.int64], levels: Levels, layer: int, member: Me
         layer: 1 .. L, before which rows travel.
         member: of this trainer.
     """
-    owners = np.searchsorted(levels.bounds, vertices, side="right") - 1
+    owners = owners_of(levels.bounds, vertices)
     receive = np.bincount(owners, minlength=member.world)
     table = torch.stack(all_gather(torch.from_numpy(receive), member.group)).numpy()
     rows = torch.from_numpy(levels.row_N[vertices])

@@ -9,7 +9,7 @@ Legend: N vertices, R rows of the sums, E edges kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.data import GraphArrays
-from gsplit.data.graph import row_ranges
 from gsplit.errors import InputError
-from gsplit.full.levels import PIECE_EDGES, Levels
+from gsplit.full.reading import EdgePiece, Places, accumulate, edge_pieces
 from gsplit.kernels import Edges
 
 MOST_EDGES = (1 << 31) - 1
@@ -36,69 +35,51 @@ class Shard(NamedTuple):
     """[E] weights, in the order of the edges; None where the model takes none or the graph has none."""
 
 
-def places_of(levels: Levels, level: int, trainers: Sequence[int]) -> NDArray[np.int32]:
-    """int32 [N] places of the level's vertices in the rows of some trainers, one after another; -1 for others.
-
-    Args:
-        levels: of all trainers.
-        level: whose rows are meant.
-        trainers: whose rows are meant, in this order.
-    """
-    place_N = np.full(len(levels.row_N), -1, np.int32)
-    first = 0
-    for p in trainers:
-        size = int(levels.sizes[p, level])
-        own = slice(levels.bounds[p], levels.bounds[p + 1])
-        rows = levels.row_N[own]
-        np.copyto(place_N[own], rows + np.int32(first), where=(rows >= 0) & (rows < size))
-        first += size
-    return place_N
-
-
 def read_shard(
     graph: GraphArrays,
-    begin: int,
-    end: int,
-    row_V: NDArray[np.int32],
+    ranges: Sequence[tuple[int, int]],
+    into: Places,
     num_rows: int,
-    place_N: NDArray[np.int32],
+    sources: Places,
     weights: NDArray[np.float32] | None = None,
 ) -> Shard:
     """The edges into some vertices from vertices that have a place, each row's in the order of the layout.
 
     Args:
         graph: of a layout.
-        begin, end: range of the vertices, V of them.
-        row_V: int32 [V] row of each, distinct; -1 to leave it out.
+        ranges: of the vertices whose edges are read.
+        into: gives the row of each of them, distinct; -1 to leave it out.
         num_rows: R.
-        place_N: int32 [N] place of each source; -1 to leave its edges out.
+        sources: gives the place of each source; -1 to leave its edges out.
         weights: [edges of the graph] to bring along; None for none.
 
     Raises:
         InputError: for more edges than int32 can count.
     """
-    pieces = [(begin + a, begin + b) for a, b in row_ranges(graph.indptr[begin : end + 1], PIECE_EDGES)]
-    counts = np.zeros(num_rows, np.int64)
-    for a, b in pieces:
-        vertex, keep, _ = _kept(graph, a, b, row_V[a - begin : b - begin], place_N)
-        ours = row_V[a - begin : b - begin] >= 0
-        counts[row_V[a - begin : b - begin][ours]] = np.bincount(vertex[keep], minlength=b - a)[ours]
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    if indptr[-1] > MOST_EDGES:
-        raise InputError(
-            f"a trainer would sum over {indptr[-1]:,} edges, more than the {MOST_EDGES:,} that fit; use more --gpus"
-        )
-    indices = np.empty(indptr[-1], np.int32)
-    weight = None if weights is None else np.empty(indptr[-1], np.float32)
-    for a, b in pieces:
-        row = row_V[a - begin : b - begin]
-        vertex, keep, place = _kept(graph, a, b, row, place_N)
-        at = slots(indptr[row], np.bincount(vertex[keep], minlength=b - a))
-        indices[at] = place[keep]
+    pieces = [(begin, end) for begin, end in ranges if end > begin]
+    indptr = np.zeros(num_rows + 1, np.int32)
+    total = 0
+    for _, row, _, counts in _kept_pieces(graph, pieces, into, sources):
+        total += int(counts.sum())
+        if total > MOST_EDGES:
+            raise InputError(f"a trainer would sum over more than the {MOST_EDGES:,} edges that fit; use more --gpus")
+        indptr[row + 1] += counts
+    accumulate(indptr)
+    indices = np.empty(total, np.int32)
+    weight = None if weights is None else np.empty(total, np.float32)
+    placed = 0  # edges of a vertex that lies in more than one piece, in the pieces before
+    for piece, row, kept, counts in _kept_pieces(graph, pieces, into, sources):
+        begins = indptr[row].astype(np.int64)
+        if len(row) and piece.begun and kept.first_is_row:
+            begins[0] += placed
+        at = slots(begins, counts)
+        indices[at] = kept.places
         if weight is not None and weights is not None:
-            weight[at] = weights[graph.indptr[a] : graph.indptr[b]][keep]
+            weight[at] = weights[piece.edges][kept.mask]
+        if kept.last_is_row:
+            placed = int(counts[-1]) + (placed if piece.begun and len(piece.counts) == 1 else 0)
     return Shard(
-        Edges(indptr=torch.from_numpy(indptr.astype(np.int32)), indices=torch.from_numpy(indices)),
+        Edges(indptr=torch.from_numpy(indptr), indices=torch.from_numpy(indices)),
         None if weight is None else torch.from_numpy(weight),
     )
 
@@ -125,10 +106,30 @@ def slots(begins: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.in
     return np.repeat(begins - firsts, counts) + np.arange(int(counts.sum()))
 
 
-def _kept(
-    graph: GraphArrays, a: int, b: int, row: NDArray[np.int32], place_N: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int32]]:
-    """The edges into the vertices a .. b: which of these, whether it is kept, and the place of its source."""
-    vertex = np.repeat(np.arange(b - a), np.diff(graph.indptr[a : b + 1]))
-    place = place_N[graph.indices[graph.indptr[a] : graph.indptr[b]]]
-    return vertex, (place >= 0) & (row[vertex] >= 0), place
+class _Kept(NamedTuple):
+    """The edges of a piece that are kept."""
+
+    mask: NDArray[np.bool_]
+    """[edges of the piece] whether each is."""
+    places: NDArray[np.int32]
+    """Places of the sources of those that are."""
+    first_is_row: bool
+    """Whether the first destination has a row."""
+    last_is_row: bool
+    """Whether the last one has."""
+
+
+def _kept_pieces(
+    graph: GraphArrays, ranges: Sequence[tuple[int, int]], into: Places, sources: Places
+) -> Iterator[tuple[EdgePiece, NDArray[np.int32], _Kept, NDArray[np.int64]]]:
+    """Pieces of edges: their destinations' rows, which edges are kept, and how many of each row."""
+    for begin, end in ranges:
+        for piece in edge_pieces(graph.indptr, begin, end):
+            row = into(np.arange(piece.vertices.start, piece.vertices.stop))
+            ours = row >= 0
+            vertex = np.repeat(np.arange(len(row), dtype=np.int32), piece.counts)
+            place = sources(graph.indices[piece.edges])
+            mask = (place >= 0) & ours[vertex]
+            counts = np.bincount(vertex[mask], minlength=len(row))[ours]
+            ends = (bool(ours[0]), bool(ours[-1])) if len(row) else (False, False)
+            yield piece, row[ours], _Kept(mask, place[mask], *ends), counts

@@ -1,4 +1,4 @@
-"""Sums over edges, forward and backward: which kernels compute them."""
+"""Sums over edges, forward and backward: which kernels compute them; and rows that are read where they lie."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from torch import Tensor
 
 from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
+from gsplit.kernels.stored_rows import StoredRows, copied
 from gsplit.kernels.sums import Edges, Kernels
 
-__all__ = ["Edges", "Kernels", "TwoWayEdges", "in_core", "kernels_for"]
+__all__ = ["Edges", "Kernels", "StoredRows", "TwoWayEdges", "copied", "in_core", "kernels_for"]
 
 _CORE = Core()
 _LIBRARY = Library()
@@ -36,6 +37,7 @@ class TwoWayEdges:
 
     def __init__(self, edges: Edges, num_sources: int) -> None:
         self.edges, self._num_sources = edges, num_sources
+        self._kernels: Kernels = _CORE if edges.indptr.device.type == "cpu" else _LIBRARY
 
     @cached_property
     def transposed(self) -> Edges:
@@ -47,6 +49,9 @@ class TwoWayEdges:
         """The same, and ``order`` are the positions of the edges among the others."""
         return self._transposed(order=True)
 
+    def apart(self, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+        """The edges from sources below ``num_own``, and the others, as :meth:`Kernels.split`; made at each call."""
+        return self._kernels.split(self.edges, num_own, order=order)
+
     def _transposed(self, *, order: bool) -> Edges:
-        kernels: Kernels = _CORE if self.edges.indptr.device.type == "cpu" else _LIBRARY
-        return kernels.transposed(self.edges, self._num_sources, order=order)
+        return self._kernels.transposed(self.edges, self._num_sources, order=order)

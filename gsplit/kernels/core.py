@@ -27,6 +27,23 @@ class Core(Kernels):
         return Edges(indptr=indptr, indices=rows, order=positions)
 
     @override
+    def split(self, edges: Edges, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+        def room() -> tuple[Tensor, Tensor, Tensor | None]:
+            indices = torch.empty_like(edges.indices)
+            return torch.empty_like(edges.indptr), indices, torch.empty_like(indices) if order else None
+
+        own, received = room(), room()
+        number = _core.split_edges(edges.indptr, edges.indices, num_own, own, received)
+
+        def part(arrays: tuple[Tensor, Tensor, Tensor | None], count: int) -> Edges:
+            indptr, indices, positions = arrays
+            return Edges(
+                indptr=indptr, indices=indices[:count], order=None if positions is None else positions[:count]
+            )
+
+        return part(own, number), part(received, len(edges.indices) - number)
+
+    @override
     def sum(
         self,
         edges: Edges,
@@ -37,7 +54,7 @@ class Core(Kernels):
         start: Tensor | None = None,
         factor: Tensor | None = None,
         weight: Tensor | None = None,
-        mean: bool = False,
+        degrees: Tensor | None = None,
     ) -> None:
         _core.sum_rows(
             edges.indptr,
@@ -49,7 +66,7 @@ class Core(Kernels):
             factor=None if factor is None else factor.detach().contiguous(),
             weight=None if weight is None else _rows(weight),
             order=None if weight is None else edges.order,
-            mean=mean,
+            degrees=degrees,
             threads=torch.get_num_threads(),
         )
 

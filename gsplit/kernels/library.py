@@ -26,6 +26,18 @@ class Library(Kernels):
         return Edges(indptr=indptr, indices=edges.rows()[at], order=at.int() if order else None)
 
     @override
+    def split(self, edges: Edges, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+        from_own, rows = edges.indices < num_own, edges.rows()
+
+        def part(kept: Tensor, first: int) -> Edges:
+            indptr = torch.zeros_like(edges.indptr)
+            indptr[1:] = torch.bincount(rows[kept], minlength=edges.num_rows).cumsum(0)
+            at = kept.nonzero().flatten().int() if order else None
+            return Edges(indptr=indptr, indices=edges.indices[kept] - first, order=at)
+
+        return part(from_own, 0), part(~from_own, num_own)
+
+    @override
     def sum(
         self,
         edges: Edges,
@@ -36,7 +48,7 @@ class Library(Kernels):
         start: Tensor | None = None,
         factor: Tensor | None = None,
         weight: Tensor | None = None,
-        mean: bool = False,
+        degrees: Tensor | None = None,
     ) -> None:
         x = _joined(own, received)
         scale = None if factor is None else factor[edges.indices].unsqueeze(1)
@@ -44,8 +56,8 @@ class Library(Kernels):
             by_edge = weight if edges.order is None else weight[edges.order]
             scale = by_edge if scale is None else scale * by_edge
         total = self._bags(edges, x, scale)
-        if mean:
-            total = total / edges.indptr.diff().clamp(min=1).unsqueeze(1)
+        if degrees is not None:
+            total = total / degrees.clamp(min=1).unsqueeze(1)
         if start is not None:
             total[: len(start)] += start
         out.copy_(total)

@@ -55,6 +55,12 @@ class Kernels(Protocol):
     def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
         """The edges of every source: rows are sources, ``indices`` rows, ``order`` (if asked) positions."""
 
+    def split(self, edges: Edges, num_own: int, *, order: bool) -> tuple[Edges, Edges]:
+        """The edges from sources below ``num_own``, and the others, whose sources count from there.
+
+        Both have all R rows, and (if asked) ``order``, the positions that their edges had.
+        """
+
     def sum(
         self,
         edges: Edges,
@@ -65,9 +71,9 @@ class Kernels(Protocol):
         start: Tensor | None = None,
         factor: Tensor | None = None,
         weight: Tensor | None = None,
-        mean: bool = False,
+        degrees: Tensor | None = None,
     ) -> None:
-        """``out[r] = start[r] + sum over edges of factor[source] * weight[edge] * row(source)``.
+        """``out[r] = start[r] + 1/degrees[r] * sum over edges of factor[source] * weight[edge] * row(source)``.
 
         Args:
             edges: R rows of edges.
@@ -76,7 +82,7 @@ class Kernels(Protocol):
             start: [at most R, D] what the first rows begin with; it may be ``out``.
             factor: [S].
             weight: [E, H]; the columns are dealt out to the heads in equal runs.
-            mean: divide the sum by the number of edges, where there are any.
+            degrees: int32 [R] by which the sums are divided, but not by 0; for a mean, the numbers of edges.
         """
 
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:

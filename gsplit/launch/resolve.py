@@ -37,6 +37,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")
     if config.dry_run and config.strategy != "full":
         raise InputError("--dry-run shows the plans of --strategy full; add it, or drop --dry-run")
+    if config.dry_run and config.check_model:
+        raise InputError("--dry-run and --check-model each show something else and train nothing; drop one")
     _check_trained_features(config)
     layout = open_layout(config.layout.resolve())
     _check_trainable(layout, config.train_features)

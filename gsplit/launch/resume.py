@@ -12,6 +12,7 @@ from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
+from gsplit.engine.whole import without_the_plan_before
 from gsplit.errors import InputError
 from gsplit.files import read_json
 from gsplit.launch.unused import warn_of_unused_when_finished
@@ -42,19 +43,23 @@ def taken_up(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
         config: as asked for.
 
     Returns:
-        ``config``, with ``gpus`` left open where the run goes on with another layout and no other number was given;
-        and the run as it was, or None for a new one.
+        ``config``, with ``gpus`` left open where the run goes on with another layout and no other number was given,
+        and what the plan of the whole graph was where another is asked for; and the run as it was, or None for a new
+        one.
 
     Raises:
         InputError: where there is no run to go on with, or what it saved is damaged.
     """
-    if config.resume is None or config.layout is None:
+    layout = config.layout
+    if config.resume is None or layout is None:
         return config, None
     path = config.resume / CONFIG
     written = _written(path)
     before = TrainConfig.from_json(path)
-    if config.gpus == before.gpus and (before.layout is None or config.layout.resolve() != before.layout.resolve()):
+    if config.gpus == before.gpus and (before.layout is None or layout.resolve() != before.layout.resolve()):
         config = replace(config, gpus=None)
+    if config.strategy == "full" and (config.grid is not None or config.replication is not None):
+        config = without_the_plan_before(config, before, config.gpus or open_layout(layout).parts)
     return config, Before(config=before, written=written)
 
 

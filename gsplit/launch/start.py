@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, closing
 from typing import Any
 
 from gsplit.data import open_layout
@@ -14,6 +15,9 @@ from gsplit.parallel import rendezvous
 from gsplit.processes import environment, start
 from gsplit.supply.tickets import Position
 
+PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Environment of trainers, where it does not say otherwise: PyTorch's idle threads sleep. They would spin for some
+milliseconds after each operation, on cores that the core's own threads, samplers and other trainers compute on."""
 QUIET = {"KINETO_LOG_LEVEL": "99"}
 """Environment of trainers that are profiled: the profiler reads it when PyTorch is loaded, and has much to say."""
 
@@ -38,7 +42,8 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
         port = held.enter_context(rendezvous(run.trainers))
         engine = engine_of(run.config.strategy)
         supply = held.enter_context(engine.supply(run, layout, position))
-        with environment(QUIET) if run.config.profile else nullcontext():
+        variables = {name: value for name, value in PASSIVE.items() if name not in os.environ}
+        with environment(variables | QUIET if run.config.profile else variables):
             children = start(trainer, run.trainers, run, port, shared, own=supply.ends)
             held.callback(children.end)  # before the folder is given back, whatever comes
         supply.close_ends()

@@ -43,11 +43,28 @@ def _unused(run: Run) -> Iterator[str]:
         elif run.config.split_group == 1:
             yield "--exchange auto has no effect where no rows are exchanged"
     yield from _unused_by_strategy(asked, defaults)
+    if asked.strategy == "full":
+        yield from _unused_by_plan(run, defaults)
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
     by_trainers = run.samplers == 0 and asked.strategy != "full"
     if by_trainers and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):
         yield "--order, --slots and --sampler-threads have no effect with --samplers 0"
+
+
+ROTATED_ONLY = ("permutation", "row_blocks")
+"""Flags of one algorithm; a new run with another is refused before, as it is with a type that it does not send."""
+
+
+def _unused_by_plan(run: Run, defaults: TrainConfig) -> Iterator[str]:
+    algorithm = run.config.algorithm
+    useless = [] if algorithm == "rotate" else list(ROTATED_ONLY)
+    if algorithm not in ("1d", "1d-sparse"):
+        useless.append("exchange_dtype")
+    for name in useless:
+        value = getattr(run.asked, name)
+        if value != getattr(defaults, name):
+            yield f"{flag_of(name)} {value} has no effect with --algorithm {algorithm}"
 
 
 SAMPLED_ONLY = (

@@ -127,4 +127,8 @@ def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> n
     wanted = {key: signature[key] for key in (*SHAPE, *OPTIONS[name])}
     if config is not None:
         wanted |= {key: getattr(config, key) for key in DROPOUTS[name]}
-    return BUILT_IN[name](**wanted)
+    try:
+        return BUILT_IN[name](**wanted)
+    except (RuntimeError, MemoryError, OverflowError) as error:  # what PyTorch raises where it gets no memory
+        widths = f"{signature['in_features']:,} features and hidden layers {signature['hidden']:,} wide"
+        raise InputError(f"no {name} of {widths} can be made: {str(error).splitlines()[0]}") from None

@@ -1,7 +1,8 @@
 """Sums and means over the drawn in-edges of each destination, with the exchange of rows before them inside.
 
-Own rows are read where they lie and received rows where they arrived. In backward the gradient takes the same way
-through the transposed edges: that of received rows is summed first and on its way while that of own rows is summed.
+Own rows are read where they lie, while those of other trainers are on their way; received rows are read where they
+arrived. In backward the gradient takes the same way through the transposed edges: that of received rows is summed
+first, and is on its way while that of own rows is summed.
 No tensor of edges x features is made, and nothing is sorted, zero-filled or copied beside anything.
 
 Legend: S source rows, N destinations, E edges, D features, H heads.
@@ -108,10 +109,12 @@ class _Way:
     own: bool
     drawn: Tensor | None
 
-    def inverse_of_drawn(self, dtype: torch.dtype) -> Tensor:
-        """Factor that makes a mean of each destination's sum, [num_destinations]."""
-        counts = self.edges.edges.indptr.diff() if self.drawn is None else self.drawn
-        return counts.clamp(min=1).to(dtype).reciprocal_()
+    @property
+    def degrees(self) -> Tensor | None:
+        """Numbers by which the sums are divided, int32 [num_destinations]; None where they stay sums."""
+        if not self.mean:
+            return None
+        return self.edges.edges.indptr.diff() if self.drawn is None else self.drawn
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -122,22 +125,22 @@ class _NeighbourSum(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, way: _Way
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
         ctx.way, ctx.num_own = way, x.shape[0]
-        received = None if way.link is None or way.route is None else way.link.send(x, way.route)
-        edges = way.edges.edges
+        kernels, edges = kernels_for(x), way.edges.edges
         out = x.new_empty((edges.num_rows, x.shape[1]))
-        scale = None if weight is None else weight.detach()
-        if way.mean and way.drawn is not None:  # the kernels divide by the number of edges, which is smaller
-            shares = way.inverse_of_drawn(x.dtype)[edges.rows()].unsqueeze(1)
-            scale = shares if scale is None else shares * scale
-        kernels_for(x).sum(
-            edges,
-            x.detach(),
-            received,
-            out,
-            start=None if start is None else start.detach(),
-            weight=scale,
-            mean=way.mean and way.drawn is None,
-        )
+        scaling = {"weight": None if weight is None else weight.detach(), "degrees": way.degrees}
+        begin = None if start is None else start.detach()
+        received = None
+        if way.link is None or way.route is None:
+            kernels.sum(edges, x.detach(), None, out, start=begin, **scaling)
+        elif not kernels.parts_are_cheap:
+            received = way.link.send(x, way.route)
+            kernels.sum(edges, x.detach(), received, out, start=begin, **scaling)
+        else:
+            arrive = way.link.start_send(x, way.route)
+            from_own, from_others = way.edges.apart(len(x), order=weight is not None)
+            kernels.sum(from_own, x.detach(), None, out, start=begin, **scaling)
+            received = arrive()
+            kernels.sum(from_others, received, None, out, start=out, **scaling)
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
         return out, x[: edges.num_rows] if way.own else None, None if token is None else token.clone()
@@ -149,7 +152,8 @@ class _NeighbourSum(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         way: _Way = ctx.way
         weight, x, received = ctx.saved_tensors
-        divisor = way.inverse_of_drawn(of_sums.dtype) if way.mean else None
+        degrees = way.degrees
+        divisor = None if degrees is None else degrees.clamp(min=1).to(of_sums.dtype).reciprocal_()
         grad_x = grad_weight = None
         link = None if grad_token is None else way.link
         if ctx.needs_input_grad[0] or link is not None:

@@ -2,8 +2,7 @@
 
 Convolutions ask a block for sums, means and attention over neighbours (:mod:`gsplit.nn.neighbourhood`), for which it
 exchanges rows and sums over the drawn edges. Other models do ``x = block.exchange(x)`` once a layer and then read
-source rows by ``block.indices``. Where trainers send each other sums of rows (``--exchange auto``), blocks have sums
-and means alone.
+source rows by ``block.indices``, where trainers do not send each other sums of rows (``--exchange auto``).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.kernels import Edges, TwoWayEdges
+from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.dense import both_linear, is_plain, linear_sum
@@ -53,8 +52,8 @@ class Block(Neighbourhood):
     degrees: Tensor | None
     """Degree of each own source, [num_own_sources], as :meth:`graph_degrees` gives it; None: the model wants none."""
     whole_out_degrees: Callable[[], Tensor] | None = None
-    """Function that gives the out-degrees of the segment's inputs in the whole graph, int64 [inputs]. It is set in
-    evaluation, where all neighbours are taken, and :meth:`out_degrees` calls it."""
+    """Function that gives the out-degrees of all sources in the whole graph, int64 [at least num_sources]. It is set
+    where all neighbours are taken, in evaluation and on the whole graph, and :meth:`out_degrees` calls it."""
     route: Route | None
     """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     send_weight: Tensor | None = None
@@ -116,8 +115,8 @@ class Block(Neighbourhood):
     def out_degrees(self) -> Tensor:
         """Number of drawn out-edges of each source, int64 [num_sources], counted over the whole mini-batch.
 
-        All trainers must ask, or none: the counts travel. In exact evaluation the out-edges of the whole graph are
-        counted, so that no result depends on which vertices are evaluated together.
+        All trainers must ask, or none: the counts travel. In exact evaluation, and with ``--strategy full``, the
+        out-edges of the whole graph are counted, so that no result depends on which vertices are computed together.
 
         Raises:
             ValueError: where sums are sent, as :meth:`exchange` does.
@@ -147,8 +146,8 @@ class Block(Neighbourhood):
         """Edge weights (1 without) as a sparse CSR tensor [num_destinations, num_sources], PyG's ``adj_t``."""
         self._check_rows_alone()
         weight = self.indices.new_ones(self.num_edges) if self.edge_weight is None else self.edge_weight
-        size = (self.num_destinations, self.num_sources)
-        return torch.sparse_csr_tensor(self.indptr.long(), self.indices.long(), weight.to(dtype), size=size)
+        edges = self.indptr.long(), self.indices.long(), weight.to(dtype)
+        return torch.sparse_csr_tensor(*edges, size=(self.num_destinations, self.num_sources))
 
     def exchange(self, x: Tensor) -> Tensor:
         """Rows of all sources [num_sources, ...]: the own ones, x [num_own_sources, ...], then the received ones.
@@ -163,7 +162,7 @@ class Block(Neighbourhood):
             return x
         return exchange(x, self.route, self.chain)
 
-    def _check_rows(self, x: Tensor) -> None:
+    def _check_rows(self, x: Tensor | StoredRows) -> None:
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
 
@@ -184,7 +183,7 @@ class Block(Neighbourhood):
         return self.projected(x, project, lambda rows: self._summed(rows, mean=True))
 
     @override
-    def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """Own rows projected, and to that added the means: projected, or of projections where those are narrower."""
         self._check_rows(x)
         if not (is_plain(lin_self) and is_plain(lin_neigh)) or torch.is_autocast_enabled(x.device.type):
@@ -193,7 +192,7 @@ class Block(Neighbourhood):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
             return self._summed(rows, mean=True, start=own)
         means, own_rows = neighbour_sum(
-            self.two_way, x, self.route, self.chain, mean=True, own=True, drawn=self.drawn_degrees
+            self.two_way, copied(x), self.route, self.chain, mean=True, own=True, drawn=self.drawn_degrees
         )
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh)
@@ -280,6 +279,8 @@ def blocks_of(
                 layer=layer,
                 always_returns=layer > 1,
             )
+        at = header.in_degrees_at
+        in_degrees = view(at, header.num_destinations, torch.int32) if at else None
         blocks[layer] = Block(
             num_destinations=header.num_destinations,
             num_own_sources=header.num_own_sources,
@@ -292,9 +293,7 @@ def blocks_of(
             route=route,
             chain=chain,
             send_weight=send_weights.get(layer),
-            drawn_degrees=(
-                view(header.in_degrees_at, header.num_destinations, torch.int32) if header.in_degrees_at else None
-            ),
+            drawn_degrees=in_degrees,
             drawn_weights=drawn_weights.get(layer),
         )
     return blocks

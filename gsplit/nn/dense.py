@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 import gsplit._core as _core
-from gsplit.kernels import in_core
+from gsplit.kernels import StoredRows, copied, in_core
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
 """Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
@@ -26,12 +26,27 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         weight: [O, D].
         bias: [O].
     """
-    if not _is_narrow(x, weight.shape[0]):
-        return F.linear(x, weight, bias)
-    out = x.new_empty((len(x), weight.shape[0]))
-    bias = None if bias is None else bias.detach().contiguous()
-    _core.project_narrow(x.detach(), weight.detach().contiguous(), bias, out, threads=torch.get_num_threads())
-    return out
+    return products(x, [(len(x), weight, bias)])[0]
+
+
+def products(x: Tensor | StoredRows, maps: Sequence[tuple[int, Tensor, Tensor | None]]) -> list[Tensor]:
+    """``x[:first] @ weight.t() + bias`` of each (first, weight, bias); the core reads each row once for all of them.
+
+    Args:
+        x: [n, D].
+        maps: one or two, of weights [O, D] and biases [O].
+    """
+    fits = all(weight.dtype == x.dtype and weight.shape[1] == x.shape[1] for _, weight, _ in maps)
+    if not fits or not are_narrow(x, *(len(weight) for _, weight, _ in maps)):
+        rows = copied(x)
+        return [F.linear(rows[:first], weight, bias) for first, weight, bias in maps]
+    outs = [torch.empty((first, len(weight)), dtype=x.dtype) for first, weight, _ in maps]
+    wanted = [
+        (weight.detach().contiguous(), None if bias is None else bias.detach().contiguous(), out)
+        for (_, weight, bias), out in zip(maps, outs, strict=True)
+    ]
+    _core.project_narrow(*_table(x), wanted, threads=torch.get_num_threads())
+    return outs
 
 
 def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
@@ -41,15 +56,34 @@ def weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
         gradient: [n, O].
         x: [n, D].
     """
-    if not _is_narrow(x, gradient.shape[1]):
-        return gradient.t() @ x
-    out = x.new_empty((gradient.shape[1], x.shape[1]))
-    _core.narrow_gradient(gradient.detach().contiguous(), x.detach(), out, threads=torch.get_num_threads())
-    return out
+    return weight_gradients([gradient], x)[0]
 
 
-def _is_narrow(x: Tensor, outputs: int) -> bool:
-    return x.dtype == torch.float32 and in_core(x) and x.stride(1) == 1 and _core.narrow_fits(outputs, x.shape[1])
+def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> list[Tensor]:
+    """``gradient.t() @ x[: len(gradient)]`` of each, the gradients of the weights of :func:`products`.
+
+    Args:
+        gradients: one or two, [first, O] each.
+        x: [n, D].
+    """
+    if not are_narrow(x, *(gradient.shape[1] for gradient in gradients)):
+        rows = copied(x)
+        return [gradient.t() @ rows[: len(gradient)] for gradient in gradients]
+    outs = [torch.empty((gradient.shape[1], x.shape[1]), dtype=x.dtype) for gradient in gradients]
+    given = [(gradient.detach().contiguous(), out) for gradient, out in zip(gradients, outs, strict=True)]
+    _core.narrow_gradient(*_table(x), given, threads=torch.get_num_threads())
+    return outs
+
+
+def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
+    """Whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each."""
+    if x.dtype != torch.float32 or x.device.type != "cpu" or (isinstance(x, Tensor) and x.stride(1) != 1):
+        return False
+    return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
+
+
+def _table(x: Tensor | StoredRows) -> tuple[Any, Any]:
+    return (x.table, x.ids) if isinstance(x, StoredRows) else (x.detach(), None)
 
 
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -63,10 +97,51 @@ def is_plain(linear: nn.Module, *classes: type[nn.Module]) -> bool:
         classes: of linear maps that are meant beside ``torch.nn.Linear``; what is derived from one is not.
     """
     own = type(linear) in (nn.Linear, *classes) and "forward" not in vars(linear)
-    return own and not any(getattr(linear, hooks) for hooks in HOOKS)
+    return own and type(linear.weight) is nn.Parameter and not has_hooks(linear)
 
 
-def both_linear(x: Tensor, num_first: int, first: nn.Linear, every: nn.Linear) -> tuple[Tensor, Tensor]:
+def has_hooks(module: nn.Module) -> bool:
+    """Whether calling a module calls more than its forward."""
+    return any(getattr(module, hooks) for hooks in HOOKS)
+
+
+def linear(x: Tensor, by: nn.Module) -> Tensor:
+    """``by(x)`` for a linear map; where its result is narrow, by the core, forward and backward.
+
+    Args:
+        x: [n, D].
+        by: linear map from D features.
+    """
+    if not is_plain(by) or torch.is_autocast_enabled(x.device.type) or x.dim() != 2:
+        return by(x)
+    assert isinstance(by, nn.Linear)
+    if not are_narrow(x, len(by.weight)):
+        return by(x)
+    out: Tensor = _Linear.apply(x, by.weight, by.bias)
+    return out
+
+
+class _Linear(torch.autograd.Function):
+    """A product in forward; in backward the gradient of the weights, and where it is wanted that of the rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return product(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        return (
+            grad @ weight if needs[0] else None,
+            weight_gradient(grad, x) if needs[1] else None,
+            grad.sum(dim=0) if needs[2] else None,
+        )
+
+
+def both_linear(x: Tensor | StoredRows, num_first: int, first: nn.Linear, every: nn.Linear) -> tuple[Tensor, Tensor]:
     """``first(x[:num_first])`` and ``every(x)``.
 
     Args:
@@ -84,26 +159,28 @@ class _BothLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, first: Tensor, bias: Tensor | None, every: Tensor, num_first: int
-    ) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, first, every)
-        ctx.num_first = num_first
-        return product(x[:num_first], first, bias), product(x, every)
+        ctx: Any, x: Tensor | StoredRows, first: Tensor, bias: Tensor | None, every: Tensor, num_first: int
+    ) -> tuple[Tensor, ...]:
+        ctx.stored = x if isinstance(x, StoredRows) else None
+        ctx.save_for_backward(None if isinstance(x, StoredRows) else x, first, every)
+        return tuple(products(x, [(num_first, first, bias), (len(x), every, None)]))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_first: Tensor, grad_every: Tensor) -> tuple[Tensor | None, ...]:
         x, first, every = ctx.saved_tensors
-        num_first, needs = ctx.num_first, ctx.needs_input_grad
+        needs = ctx.needs_input_grad
         grad_x = None
         if needs[0]:
             grad_x = grad_every @ every
-            grad_x[:num_first].addmm_(grad_first, first)
+            grad_x[: len(grad_first)].addmm_(grad_first, first)
+        wanted = [grad for grad, needed in ((grad_first, needs[1]), (grad_every, needs[3])) if needed]
+        of_weights = iter(weight_gradients(wanted, x if ctx.stored is None else ctx.stored) if wanted else [])
         return (
             grad_x,
-            weight_gradient(grad_first, x[:num_first]) if needs[1] else None,
+            next(of_weights) if needs[1] else None,
             grad_first.sum(dim=0) if needs[2] else None,
-            weight_gradient(grad_every, x) if needs[3] else None,
+            next(of_weights) if needs[3] else None,
             None,
         )
 

@@ -22,7 +22,8 @@ from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import TwoWayEdges, kernels_for
 from gsplit.parallel.board import Board, Step
-from gsplit.parallel.collectives import Group, all_reduce, all_to_all, size_of, start_all_to_all
+from gsplit.parallel.collectives import Group, all_reduce, size_of, start_all_to_all
+from gsplit.parallel.mailboxes import Mailboxes
 
 
 @dataclass(kw_only=True)
@@ -45,7 +46,7 @@ class ExchangeCounters:
 class Link:
     """How the rows of one mini-batch travel: what an exchange needs forward, and keeps for its backward."""
 
-    group: Group | None
+    group: Group | Mailboxes | None
     """The trainers that exchange rows."""
     counters: ExchangeCounters
     """What is sent is added to these."""
@@ -55,23 +56,33 @@ class Link:
     """Type in which rows and gradients of floating numbers travel; None: their own. Sums are taken in their own."""
 
     def send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Tensor:
-        """The rows received from trainer 0, 1, ..., [received rows, ...].
+        """The rows received from trainer 0, 1, ..., [received rows, ...]; see :meth:`start_send`."""
+        return self.start_send(x, route, out)()
+
+    def start_send(self, x: Tensor, route: Route, out: Tensor | None = None) -> Callable[[], Tensor]:
+        """Begin to send rows, and to receive those of the others.
 
         Args:
             x: [own rows, ...] rows of this trainer.
             route: which of them go where, or sums of them.
             out: where the received rows go; by default memory of their own.
+
+        Returns:
+            Function that waits for the rows of trainer 0, 1, ..., and gives them, [received rows, ...].
         """
         self._enter(Step.EXCHANGE, x, route)
         sent = self._packed(_rows_to_send(x.detach(), route))
         received = x.new_empty((route.num_received, *x.shape[1:])) if out is None else out
         arrived = received if sent.dtype == x.dtype else torch.empty_like(received, dtype=sent.dtype)
-        all_to_all(arrived, sent, route.receive_counts, route.send_counts, self.group)
-        if arrived is not received:
-            received.copy_(arrived)
+        wait = start_all_to_all(arrived, sent, route.receive_counts, route.send_counts, self.group)
         self.counters.forward_bytes += sent.nbytes
         self.counters.forward_messages += sum(count > 0 for count in route.send_counts)
-        return received
+
+        def rows(_: Tensor = sent) -> Tensor:  # alive until the message has gone
+            wait()
+            return received if arrived is received else received.copy_(arrived)
+
+        return rows
 
     def start_return(self, received: Tensor, route: Route) -> Callable[[Tensor], None]:
         """Begin to send back what belongs to received rows.
@@ -121,7 +132,7 @@ class Chain:
         group: the trainers that exchange rows, those of a split group.
         counters: what is sent is added to these.
         device: where the rows are.
-        everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``.
+        everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``, PyTorch's.
         board: on which all of them agree about what comes next; None: that is not checked.
         exchange_dtype: in which exchanged rows and gradients travel; None: in their own.
         link: another way for rows to travel, with the same counters and board.
@@ -129,7 +140,7 @@ class Chain:
 
     def __init__(
         self,
-        group: Group | None,
+        group: Group | Mailboxes | None,
         counters: ExchangeCounters,
         device: torch.device,
         everyone: Group | None = None,
@@ -139,7 +150,7 @@ class Chain:
     ) -> None:
         self.link = link or Link(group=group, counters=counters, board=board, dtype=exchange_dtype)
         self.counters, self.board = counters, board
-        self.everyone = group if everyone is None else everyone
+        self.everyone = everyone if everyone is not None or isinstance(group, Mailboxes) else group
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.world = size_of(self.everyone)
 

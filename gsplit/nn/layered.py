@@ -12,7 +12,8 @@ from typing import TypedDict
 import torch
 from torch import Tensor, nn
 
-from gsplit.nn.dense import activated
+from gsplit.kernels import StoredRows, copied
+from gsplit.nn.dense import activated, has_hooks
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 
@@ -99,21 +100,34 @@ class LayeredModel(nn.Module):
         """Number of layers, L."""
         return len(self.convs)
 
-    def forward(self, blocks: Mapping[int, Neighbourhood], x: Tensor) -> Tensor:
-        """Logits of the targets [n_L, out] for features of the inputs [n_0, in]."""
-        for layer in range(1, self.num_layers + 1):
-            x = self.forward_layer(layer, blocks[layer], x)
-        return x
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Whether the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
 
-    def forward_layer(self, layer: int, block: Neighbourhood, x: Tensor) -> Tensor:
+        They may where nothing looks at them but a first convolution that says so.
+        """
+        cls, first = type(self), self.convs[0]
+        own = cls.forward is LayeredModel.forward and cls.forward_layer is LayeredModel.forward_layer
+        own = own and not {"forward", "forward_layer"} & vars(self).keys()
+        changed = self.input_dropout.p > 0 or self.projection is not None or len(self.skips) > 0
+        return own and not changed and not has_hooks(self) and bool(getattr(first, "reads_stored_rows", False))
+
+    def forward(self, blocks: Mapping[int, Neighbourhood], x: Tensor | StoredRows) -> Tensor:
+        """Logits of the targets [n_L, out] for features of the inputs [n_0, in]."""
+        out = self.forward_layer(1, blocks[1], x)
+        for layer in range(2, self.num_layers + 1):
+            out = self.forward_layer(layer, blocks[layer], out)
+        return out
+
+    def forward_layer(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
         """Vectors of level ``layer`` for those of the level below; exact evaluation computes layer by layer."""
-        if layer == 1:
-            x = self.input_dropout(x)
+        if layer == 1 and not (isinstance(x, StoredRows) and self.reads_stored_rows):
+            x = self.input_dropout(copied(x))
             if self.projection is not None:
                 x = activated(self.projection(x), self.activation, self.dropout)
         out = self.convs[layer - 1](block, x)
         if len(self.skips):
-            out = out + self.skips[layer - 1](x[: block.num_destinations])
+            out = out + self.skips[layer - 1](copied(x)[: block.num_destinations])
         if layer == self.num_layers:
             return out
         return activated(self.norms[layer - 1](out), self.activation, self.dropout)

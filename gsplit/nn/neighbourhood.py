@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from gsplit.kernels import StoredRows, copied
+from gsplit.nn.dense import linear
 from gsplit.nn.exchange import Chain
 
 
@@ -47,7 +49,7 @@ class Neighbourhood(ABC):
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
         """Mean over the in-edges of each destination, whatever their weights; shapes as :meth:`sum`'s."""
 
-    def self_and_mean(self, x: Tensor, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
+    def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """``lin_self`` of each destination's own row, plus the mean over its in-edges projected by ``lin_neigh``.
 
         Args:
@@ -58,6 +60,7 @@ class Neighbourhood(ABC):
         Returns:
             [num_destinations, as wide as the maps make it].
         """
+        x = copied(x)
         return lin_self(x[: self.num_destinations]) + self.mean(x, project=lin_neigh)
 
     @abstractmethod
@@ -116,7 +119,7 @@ class Neighbourhood(ABC):
         """
         if project is None:
             return aggregate(x)
-        return aggregate(project(x)) if narrows(project) else project(aggregate(x))
+        return aggregate(linear(x, project)) if narrows(project) else linear(aggregate(x), project)
 
 
 def narrows(project: nn.Linear) -> bool:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+import gsplit._core as _core
+from gsplit.kernels import StoredRows
+from gsplit.nn.dense import has_hooks, is_plain
 from gsplit.nn.layered import Between, LayeredModel
-from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.neighbourhood import Neighbourhood, narrows
 
 
 class SAGEConv(nn.Module):
@@ -27,7 +30,15 @@ class SAGEConv(nn.Module):
         self.lin_self = nn.Linear(in_features, out_features)
         self.lin_neigh = nn.Linear(in_features, out_features, bias=False)
 
-    def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Whether the rows may come as :class:`~gsplit.kernels.StoredRows`: they are projected, a row at a time."""
+        own = type(self) is SAGEConv and "forward" not in vars(self)
+        own = own and is_plain(self.lin_self) and is_plain(self.lin_neigh)
+        width, outputs = self.lin_self.in_features, self.lin_self.out_features
+        return own and not has_hooks(self) and narrows(self.lin_neigh) and _core.narrow_fits(outputs, width)
+
+    def forward(self, block: Neighbourhood, x: Tensor | StoredRows) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         return block.self_and_mean(x, self.lin_self, self.lin_neigh)
 

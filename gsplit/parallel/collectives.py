@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gsplit.parallel.mailboxes import Mailboxes
+
 Group: TypeAlias = dist.ProcessGroup
 """Trainers that talk to each other, as PyTorch knows them."""
 
@@ -37,7 +39,11 @@ def all_to_all(
 
 
 def start_all_to_all(
-    out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int], group: Group | None
+    out: Tensor,
+    sent: Tensor,
+    receive_counts: Sequence[int],
+    send_counts: Sequence[int],
+    group: Group | Mailboxes | None,
 ) -> Callable[[], None]:
     """Begin to send each member its rows; what is returned waits until ``out`` holds those of member 0, 1, ...
 
@@ -46,11 +52,13 @@ def start_all_to_all(
         sent: [sum(send_counts), ...] contiguous rows, those for member 0 first; not to be written meanwhile.
         receive_counts: [P] rows from each member of the group.
         send_counts: [P] rows for each member.
-        group: those who exchange rows.
+        group: those who exchange rows, as PyTorch's group or by memory that they share.
     """
     if group is None:
         out.copy_(sent)
         return lambda: None
+    if isinstance(group, Mailboxes):
+        return group.start(out, sent, receive_counts, send_counts)
     work = dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group, async_op=True)
 
     def wait() -> None:

@@ -70,14 +70,11 @@ class Kept:
             self._save(chosen)
         return chosen
 
-    def say_why_last(self, chosen: Weights, validate_every: int) -> None:
-        """Where the last weights are kept, although there are vertices to validate with."""
+    def say_why_last(self, chosen: Weights, flag: str) -> None:
+        """Where the last weights are kept, although there are vertices to validate with; ``flag`` is why."""
         if self._writes and chosen["score"] is None and chosen["epoch"]:
             since = f"validated after epoch {self.validated}" if self.validated else "validated"
-            say(
-                f"keeping the weights of epoch {chosen['epoch']}, the last: nothing was {since} "
-                f"(--validate-every {validate_every})"
-            )
+            say(f"keeping the weights of epoch {chosen['epoch']}, the last: nothing was {since} ({flag})")
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""

@@ -25,7 +25,8 @@ def end_epoch(trainer: Trainer) -> None:
     progress, run = trainer.progress, trainer.run
     config = run.config
     epoch = progress.epoch + 1
-    due = config.validate_every and (epoch % config.validate_every == 0 or epoch == config.epochs)
+    every, _ = config.validations
+    due = every and (epoch % every == 0 or epoch == config.epochs)
     score = _validate(trainer, epoch) if due else None
     write_counts(trainer)
     record = {
@@ -53,14 +54,16 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
     """Test the weights that are kept, and write the summary; trainer 0 returns it. All trainers make the call."""
     trainer.profiler.end()
     config, epoch = trainer.run.config, trainer.progress.epoch
-    if config.validate_every and trainer.kept.validated < epoch:  # the run was to end later, then
+    every, why = config.validations
+    if every and trainer.kept.validated < epoch:  # the run was to end later, then
         _validate(trainer, epoch)
     kept = trainer.kept.choose(trainer.model, epoch)
     graph, name = trainer.layout.graph, trainer.objective.name
     if len(graph.valid_idx):
-        trainer.kept.say_why_last(kept, config.validate_every)
+        trainer.kept.say_why_last(kept, why)
     start_s = time.perf_counter()
-    test = trainer.evaluator.score(trainer.model, graph.test_idx) if len(graph.test_idx) else None
+    tests = config.evaluate == "exact" and len(graph.test_idx)
+    test = trainer.evaluator.score(trainer.model, graph.test_idx) if tests else None
     test_s = time.perf_counter() - start_s
     if config.save_predictions != "no":
         _save_predictions(trainer)

@@ -6,6 +6,8 @@ import pytest
 from support.commands import FLAGS, Command
 from support.graphs import lay_out, random_graph
 
+from gsplit.train import __main__ as training
+
 
 @pytest.fixture(scope="session")
 def layout(tmp_path_factory):
@@ -28,10 +30,19 @@ def train(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def undisturbed(layout, tmp_path_factory):
+def train_here(in_pool):
+    """Trains with the pool's trainers: runs that nobody hurts, and those that were hurt until they end."""
+
+    def train(*arguments) -> None:
+        with in_pool():
+            training.command([*map(str, arguments), "--samplers", "0"])
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def undisturbed(layout, train_here, tmp_path_factory):
     """The folder of a run that nobody hurt."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    command = Command(folder / "tmp", [layout.path, "--out", folder / "run", *FLAGS])
-    code, _, err = command.ends()
-    assert code == 0, err
-    return folder / "run"
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    train_here(layout.path, "--out", run, *FLAGS)
+    return run

@@ -13,9 +13,12 @@ import torch
 from support.commands import FLAGS, FOR_EVER, LIMIT_S, WHOLE, assert_same_run
 
 
-def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes(layout, tmp_path, train, undisturbed):
-    run = tmp_path / "run"
+def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes_here_or_in_a_run_beside(
+    layout, tmp_path, train, undisturbed
+):
+    run, beside = tmp_path / "run", tmp_path / "beside"
     command = train(layout.path, "--out", run, *FLAGS)
+    other = train(layout.path, "--out", beside, *FLAGS)
     for epoch, batch in ((0, 2), (0, 6), (1, 4)):
         command.wait_for_checkpoint(run, epoch, batch)
         processes = command.children
@@ -24,8 +27,12 @@ def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes(layout, tmp_pa
     assert code == 0, err
     assert err.count("was ended by SIGKILL") == 3
     assert "It is replaced" in err
+    code, _, err = other.ends()
+    assert code == 0, err
+    assert "was ended by" not in err
     command.assert_nothing_left(processes)
-    assert_same_run(run, undisturbed)
+    for folder in (run, beside):
+        assert_same_run(folder, undisturbed)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +51,9 @@ def test_a_process_that_dies_ends_the_run(layout, tmp_path, who, how, train):
     command.assert_nothing_left(processes)
 
 
-@pytest.mark.parametrize("algorithm", ["shared", "1.5d"])
-def test_a_trainer_of_the_whole_graph_that_dies_ends_the_run(layout, tmp_path, algorithm, train):
-    command = train(layout.path, "--out", tmp_path / "run", *WHOLE, "--algorithm", algorithm, *FOR_EVER)
+def test_a_trainer_of_the_whole_graph_that_dies_ends_the_run(layout, tmp_path, train):
+    """At any moment; :mod:`test_deaths_in_moves` has the middle of each move."""
+    command = train(layout.path, "--out", tmp_path / "run", *WHOLE, *FOR_EVER)
     command.wait_for_checkpoint(tmp_path / "run", 2, 0)
     processes = command.children
     assert (len(command.trainers), len(command.samplers)) == (2, 0)
@@ -79,29 +86,28 @@ def test_without_its_launcher_nobody_lives(layout, tmp_path, train):
 
 
 class FailsLater(torch.nn.Module):
-    """A user's model with a mistake that only one trainer makes, in its third mini-batch."""
+    """A user's model with a mistake that only the leader makes, in its third mini-batch."""
 
     uses_edge_weight = False
 
-    def __init__(self, in_channels, out_channels, rank=1):
+    def __init__(self, in_channels, out_channels):
         super().__init__()
         self.linear = torch.nn.Linear(in_channels, out_channels)
-        self.rank = rank
         self.calls = 0
 
     def forward(self, blocks, x):
         import torch.distributed as dist
 
         self.calls += 1
-        if self.calls == 3 and dist.get_rank() == self.rank:
+        if self.calls == 3 and dist.get_rank() == 0:
             raise RuntimeError("the mistake in the user's model")
         for block in blocks.values():
             x = block.exchange(x)[: block.num_destinations]
         return self.linear(x)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_the_first_traceback_is_the_last_word(layout, tmp_path, rank, train):
+def test_the_first_traceback_is_the_last_word(layout, tmp_path, train):
+    """Whoever fails first: tests/unit/processes/test_cause.py."""
     folder = os.path.dirname(__file__)
     command = train(
         layout.path,
@@ -110,14 +116,12 @@ def test_the_first_traceback_is_the_last_word(layout, tmp_path, rank, train):
         *FLAGS,
         "--model",
         "test_deaths:FailsLater",
-        "--model-args",
-        f"rank={rank}",
         python_path=f"{folder}:{os.path.dirname(folder)}",
     )
     processes = command.wait_until(lambda: len(command.trainers) == 2 and command.children)
     code, _, err = command.ends()
     assert code == 1
-    assert f"trainer {rank} failed" in err
+    assert "trainer 0 failed" in err
     assert err.strip().endswith("RuntimeError: the mistake in the user's model")
     command.assert_nothing_left(processes)
 
@@ -159,12 +163,3 @@ def test_trainers_that_do_not_exchange_alike_end_the_run(layout, tmp_path, train
     assert "Traceback" not in out + err
     assert not (tmp_path / "run").exists()
     command.assert_nothing_left(processes)
-
-
-def test_two_runs_at_a_time_do_not_collide(layout, tmp_path, train, undisturbed):
-    runs = [tmp_path / "first", tmp_path / "second"]
-    commands = [train(layout.path, "--out", run, *FLAGS) for run in runs]
-    for command, run in zip(commands, runs, strict=True):
-        code, _, err = command.ends()
-        assert code == 0, err
-        assert_same_run(run, undisturbed)

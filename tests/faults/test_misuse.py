@@ -109,12 +109,13 @@ def test_a_run_in_use_is_left_alone(run):
     assert sorted({*os.listdir(run.out)} - {LOCK}) == [name for name in before if name != LOCK]
 
 
-def test_a_folder_in_which_nothing_was_saved_is_free(layout, tmp_path):
+def test_a_folder_in_which_nothing_was_saved_is_free(layout, tmp_path, in_pool):
     out = tmp_path / "run"
     out.mkdir()
     (out / "config.json").write_text('{"fan_out": [2, 2]}')  # as kill -9 before the first checkpoint leaves it
-    config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1)
-    assert train(config=config)["epochs"] == 1
+    config = TrainConfig(layout=layout.path, out=out, device="cpu", fan_out=(2, 2), epochs=1, samplers=0)
+    with in_pool():
+        assert train(config=config)["epochs"] == 1
     with pytest.raises(InputError, match="exists already"):
         train(config=config)
 
@@ -214,7 +215,7 @@ def test_all_weights_repeat_with_dropout(pool, layout, tmp_path):
     assert all_equal(results[0]["after"], results[1]["after"])
 
 
-def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_replace(run, tmp_path):
+def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_replace(run, tmp_path, in_pool):
     graph = random_graph(100, 5, seed=1)
     layout = lay_out(replace(graph, features=graph.features * 1e6), tmp_path, parts=2)  # more than float16 holds
     config = TrainConfig(layout=layout.path, out=run.out, device="cpu", fan_out=(2, 2), epochs=2, overwrite=True)
@@ -225,7 +226,8 @@ def test_a_run_that_fails_before_it_saved_anything_leaves_the_one_it_was_to_repl
     after = {path.name: path.read_bytes() for path in run.out.iterdir() if path.name != LOCK}
     assert after == {name: content for name, content in before.items() if name != LOCK}
     assert sorted(os.listdir(tmp_path)) == beside
-    assert train(config=config)["epochs"] == 2
+    with in_pool():
+        assert train(config=replace(config, samplers=0))["epochs"] == 2
     assert sorted(os.listdir(tmp_path)) == beside
 
 
@@ -328,10 +330,11 @@ def test_shares_of_another_layout_are_refused_in_mid_epoch(in_shares, layout):
         train(config=TrainConfig.resuming(in_shares, cache="none", cache_size=None, epochs=2))
 
 
-def test_trainers_follow_another_layout(run, layout):
+def test_trainers_follow_another_layout(run, layout, in_pool):
     before = (run.out / "config.json").read_text()
     (run.out / "config.json").write_text(json.dumps({**json.loads(before), "gpus": 2}))
-    summary = train(config=TrainConfig.resuming(run.out, layout=another(layout, parts=3).path, epochs=2))
+    with in_pool():
+        summary = train(config=TrainConfig.resuming(run.out, layout=another(layout, parts=3).path, epochs=2))
     assert summary["trainers"] == 3
 
 
@@ -363,8 +366,9 @@ def test_values_of_a_wrong_kind_are_refused(layout, tmp_path, name, value):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_run_that_goes_on_in_another_way_says_so(run, layout):
-    summary = train(config=TrainConfig.resuming(run.out, strategy="data", epochs=2))
+def test_a_run_that_goes_on_in_another_way_says_so(run, in_pool):
+    with in_pool():
+        summary = train(config=TrainConfig.resuming(run.out, strategy="data", epochs=2))
     assert (summary["strategy"], summary["split_group"], summary["changed"]) == ("data", 1, True)
     assert [(r["strategy"], r["split_group"]) for r in records(run.out)] == [("split", 2), ("data", 1)]
     text = summary_text(summary)

@@ -29,21 +29,20 @@ def test_killed_in_mid_epoch_and_resumed_is_bit_identical(layout, tmp_path, trai
     assert_same_run(run, undisturbed)
 
 
-def test_the_whole_graph_killed_and_resumed_is_bit_identical(layout, tmp_path, train):
+def test_the_whole_graph_killed_and_resumed_is_bit_identical(layout, tmp_path, train, train_here):
     flags = [*WHOLE, "--epochs", "12", "--algorithm", "columns", "--model", "gcn", "--norm", "batch"]
     whole, run = tmp_path / "whole", tmp_path / "killed"
     command = train(layout.path, "--out", run, *flags)
     command.wait_for_checkpoint(run, 2, 0)
     command.kill()
     assert not (run / "summary.json").exists()
-    for words in (["--resume", run], [layout.path, "--out", whole, *flags]):
-        code, _, err = train(*words).ends()
-        assert code == 0, err
+    train_here("--resume", run)
+    train_here(layout.path, "--out", whole, *flags)
     # All else is compared before; whoever starts again loads the features again, and takes the first sum again.
     assert difference(run, whole) == "traffic of the summary"
 
 
-def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train):
+def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train, train_here):
     """What is more to remember: targets by share, normalisation over all trainers, counts by place."""
     flags = [
         *FLAGS,
@@ -61,20 +60,18 @@ def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, t
         "batch",
     ]
     whole, run = tmp_path / "whole", tmp_path / "killed"
-    code, _, err = train(layout.path, "--out", whole, *flags).ends()
-    assert code == 0, err
+    train_here(layout.path, "--out", whole, *flags)
     command = train(layout.path, "--out", run, *flags, "--profile")
     command.wait_for_checkpoint(run, 1, 4)
     processes = command.children
     command.kill()
     command.assert_nothing_left(processes)
-    code, _, err = train("--resume", run, "--samplers", "1").ends()
-    assert code == 0, err
+    train_here("--resume", run)
     assert_same_run(run, whole)
     assert not list(run.glob(".trace*"))
 
 
-def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_path, train, undisturbed):
+def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_path, train, train_here, undisturbed):
     run = tmp_path / "stopped"
     # No periodic checkpoints: the one that is there was written for the interruption.
     command = train(layout.path, "--out", run, *FLAGS, "--checkpoint-every-batches", "0")
@@ -90,8 +87,7 @@ def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_
     at = checkpoint.describe_state(run, checkpoint.CHECKPOINT)
     assert f"stopped after mini-batch {at['batch']} of epoch {at['epoch'] + 1}" in out
 
-    code, _, err = train("--resume", run, "--samplers", "0", "--checkpoint-every-batches", "2").ends()
-    assert code == 0, err
+    train_here("--resume", run, "--checkpoint-every-batches", "2")
     assert_same_run(run, undisturbed)
 
 
@@ -127,7 +123,7 @@ def test_a_second_ctrl_c_ends_at_once(layout, tmp_path, train):
 
 
 def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is_made_up(
-    layout, tmp_path, train, undisturbed
+    layout, tmp_path, train, train_here, undisturbed
 ):
     """With --order ready a checkpoint may hold later mini-batches than it lacks; here it lacks the one of a sampler
     that hangs."""
@@ -146,7 +142,6 @@ def test_what_was_trained_ahead_is_not_trained_again_and_what_was_passed_over_is
     first_left = about["batch"] - len(about["ahead"])
     assert done == [*range(first_left), *about["ahead"]]
     assert min(about["ahead"]) > first_left
-    code, _, err = train("--resume", run, "--order", "sequence").ends()
-    assert code == 0, err
+    train_here("--resume", run, "--order", "sequence")
     first, wanted = ([record["traffic"] for record in records(folder)] for folder in (run, undisturbed))
     assert first == wanted  # of every epoch, to the byte

@@ -132,6 +132,11 @@ TRAIN: Table = {
     "sampler_threads": Row(value=2, see=told("threads"), base=SAMPLED),
     "max_sampler_restarts": Row(value=1, see=told("max_restarts"), base=SAMPLED),
     "validate_every": Row(value=1, see=lambda seen: records(seen.run)[0]["valid_accuracy"] is None),
+    "evaluate": Row(
+        value="none",
+        see=lambda seen: [seen.result[f"{part}_accuracy"] is None for part in ("valid", "test")],
+        base={"validate_every": 1},
+    ),
     "checkpoint_every": Row(value=1, see=files),
     "checkpoint_every_batches": Row(value=1, see=files),
     "resume": Row(value=lambda place: place.trained(), see=lambda seen: seen.run.name == "trained"),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.runs import InPool, all_equal, config_for, records
 from support.threads import in_threads
@@ -20,9 +21,13 @@ from gsplit import TrainConfig
 from gsplit.engine.whole.rotated_prices import turns_of
 from gsplit.full import Plan
 from gsplit.full.plans import grids_of
-from gsplit.full.rotation import roles_of, volumes_of_turns
+from gsplit.full.rotation import RotatedLayer, roles_of, rotated, volumes_of_turns
 from gsplit.full.rotation.rotated_volumes import paper_words, traffic_of
+from gsplit.full.shards import Shard
+from gsplit.kernels import Edges
 from gsplit.runs import checkpoint
+from gsplit.supply.ring import Handle
+from gsplit.supply.tickets import Ticket
 from gsplit.train.progress import counts_of
 
 GRIDS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 2, 2)]
@@ -96,6 +101,16 @@ def test_what_is_sent_is_what_the_formula_says(folder):
             assert wanted["exchange_forward_bytes"] > 0
 
 
+def test_there_are_no_more_blocks_of_rows_than_rows():
+    """A block without rows would send nothing, but all would wait for each other."""
+    edges = Edges(indptr=torch.tensor([0, 2, 2, 3], dtype=torch.int32), indices=torch.tensor([0, 1, 2]).int())
+    for asked, wanted in ((1, [3]), (2, [2, 1]), (200, [1, 1, 1])):
+        layer = RotatedLayer(
+            layer=1, shard=Shard(edges, None), turned=None, source_factor=None, factor=None, row_blocks=asked
+        )
+        assert [piece.edges.num_rows for piece in layer.pieces()] == wanted
+
+
 def trained(member, layout, shared, plan):
     """What an epoch of trained features sent, and the gradient of the own rows."""
     rows = torch.zeros(len(layout.permutation) // 8, 8, requires_grad=True)
@@ -152,6 +167,52 @@ def test_epochs_are_those_of_one_trainer(pool, layouts, tmp_path, monkeypatch, c
     assert [record["loss"] for record in records(rotating)] == pytest.approx(losses, rel=1e-10)
     logits = [np.load(run / "predictions.npy") for run in (alone, rotating)]
     np.testing.assert_allclose(*logits, rtol=0, atol=1e-8)
+
+
+def dropped(member, layout, sizes):
+    """What is left of each block after dropout, by epoch, layer and place of the block."""
+    step = WholeStep(member, layout, pool_module.SHARED, rotating(sizes), LAYERS, "gcn", **FLAGS[0])
+    step.model.dropout.p = 0.5
+    torch.manual_seed(member.rank)
+    placed, found = member.on(rotating(sizes).grid), {}
+    for epoch in range(2):
+        layers, whole = itertools.count(1), rotated.activated
+
+        def noted(*arguments, epoch=epoch, layers=layers, whole=whole):
+            layer = next(layers)
+            roles, block = roles_of(layer), whole(*arguments)
+            found[epoch, layer, placed.coordinate(roles.rows), placed.coordinate(roles.columns)] = (
+                block.detach().clone()
+            )
+            return block
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(rotated, "activated", noted)
+            step.batches.make(handle_of(epoch)).logits(step.model)
+    return found
+
+
+def handle_of(epoch):
+    return Handle(ticket=Ticket(number=epoch, epoch=epoch, batch=0))
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 2), (2, 1, 2), (2, 2, 1)], ids=str)
+def test_trainers_with_the_same_block_drop_the_same(pool, folder, sizes):
+    """Bit for bit; in other blocks, layers and epochs others are dropped."""
+    layout = lay_out(random_graph(90, 6, seed=4), folder / "False", parts=4, method="random")
+    first, replicas = {}, 0
+    for of_rank in pool.run(4, dropped, layout, sizes):
+        for at, block in of_rank.items():
+            replicas += at in first
+            assert torch.equal(first.setdefault(at, block), block), at
+    assert replicas > 0
+    zeros = [(block == 0).double().mean().item() for block in first.values()]
+    assert 0.6 < np.mean(zeros) < 0.9  # of half that is positive half is dropped
+    for (epoch, layer, row, column), block in first.items():
+        assert not torch.equal(block == 0, first[1 - epoch, layer, row, column] == 0)
+    assert len(first) == 2 * sum(
+        math.prod(sizes["xyz".index(axis)] for axis in roles_of(layer)[:2]) for layer in range(1, LAYERS)
+    )
 
 
 def test_a_run_goes_on_and_drops_the_same(pool, layouts, tmp_path, monkeypatch):

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
+from support.models import make_model, names
 from support.steps import Step
 from support.threads import in_threads
-from support.whole import WholeStep, assert_same, buffers, uneven
+from support.whole import DenseBlock, WholeStep, assert_same, buffers, uneven
 
+from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.whole.plan_table import moved_widths
 from gsplit.full import Plan, levels_of
 from gsplit.full.plans import OF_ALL_SOURCES, grids_of
@@ -43,8 +45,11 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("whole")
 
 
-@pytest.mark.parametrize("trainers", [1, 2, 3, 4, 6, 8])
-@pytest.mark.parametrize("name", ["sage", "gcn-batch-norm"])
+CASES = [*(("sage", trainers) for trainers in (1, 2, 3, 4, 6, 8)), *(("gcn-batch-norm", n) for n in (1, 2, 3, 8))]
+"""Batch normalisation with 4 trainers is below; grids of 6 have no axis that grids of 8 lack."""
+
+
+@pytest.mark.parametrize(("name", "trainers"), CASES)
 def test_every_grid_gives_the_gradient_of_one_process(folder, trainers, name):
     layout = lay_out(random_graph(90, 6, seed=4), folder, parts=trainers, method="random")
     results = in_threads(trainers, steps, layout, buffers(), plans_of(trainers, name), name)
@@ -75,6 +80,29 @@ def test_a_step_is_one_of_split_with_all_neighbours(folder, name):
             assert found == pytest.approx(loss, rel=1e-10)
             for key, gradient in gradients.items():
                 torch.testing.assert_close(gradient, wanted[key], rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", names({"dgl-GraphConv-both": None}))
+def test_out_degrees_are_those_of_the_whole_graph(folder, name):
+    """Not those of the edges that are left of a layer, where no training vertex depends on the others."""
+    layout = uneven(folder, weighted=False)
+    graph = layout.graph
+    model = make_model(name, graph.num_features, graph.num_classes, LAYERS).double()
+    A_NN = DenseBlock(graph, weighted=False).A_NN
+    into, out = (A_NN.sum(axis, keepdim=True).clamp(min=1) for axis in (1, 0))
+    x = torch.from_numpy(np.array(graph.features)).double()
+    for layer, conv in enumerate(model.layers, start=1):
+        x = into.rsqrt() * (A_NN @ (out.t().rsqrt() * x)) @ conv.weight + conv.bias
+        x = torch.relu(x) if layer < LAYERS else x
+    train = torch.from_numpy(np.array(graph.train_idx))
+    labels = torch.from_numpy(np.array(graph.labels))[train]
+    loss = mini_batch_loss(objective_of(graph.multi_label), x[train], labels, len(train))
+    loss.backward()
+    for of_rank in in_threads(4, steps, layout, buffers(), plans_of(4, name), name):
+        for found, gradients in itertools.chain.from_iterable(of_rank):
+            assert found == pytest.approx(loss.item(), rel=1e-10)
+            for key, parameter in model.named_parameters():
+                torch.testing.assert_close(gradients[key], parameter.grad, rtol=1e-9, atol=1e-11)
 
 
 def sent(member, layout, shared, plans, name):

@@ -11,7 +11,9 @@ from support.runs import InPool, config_for, records
 
 import gsplit
 from gsplit import TrainConfig
+from gsplit.engine.whole.plan_table import priced_plans, sent_bytes
 from gsplit.errors import InputError
+from gsplit.launch.resolve import resolve
 
 EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "dtype": "float64", "epochs": 5}
 
@@ -116,6 +118,18 @@ def test_plans_are_shown_and_nothing_is_started(layouts, tmp_path, monkeypatch):
     assert lines[2].split()[:2] == ["shared", "4x1x1"]  # least is sent first
     assert lines[-2].startswith("chosen: shared 4x1x1")
     assert not (tmp_path / "run").exists()
+
+
+def test_the_table_of_plans_counts_what_travels_narrower(layouts, tmp_path):
+    """As trainers count it: --exchange-dtype bfloat16 takes a quarter of float64, where rows are sent."""
+    path, sent = layouts(4).path, {}
+    for dtype in ("model", "bfloat16"):
+        flags = {**EXACT, "algorithm": "1d-sparse", "exchange_dtype": dtype}
+        found = priced_plans(resolve(config_for(path, tmp_path / dtype, **flags)))
+        sent[dtype] = {str(price.plan): sent_bytes(price.sent) for price in found}
+    assert sent["bfloat16"]["1d 4x1x1"] * 4 == sent["model"]["1d 4x1x1"] > 0
+    assert sent["bfloat16"]["1d-sparse 4x1x1"] * 4 == sent["model"]["1d-sparse 4x1x1"] > 0
+    assert sent["bfloat16"]["3d 2x2x1"] == sent["model"]["3d 2x2x1"] > 0
 
 
 def test_a_model_of_users_needs_all_rows(layouts, tmp_path):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.engine.objective import mini_batch_loss, objective_of
+from gsplit.engine.rows.shared import Shared
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
@@ -32,9 +33,16 @@ SEEDED = threading.Lock()
 """Held while a model is made: trainers that are threads have one generator between them."""
 
 
+MOST = 8
+"""Trainers of a plan, at most."""
+MAIL = Shared.create(MOST).mail
+"""Made once: a buffer is a file that is open."""
+
+
 def buffers() -> SimpleNamespace:
     """The memory that trainers share."""
-    return SimpleNamespace(rows=(SharedBuffer("rows-0"), SharedBuffer("rows-1")), board=SharedBuffer("board"))
+    rows = SharedBuffer("rows-0"), SharedBuffer("rows-1")
+    return SimpleNamespace(rows=rows, board=SharedBuffer("board"), mail=MAIL)
 
 
 class WholeStep:

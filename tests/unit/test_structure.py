@@ -24,11 +24,13 @@ ALLOWED = {
     "partition": {"config", "sampling", "data"},
     "parallel": set(),
     "kernels": set(),
-    "features": {"sampling", "data"},
+    "features": {"kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
     "models": {"nn", "config", "data", "processes", "runs"},
     "full": {"kernels", "nn", "parallel", "data", "config"},
-    "engine": {*("full", "supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")},
+    "engine": {
+        *("full", "kernels", "supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")
+    },
     "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
         *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),

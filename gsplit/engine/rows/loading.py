@@ -99,6 +99,11 @@ class Loading:
         self.cache_rows: list[int] = self._gathered(len(self._cache.rows))
         """Number of cached rows of every trainer."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether the host's rows fit its memory, so that a layer that reads them need not wait for a disk."""
+        return self._host.bytes_view.nbytes <= Memory.of(torch.device("cpu"), sharers=1).auto_bytes
+
     def loader(self, dtype: torch.dtype) -> FeatureLoader:
         """One for each user: a loader counts what it loads."""
         return FeatureLoader(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gsplit.host import SharedBuffer
+from gsplit.parallel.mailboxes import TURNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,8 @@ class Shared:
     """Cache of each trainer, where they read each other's on the CPU."""
     board: SharedBuffer
     """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
+    mail: tuple[tuple[SharedBuffer, ...], ...]
+    """What trainers on the CPU send each other (:mod:`gsplit.parallel.mailboxes`): a header, and two pieces each."""
     rows: tuple[SharedBuffer, SharedBuffer]
     """Two buffers for rows of the whole graph, in turn (:mod:`gsplit.full.common_rows`)."""
 
@@ -30,10 +33,15 @@ class Shared:
             features=SharedBuffer("gsplit-features"),
             caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
             board=SharedBuffer("gsplit-board"),
+            mail=(
+                (SharedBuffer("gsplit-mail"),),
+                *(tuple(SharedBuffer(f"gsplit-mail-{rank}") for _ in range(TURNS)) for rank in range(trainers)),
+            ),
             rows=(SharedBuffer("gsplit-rows-even"), SharedBuffer("gsplit-rows-odd")),
         )
 
     def close(self) -> None:
         """Let go of all buffers."""
-        for buffer in (*self.levels, self.features, *self.caches, self.board, *self.rows):
+        mail = (buffer for buffers in self.mail for buffer in buffers)
+        for buffer in (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows):
             buffer.close()

@@ -12,6 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
@@ -23,8 +27,10 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
+from gsplit.kernels import StoredRows
 from gsplit.nn import Chain, ExchangeCounters
-from gsplit.parallel import SPLIT, Grid
+from gsplit.parallel import SPLIT, Grid, Group
+from gsplit.parallel.mailboxes import Mailboxes
 from gsplit.runs.log import level_name
 from gsplit.sampling import MicroBatches, Neighbours, Rule, Segment
 from gsplit.supply.order import order_of
@@ -136,27 +142,28 @@ class _Splits:
         features = parts.loading.loader(parts.run.dtype)
         self._loader = SplitLoader(parts.layout, parts.member.device, features, parts.edges)
         self._source, self._member = source, parts.member
-        self._split_group, self._exchange_dtype = parts.member.along(SPLIT), parts.run.exchange_dtype
+        self._carrier, self._exchange_dtype = carrier_of(parts), parts.run.exchange_dtype
+        stored = parts.loading.in_memory and features.stores and getattr(parts.model, "reads_stored_rows", False)
+        self._rows: Callable[[NDArray[np.int64]], Tensor | StoredRows] = features.stored if stored else features.load
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
         start_s = time.perf_counter()
         member = self._member
         chain = Chain(
-            self._split_group,
+            self._carrier,
             ExchangeCounters(),
             member.device,
             everyone=member.group,
             board=member.board,
             exchange_dtype=self._exchange_dtype,
         )
-        blocks, x = self._loader.inputs(segment, chain)
         return MiniBatch(
             handle=handle,
             num_targets=segment.num_targets,
             chain=chain,
-            blocks=blocks,
-            x=x,
+            blocks=self._loader.blocks(segment, chain),
+            x=self._rows(segment.vertices),
             labels=self._loader.labels(segment),
             loaded=self._loader.features.take_counters(),
             counts=counts_of(segment),
@@ -165,6 +172,16 @@ class _Splits:
 
     def let_go(self, handle: Handle) -> None:
         self._source.let_go(handle)
+
+
+def carrier_of(parts: Parts) -> Group | Mailboxes | None:
+    """How rows travel between the trainers of a split group: on the CPU through memory, for they are on one host."""
+    member = parts.member
+    group = member.along(SPLIT)
+    if member.device.type != "cpu" or group is None:
+        return group
+    assert member.grid is not None
+    return Mailboxes.fresh(parts.shared.mail, member.rank, member.grid.group(member.rank, SPLIT), member.barrier)
 
 
 def _source(parts: Parts, rule: Rule, end: TrainerEnd | None) -> Source:

@@ -73,6 +73,8 @@ class RotatedBatches:
         self._trains_N[graph.train_idx] = True
         shards: dict[Any, tuple[Shard, Shard]] = {}
         layers = [self._layer(layer, shards) for layer in range(1, config.layers + 1)]
+        self.edges = {layer.layer: len(layer.shard.edges.indices) for layer in layers}
+        """Number of edges that are summed over in each layer."""
         self._moves = Moves.of(member)
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, board=member.board)
         kept = sums_features(parts.model) and parts.trained is None
@@ -95,9 +97,8 @@ class RotatedBatches:
         """The mini-batch of a ticket."""
         parts, sizes = self._parts, self._sizes
         self._moves.counters = counters = fresh_counters()
-        edges = [len(layer.shard.edges.indices) for layer in self._rotated.layers]
         if self._kept is not None and self._kept.sums is not None:
-            edges[0] = 0
+            self.edges[1] = 0
         loaded, self._loaded = self._loaded, LoadCounters()
         seconds, self._seconds = self._seconds, 0.0
         return RotatedMiniBatch(
@@ -110,7 +111,7 @@ class RotatedBatches:
             loaded=loaded,
             counts={
                 "sampled_edges": 0,
-                "computed_edges": sum(edges),
+                "computed_edges": sum(self.edges.values()),
                 "computed_vertices": sum(sizes[1:]),
                 "segment_bytes": 0,
                 **{level_name(level): size for level, size in enumerate(sizes)},
@@ -130,7 +131,7 @@ class RotatedBatches:
         double = planes.orders[0] is not planes.orders[1]
         name = (layer % 3, layer % 2 if double else 0, loops)
         if name not in shards:
-            shard = self._shard(rows, sources, loops=loops)
+            shard = self._shard(layer, rows, sources, loops=loops)
             shards[name] = shard, transposed(shard, len(sources))
         device, dtype = parts.member.device, parts.run.dtype
         shard, turned = (on_device(one, device, dtype) for one in shards[name])
@@ -149,11 +150,22 @@ class RotatedBatches:
             row_blocks=parts.run.config.row_blocks,
         )
 
-    def _shard(self, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
-        graph = self._parts.layout.graph
+    def _shard(self, layer: int, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
+        graph, planes = self._parts.layout.graph, self._planes
+        ranges = [(0, graph.num_vertices)]
+        if planes.order(layer) is planes.orders[0]:  # ranges of layout ids; those of a drawn order lie anywhere
+            blocks = [planes.order(layer).vertices[peer] for peer in planes.peers(roles_of(layer).rows)]
+            ranges = [(int(own[0]), int(own[-1]) + 1) for own in blocks if len(own)]
         row_N, place_N = _places(rows, graph.num_vertices), _places(sources, graph.num_vertices)
+
+        def into(ids: NDArray[np.int64]) -> NDArray[np.int32]:
+            return row_N[ids]
+
+        def places(ids: NDArray[np.int64]) -> NDArray[np.int32]:
+            return place_N[ids]
+
         weights = graph.edge_weight if self._parts.edges.weights else None
-        shard = read_shard(graph, 0, graph.num_vertices, row_N, len(rows), place_N, weights)
+        shard = read_shard(graph, ranges, into, len(rows), places, weights)
         return with_loops(shard, place_N[rows]) if loops else shard
 
     def _targets(self, trainer: int) -> NDArray[np.int64]:

@@ -14,13 +14,16 @@ from gsplit.data import Layout
 from gsplit.data.graph import row_ranges
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
+from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes, process_bytes
 from gsplit.full import Plan
-from gsplit.full.levels import PIECE_EDGES
 from gsplit.full.plans import grids_of
+from gsplit.full.reading import PIECE_EDGES
 from gsplit.full.rotation import Planes, Turns, orders_of, roles_of, volumes_of_turns
 from gsplit.full.rotation.planes import Order
 from gsplit.sampling.plan import fold_key
 
+TURNED_UNUSED = 1.7
+"""What the allocator has mapped over what is in use in a step: planes come and go in more sizes than rows do."""
 SECOND_ORDER = 0x4F524452  # keeps the key of the order of odd levels apart from others
 
 
@@ -69,13 +72,14 @@ def turns_of(config: TrainConfig, layout: Layout, plan: Plan, widths: list[int])
 
 
 def prices_of_turns(
-    run: Run, layout: Layout, widths: list[int], *, loops: bool, kept: bool, each: int
-) -> Iterator[tuple[Plan, list[dict[str, int]], int]]:
-    """All grids, with bytes and messages that each trainer sends in an epoch, and bytes of edges that one holds.
+    run: Run, layout: Layout, work: Work, widths: list[int], *, loops: bool, kept: bool, each: int
+) -> Iterator[tuple[Plan, list[dict[str, int]], int, int]]:
+    """All grids, with what each trainer sends in an epoch, and bytes of edges and of private memory of the busiest.
 
     Args:
         run: whose plans are shown.
         layout: that is trained on.
+        work: what is computed otherwise.
         widths: [L + 1] of the levels.
         loops: whether every vertex has an edge to itself beside the graph's.
         kept: whether the sums of the first layer are kept.
@@ -95,7 +99,7 @@ def prices_of_turns(
             volumes_of_turns(turns, rank, run.dtype.itemsize, first_moves=not kept, first_returns=returns)
             for rank in range(trainers)
         ]
-        held = []
+        held, private = [], []
         for rank in range(trainers):
             planes, edges = Planes(plan.grid, rank, orders), 0
             for layer in range(1, min(last, 6 if double else 3) + 1):
@@ -103,7 +107,39 @@ def prices_of_turns(
                 blocks = by_owner[layer % 2][planes.peers(roles.rows)][:, planes.peers(roles.columns)]
                 edges += int(blocks.sum())
             held.append(edges)
-        yield plan, sent, each * max(held)
+            private.append(_private_peak(work, turns, planes, each * edges, double=double))
+        yield plan, sent, each * max(held), max(private)
+
+
+def _private_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> int:
+    """Bytes of private memory that a trainer takes at most (see :mod:`gsplit.engine.whole.private_memory`)."""
+    grid, widths, item, n = turns.grid, turns.widths, work.itemsize, int(work.own_vertices.sum())
+    last = len(widths) - 1
+
+    def rows(level: int, axis: str) -> int:
+        return sum(turns.own[level % 2][peer] for peer in planes.peers(axis))
+
+    own = turns.own[0][planes.rank]
+    # The orders, what reading looks places up in, and rows at rest; then pointers of edges and factors of degrees.
+    stays = process_bytes() + COPIES_OF_PARAMETERS * work.parameters * item + edges + 8 * n * (1 + double)
+    stays += own * widths[0] * item * (3 if work.trained else 1) + 12 * n
+    kept = first = step = most = 0
+    for layer in range(1, last + 1):
+        roles = roles_of(layer)
+        before, after = rows(layer - 1, roles.columns), rows(layer, roles.rows)
+        into = -(-widths[layer - 1] // grid.size(roles.features)) * item
+        out = -(-widths[layer] // grid.size(roles.columns)) * item
+        stays += 16 * (before + after)
+        sums = before * into * (1 + work.scales) + 3 * after * into
+        if layer == 1 and work.kept:
+            kept, first = after * into, sums + own * widths[0] * item
+            most = 4 * after * out
+        else:
+            step += after * into
+            most = max(most, 5 * (before + after) * into + 4 * after * out)  # backward adds up both
+        step += after * out
+    steps = TURNED_UNUSED * (kept + step + most)
+    return int(stays + max(first, steps, UNUSED * (kept + evaluation_bytes(work, planes.rank))))
 
 
 def _edges_by_owner(layout: Layout, orders: tuple[Order, Order], layer: int, *, loops: bool) -> NDArray[np.int64]:

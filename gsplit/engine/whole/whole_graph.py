@@ -6,6 +6,7 @@ come to where they are summed is the plan's (:mod:`gsplit.full`).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from gsplit.data import Layout
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
+from gsplit.engine.whole.fitting import check_fits
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_batch import WholeBatches
@@ -27,6 +29,8 @@ from gsplit.parallel import Grid
 from gsplit.supply.order import Order, order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.tickets import Position, tickets
+
+logger = logging.getLogger(__name__)
 
 SAMPLED_ONLY = ("batch_size", "split_group", "samplers", "cache", "cache_size")
 """Flags that contradict the strategy: they say something of samples, or of rows that are loaded again and again."""
@@ -101,7 +105,8 @@ class WholeGraph:
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
-        """What tells the trainers to stop; there are no samplers."""
+        """What tells the trainers to stop; there are no samplers. A plan that does not fit is refused."""
+        check_fits(run, layout, plan_of_run(run))
         supply = Supply(run.trainers)
         try:
             yield supply
@@ -128,6 +133,28 @@ def plan_of_run(run: Run) -> Plan:
     config = run.config
     assert config.grid is not None
     return Plan(algorithm=config.algorithm, sizes=(config.grid[0], config.grid[1], config.grid[2]))
+
+
+def without_the_plan_before(config: TrainConfig, before: TrainConfig, trainers: int) -> TrainConfig:
+    """What is asked for of a run that goes on, without flags of its plan before that do not fit the one of now.
+
+    Args:
+        config: as asked for, with a grid or a replication; what was not given is as it was.
+        before: what was asked for before.
+        trainers: number of trainers from now on.
+    """
+    grid, replication = config.grid, config.replication
+    try:
+        plan_of(config.algorithm, trainers, grid=grid, replication=replication)
+    except InputError:
+        left_out = "%s %s of before does not fit the plan of now, and is left out"
+        if grid is not None and grid == before.grid:
+            logger.warning(left_out, "--grid", ",".join(map(str, grid)))
+            grid = None
+        if replication is not None and replication == before.replication:
+            logger.warning(left_out, "--replication", replication)
+            replication = None
+    return replace(config, grid=grid, replication=replication)
 
 
 def _refuse_what_is_rotate_s(config: TrainConfig, plan: Plan) -> None:

@@ -58,7 +58,7 @@ class RotatedLayer:
         """The block of A in blocks of rows."""
         edges, weight = self.shard
         pieces, first = [], 0
-        for rows in shares(edges.num_rows, self.row_blocks):
+        for rows in shares(edges.num_rows, max(1, min(self.row_blocks, edges.num_rows))):
             begin, end = int(edges.indptr[first]), int(edges.indptr[first + rows])
             piece: Edges = edges.from_row(first, first + rows)
             pieces.append(Shard(piece, None if weight is None else weight[begin:end]))

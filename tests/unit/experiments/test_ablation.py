@@ -56,7 +56,7 @@ def test_what_is_counted_is_what_a_run_exchanges(pool, wide, tmp_path, exchange_
 
 def test_a_change_is_flags_of_our_command():
     config = AblationConfig(gpus=2, threads=1, fan_out=(4, 3))
-    assert (asked_of(config, "").gpus, asked_of(config, "").validate_every) == (2, 0)
+    assert (asked_of(config, "").gpus, asked_of(config, "").evaluate) == (2, "none")
     (threads,) = config.all_changes()["threads"]
     assert (asked_of(config, threads).gpus, asked_of(config, threads).threads) == (1, 2)
     assert not asked_of(config, "no-self-loops prefetch=3").self_loops

@@ -43,7 +43,7 @@ def pieces(edges):
             yield row, edge, int(edges.indices[edge])
 
 
-def sums(edges, x, *, start=None, factor=None, weight=None, mean=False):
+def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None):
     """What :meth:`gsplit.kernels.Kernels.sum` says, an edge at a time."""
     out = torch.zeros(edges.num_rows, x.shape[1], dtype=torch.float64)
     for row, edge, source in pieces(edges):
@@ -54,8 +54,8 @@ def sums(edges, x, *, start=None, factor=None, weight=None, mean=False):
             at = edge if edges.order is None else int(edges.order[edge])
             value = value * weight[at].double().repeat_interleave(x.shape[1] // weight.shape[1])
         out[row] += value
-    if mean:
-        out /= edges.indptr.diff().clamp(min=1).unsqueeze(1)
+    if degrees is not None:
+        out /= degrees.clamp(min=1).unsqueeze(1)
     if start is not None:
         out[: len(start)] += start
     return out.to(x.dtype)
@@ -68,8 +68,9 @@ def test_sums_of_every_width(kernels, width, dtype):
     out = torch.full((23, width), torch.nan, dtype=dtype)
     kernels.sum(edges, x[:29], x[29:], out)
     torch.testing.assert_close(out, sums(edges, x), **TOLERANCE[dtype])
-    kernels.sum(edges, x, None, out, mean=True)
-    torch.testing.assert_close(out, sums(edges, x, mean=True), **TOLERANCE[dtype])
+    degrees = edges.indptr.diff()
+    kernels.sum(edges, x, None, out, degrees=degrees)
+    torch.testing.assert_close(out, sums(edges, x, degrees=degrees), **TOLERANCE[dtype])
 
 
 @pytest.mark.parametrize("heads", [1, 2, 5])
@@ -79,7 +80,7 @@ def test_weights_factors_and_starts(kernels, head_width, heads):
     edges, x = random_edges(seed=1), torch.randn(40, width, dtype=torch.float64)
     factor, weight = torch.rand(40, dtype=torch.float64), torch.randn(len(edges.indices), heads, dtype=torch.float64)
     start = torch.randn(11, width, dtype=torch.float64)
-    scaling = {"factor": factor, "weight": weight, "mean": True}
+    scaling = {"factor": factor, "weight": weight, "degrees": torch.randint(0, 9, (23,), dtype=torch.int32)}
     out = torch.full((23, width), torch.nan, dtype=torch.float64)
     kernels.sum(edges, x[:7], x[7:], out, start=start, **scaling)
     wanted = sums(edges, x, start=start, **scaling)
@@ -176,6 +177,35 @@ def test_a_part_of_the_rows(kernels):
         torch.testing.assert_close(out, whole[first:end], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("num_own", [0, 17, 40])
+def test_edges_from_own_rows_and_the_others_are_all_edges_in_order(kernels, num_own):
+    edges = random_edges(seed=10)
+    own, others = kernels.split(edges, num_own, order=True)
+    wanted = [[], []]
+    for row, edge, source in pieces(edges):
+        wanted[source >= num_own].append((row, edge, source - (source >= num_own) * num_own))
+    for part, found in zip((own, others), wanted, strict=True):
+        assert part.num_rows == edges.num_rows
+        assert [(row, int(part.order[at]), source) for row, at, source in pieces(part)] == found
+    for part, same in zip(kernels.split(edges, num_own, order=False), (own, others), strict=True):
+        assert part.order is None
+        assert torch.equal(part.indptr, same.indptr)
+        assert torch.equal(part.indices, same.indices)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_sums_in_two_parts_are_the_whole_sums(kernels, weighted):
+    edges, x, start = random_edges(seed=11), torch.randn(40, 6, dtype=torch.float64), torch.randn(23, 6).double()
+    scaling = {"degrees": edges.indptr.diff(), "weight": None}
+    if weighted:
+        scaling["weight"] = torch.randn(len(edges.indices), 2, dtype=torch.float64)
+    own, others = kernels.split(edges, 25, order=weighted)
+    out = torch.full((23, 6), torch.nan, dtype=torch.float64)
+    kernels.sum(own, x[:25], None, out, start=start, **scaling)
+    kernels.sum(others, x[25:], None, out, start=out, **scaling)
+    torch.testing.assert_close(out, sums(edges, x, start=start, **scaling), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("head_width", [1, 4, 16, 37])
 def test_dot_products(kernels, head_width, heads):
@@ -256,6 +286,7 @@ REFUSED = {
     "indptr must begin with 0": {"indptr": torch.tensor([1, 1, 2], dtype=torch.int32)},
     "the shape of the sums": {"out": torch.empty(3, 5)},
     "a factor for each source": {"factor": torch.ones(3)},
+    "a degree for each row": {"degrees": torch.ones(3, dtype=torch.int32)},
     "a weight for each edge": {"weight": torch.ones(3, 1)},
     "the heads do not divide the width": {"weight": torch.ones(2, 2)},
     "a weight that does not exist": {"weight": torch.ones(2, 1), "order": torch.tensor([0, 2], dtype=torch.int32)},

@@ -10,6 +10,7 @@ from gsplit.kernels.core import Core
 
 TOLERANCE = {torch.float32: {"rtol": 2e-5, "atol": 2e-5}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
 
+LOOSE = {"rtol": 1e-4, "atol": 1e-4}
 ACTIVATIONS = {0: lambda x: x, 1: torch.relu, 2: torch.nn.functional.elu}
 
 
@@ -80,27 +81,35 @@ def test_what_is_no_number_stays_so():
     assert out[0, 1:].tolist() == [0.0, torch.inf]
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("picked", [True, False])
+@pytest.mark.parametrize("firsts", [(1.0,), (0.4, 1.0), (1.0, 0.0)])
 @pytest.mark.parametrize(
     ("rows", "width", "outputs"), [(1, 16, 1), (7, 100, 16), (300, 33, 5), (131, 129, 13), (64, 17, 32)]
 )
-def test_narrow_products_and_their_gradients(core, rows, width, outputs, bias):
+def test_narrow_products_and_their_gradients(core, rows, width, outputs, firsts, picked):
+    """Rows of a wider matrix, or picked out of a table in any order, times matrices that take the first of them."""
     if not _core.narrow_fits(outputs, width):
         with pytest.raises(ValueError, match="too wide"):  # left to PyTorch
-            _core.project_narrow(torch.ones(rows, width), torch.ones(outputs, width), None, torch.ones(rows, outputs))
+            project(torch.ones(rows, width), torch.ones(outputs, width))
         with pytest.raises(ValueError, match="too wide"):
-            _core.narrow_gradient(torch.ones(rows, outputs), torch.ones(rows, width), torch.ones(outputs, width))
+            gradient_of(torch.ones(rows, outputs), torch.ones(rows, width), torch.ones(outputs, width))
         return
-    wide = torch.randn(rows, width + 3)
-    x, weight = wide[:, :width], torch.randn(outputs, width)
-    given = torch.randn(outputs) if bias else None
+    ids = torch.randint(rows + 5, (rows,)) if picked else None
+    table = torch.randn(rows + 5, width) if picked else torch.randn(rows, width + 3)[:, :width]
+    x, picks = (table, None) if ids is None else (table[ids], ids.numpy())
+    counts = [round(share * rows) for share in firsts]
+    weights = [torch.randn(outputs, width) for _ in firsts]
+    biases = [torch.randn(outputs), None][: len(firsts)]
+    gradients = [torch.randn(count, outputs) for count in counts]
     for threads in (1, 3):
-        out = torch.full((rows, outputs), torch.nan)
-        _core.project_narrow(x, weight, given, out, threads=threads)
-        torch.testing.assert_close(out, torch.nn.functional.linear(x, weight, given), rtol=1e-4, atol=1e-4)
-        gradient, of_weight = torch.randn(rows, outputs), torch.full((outputs, width), torch.nan)
-        _core.narrow_gradient(gradient, x, of_weight, threads=threads)
-        torch.testing.assert_close(of_weight, gradient.t() @ x, rtol=1e-4, atol=1e-4)
+        outs = [torch.full((count, outputs), torch.nan) for count in counts]
+        _core.project_narrow(table, picks, list(zip(weights, biases, outs, strict=True)), threads=threads)
+        for count, weight, bias, out in zip(counts, weights, biases, outs, strict=True):
+            torch.testing.assert_close(out, torch.nn.functional.linear(x[:count], weight, bias), **LOOSE)
+        of_weights = [torch.full((outputs, width), torch.nan) for _ in firsts]
+        _core.narrow_gradient(table, picks, list(zip(gradients, of_weights, strict=True)), threads=threads)
+        for count, gradient, of_weight in zip(counts, gradients, of_weights, strict=True):
+            torch.testing.assert_close(of_weight, gradient.t() @ x[:count], **LOOSE)
 
 
 def test_narrow_products_are_for_narrow_results():
@@ -121,10 +130,30 @@ def test_narrow_products_refuse_other_shapes():
     x, weight = torch.ones(5, 20), torch.ones(4, 20)
     if _core.narrow_fits(4, 20):
         with pytest.raises(ValueError, match="not shaped as the product"):
-            _core.project_narrow(x, weight, None, torch.empty(5, 5))
-        with pytest.raises(ValueError, match="a bias for each output"):
-            _core.project_narrow(x, weight, torch.ones(3), torch.empty(5, 4))
+            project(x, weight, out=torch.empty(5, 5))
         with pytest.raises(ValueError, match="not shaped as the product"):
-            _core.narrow_gradient(torch.ones(6, 4), x, torch.empty(4, 20))
+            project(x, weight, out=torch.empty(6, 4))
+        with pytest.raises(ValueError, match="a bias for each output"):
+            project(x, weight, torch.ones(3))
+        with pytest.raises(ValueError, match="not shaped as the product"):
+            gradient_of(torch.ones(6, 4), x, torch.empty(4, 20))
+        with pytest.raises(ValueError, match=r"row 5 is outside 0 \.\. 4"):
+            project(x, weight, ids=torch.tensor([0, 5]).numpy(), out=torch.empty(2, 4))
+        with pytest.raises(ValueError, match=r"row -1 is outside 0 \.\. 4"):
+            gradient_of(torch.ones(1, 4), x, torch.empty(4, 20), ids=torch.tensor([-1]).numpy())
+        with pytest.raises(ValueError, match="one or two matrices"):
+            _core.project_narrow(x, None, [(weight, None, torch.empty(5, 4))] * 3)
+        with pytest.raises(ValueError, match="one or two matrices"):
+            _core.narrow_gradient(x, None, [])
     with pytest.raises(ValueError, match="too wide"):
-        _core.project_narrow(x, torch.ones(100, 20), None, torch.empty(5, 100))
+        project(x, torch.ones(100, 20))
+
+
+def project(x, weight, bias=None, *, ids=None, out=None):
+    out = torch.empty(len(x), len(weight)) if out is None else out
+    _core.project_narrow(x, ids, [(weight, bias, out)])
+    return out
+
+
+def gradient_of(gradients, x, out, *, ids=None):
+    _core.narrow_gradient(x, ids, [(gradients, out)])

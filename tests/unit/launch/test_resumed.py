@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.graphs import lay_out, random_graph
 
@@ -11,6 +13,7 @@ from gsplit.config.train import save_configurations
 from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, taken_up
+from gsplit.launch.unused import warn_of_unused
 
 
 @pytest.fixture
@@ -36,6 +39,63 @@ def test_what_another_process_has_replaced_since_is_not_gone_on_with(saved):
     save_configurations(saved.out, saved, saved, ())
     with pytest.raises(InUse, match=r"another process has gone on with .* since this one looked"):
         Resumed.checked(resolve(config), before)
+
+
+GRID = {"strategy": "full", "fan_out": (-1,), "algorithm": "auto", "grid": (2, 1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "wanted"),
+    [
+        (GRID, {"algorithm": "columns"}, {"grid": None}),
+        (GRID, {"gpus": 1}, {"grid": None}),
+        (GRID, {"algorithm": "3d"}, {"grid": (2, 1, 1)}),
+        (GRID, {"grid": (1, 1, 2)}, {"grid": (1, 1, 2)}),
+        ({**GRID, "algorithm": "1.5d", "grid": None, "replication": 2}, {"algorithm": "2d"}, {"replication": None}),
+        ({**GRID, "algorithm": "1.5d", "grid": None, "replication": 2}, {"gpus": 1}, {"replication": None}),
+        ({**GRID, "algorithm": "1.5d", "grid": None, "replication": 2}, {"lr": 0.1}, {"replication": 2}),
+    ],
+)
+def test_a_plan_of_before_gives_way(saved, caplog, before, now, wanted):
+    config = replace(saved, **before)
+    save_configurations(saved.out, config, config, ())
+    config, _ = taken_up(TrainConfig.resuming(saved.out, **now))
+    assert {name: getattr(config, name) for name in wanted} == wanted
+    said = [record.message for record in caplog.records]
+    assert len(said) == list(wanted.values()).count(None)
+    assert all("of before does not fit the plan of now, and is left out" in line for line in said)
+    resolve(config)
+
+
+def test_a_grid_that_is_given_now_has_to_fit(saved):
+    config = replace(saved, **GRID)
+    save_configurations(saved.out, config, config, ())
+    config, _ = taken_up(TrainConfig.resuming(saved.out, grid=(2, 2, 1)))
+    with pytest.raises(InputError, match="--grid 2,2,1 is for 4 trainers, but there are 2"):
+        resolve(config)
+
+
+def test_flags_of_another_plan_are_told(saved, caplog):
+    """A run that goes on is not refused them: they may be those of before."""
+    config = replace(saved, **GRID)
+    save_configurations(saved.out, config, config, ())
+    useless = {"permutation": "single", "row_blocks": 3, "exchange_dtype": "bfloat16"}
+    config, _ = taken_up(TrainConfig.resuming(saved.out, **useless, algorithm="shared"))
+    warn_of_unused(resolve(config))
+    assert [record.message for record in caplog.records] == [
+        f"--{flag} has no effect with --algorithm shared"
+        for flag in ("permutation single", "row-blocks 3", "exchange-dtype bfloat16")
+    ]
+    caplog.clear()
+    warn_of_unused(resolve(replace(config, algorithm="1d", permutation="double", row_blocks=1)))
+    assert not caplog.records
+
+
+def test_another_number_of_layers_is_another_model(saved):
+    """On the whole graph, where a fan-out says nothing."""
+    config = replace(saved, **GRID)
+    save_configurations(saved.out, config, config, ())
+    assert TrainConfig.resuming(saved.out, num_layers=3).layers == 3
 
 
 def test_a_new_run_has_nothing_before(saved):

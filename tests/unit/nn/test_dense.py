@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from gsplit.nn import GAT, SAGE
-from gsplit.nn.dense import activated, both_linear, linear_sum, product, weight_gradient
+from gsplit.nn.dense import activated, both_linear, linear, linear_sum, product, weight_gradient
 from gsplit.train.check.dropout import DropoutOff
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
@@ -49,6 +49,21 @@ def test_two_products_added_up(width, outputs, bias, dtype, tolerance):
     lin_neigh = nn.Linear(width, outputs, bias=False, dtype=dtype)
     ours, theirs = linear_sum(own, means, lin_self, lin_neigh), lin_self(own) + lin_neigh(means)
     same_gradients(ours, theirs, [own, means, *lin_self.parameters(), *lin_neigh.parameters()], tolerance)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, EXACT), (torch.float32, LOOSE)])
+@pytest.mark.parametrize(("width", "outputs"), [(100, 16), (40, 70), (5, 3)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_map_by_itself(width, outputs, bias, dtype, tolerance):
+    x, by = rows(60, width, dtype), nn.Linear(width, outputs, bias=bias, dtype=dtype)
+    same_gradients(linear(x, by), by(x), [x, *by.parameters()], tolerance)
+
+
+def test_a_map_with_a_hook_is_called():
+    by, seen = nn.Linear(100, 16), []
+    by.register_forward_hook(lambda *_: seen.append(1))
+    linear(torch.randn(5, 100), by)
+    assert seen == [1]
 
 
 @pytest.mark.parametrize("n", [0, 1, 50])

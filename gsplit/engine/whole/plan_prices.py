@@ -1,0 +1,88 @@
+"""What every plan of a run sends, holds and takes, counted on the graph, before anything is started."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from gsplit.data import Layout
+from gsplit.engine.evaluation import bounds_of
+from gsplit.engine.rows.reserve import widths_of
+from gsplit.engine.run import Run
+from gsplit.engine.whole.private_memory import Work
+from gsplit.engine.whole.whole_batch import sums_features
+from gsplit.full import Levels
+from gsplit.full.reading import edge_pieces, owners_of
+from gsplit.full.routes import remote_sources
+from gsplit.models import prepared, registry
+from gsplit.nn import GAT, GCN
+
+
+def model_of(run: Run) -> nn.Module:
+    """The model of a run."""
+    model: nn.Module = (
+        registry.build(run.signature, run.config) if run.pickled_model is None else pickle.loads(run.pickled_model)
+    )
+    return prepared.prepare(model).model
+
+
+def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
+    """What a run computes, counted on the graph."""
+    return replace(
+        numbers_of(run, layout, model),
+        sizes=levels.sizes,
+        by_owner=edges_by_owner(layout, levels),
+        needed={layer: needed_rows(layout, levels, layer) for layer in range(1, levels.num_layers + 1)},
+    )
+
+
+def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
+    """What a run computes, as far as it is known without a look at the edges; levels are empty."""
+    graph, config, signature = layout.graph, run.config, run.signature
+    bounds, trained = bounds_of(layout, run.trainers), config.train_features is not None
+    every, _ = config.validations
+    tested = config.evaluate == "exact" and len(graph.test_idx)
+    return Work(
+        sizes=np.zeros((run.trainers, config.layers + 1), np.int64),
+        by_owner=np.zeros((config.layers, run.trainers, run.trainers), np.int64),
+        needed={},
+        own_vertices=np.diff(bounds),
+        own_edges=np.diff(graph.indptr[bounds]),
+        widths=tuple(widths_of(model, config.train_features or graph.num_features, config.layers)),
+        itemsize=run.dtype.itemsize,
+        weights=graph.edge_weight is not None and run.needs["weights"],
+        attends=bool(getattr(model, "uses_source_rows", True)),
+        scales=type(model) is GCN and model.uses_degrees,
+        kept=sums_features(model) and not trained,
+        trained=trained,
+        between=2 * (signature.get("norm", "none") != "none") + bool(signature.get("residual")),
+        heads=max(signature.get("heads", 1), signature.get("out_heads", 1)) if type(model) is GAT else 0,
+        parameters=sum(p.numel() for p in model.parameters()),
+        evaluates=bool((every and len(graph.valid_idx)) or tested or config.save_predictions != "no"),
+    )
+
+
+def edges_by_owner(layout: Layout, levels: Levels) -> NDArray[np.int64]:
+    """[L, P, P] edges of each layer, by the owners of destination and source."""
+    graph, trainers = layout.graph, len(levels.sizes)
+    counts = np.zeros((levels.num_layers, trainers, trainers), np.int64)
+    for piece in edge_pieces(graph.indptr, 0, graph.num_vertices):
+        owner = owners_of(levels.bounds, np.arange(piece.vertices.start, piece.vertices.stop))
+        of_source = owners_of(levels.bounds, graph.indices[piece.edges])
+        pair = np.repeat(owner, piece.counts) * trainers + of_source
+        row = levels.row_N[piece.vertices]
+        for layer in range(1, levels.num_layers + 1):
+            there = np.repeat((row >= 0) & (row < levels.sizes[owner, layer]), piece.counts)
+            counts[layer - 1] += np.bincount(pair[there], minlength=trainers**2).reshape(trainers, trainers)
+    return counts
+
+
+def needed_rows(layout: Layout, levels: Levels, layer: int) -> NDArray[np.int64]:
+    """[P, P] rows that each trainer needs of each other."""
+    trainers = len(levels.sizes)
+    of_trainers = (remote_sources(layout.graph, levels, layer, rank) for rank in range(trainers))
+    return np.stack([np.bincount(owners_of(levels.bounds, ids), minlength=trainers) for ids in of_trainers])

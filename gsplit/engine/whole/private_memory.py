@@ -1,0 +1,246 @@
+"""What a trainer takes of the host's memory under a plan: predicted from counts, before anything is started.
+
+| what | bytes |
+|---|---|
+| process | what this process has, which has imported the same |
+| weights | 5 of each: itself, its gradient, two of Adam, its place in the all-reduce |
+| edges | A and A', int32, with their pointers; A alone for a first layer whose sums are kept |
+| rows | features, labels and degrees at rest; kept sums |
+| first sum | the moves of rows as wide as the features, in the first epoch |
+| step | what layers keep for backward, and the moves and gradients of the layer that takes most |
+| evaluation | a chunk of the layer that takes most: rows of its sources, and what is computed of them |
+
+The last three come one after another, so the largest counts. Large pieces of the first sum are given back at once; of
+the other two the allocator keeps what is freed, and cannot use all of it again: they count :data:`UNUSED` times. Rows
+that a plan or evaluation has in memory that all trainers map are no private memory, and counted once for all.
+
+Legend: P trainers, L layers, N vertices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.engine.evaluation import MAX_EDGES, MAX_ROW_BYTES
+from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
+from gsplit.limits import private_bytes
+
+UNUSED = 1.2
+"""What the allocator has mapped over what is in use, where large pieces of several sizes come and go."""
+MOST_PROCESS_BYTES = 256 << 20
+"""A process that has more holds data of its own, which trainers do not."""
+LIBRARY_BYTES = 24 << 20
+"""Threads and buffers of PyTorch's that come with the first step, and pieces of what is read."""
+COPIES_OF_PARAMETERS = 5
+ORDER_BYTES = 4
+"""Bytes of an edge of A' for its place in A, where a layer weighs edges by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a run computes, in numbers."""
+
+    sizes: NDArray[np.int64]
+    """[P, L + 1] rows of each level."""
+    by_owner: NDArray[np.int64]
+    """[L, P, P] edges of each layer, by the owners of destination and source."""
+    needed: Mapping[int, NDArray[np.int64]]
+    """Rows that each trainer needs of each other, [P, P] by layer."""
+    own_vertices: NDArray[np.int64]
+    """[P] vertices of each trainer, in levels or not."""
+    own_edges: NDArray[np.int64]
+    """[P] edges into these."""
+    widths: tuple[int, ...]
+    """[L + 1] widths of the levels."""
+    itemsize: int
+    """Bytes of a number."""
+    weights: bool
+    """Whether edges have weights that the model takes."""
+    attends: bool
+    """Whether layers weigh edges by themselves."""
+    scales: bool
+    """Whether rows are multiplied by factors before they are summed."""
+    kept: bool
+    """Whether the sums of the first layer are kept."""
+    trained: bool
+    """Whether features are trained."""
+    between: int
+    """Tensors beside its output that a hidden layer keeps for backward: of norms and skips."""
+    heads: int
+    """Heads of attention; 0 where there is none."""
+    parameters: int
+    """Number of weights."""
+    evaluates: bool
+    """Whether anything is evaluated."""
+
+    @property
+    def trainers(self) -> int:
+        """P."""
+        return len(self.sizes)
+
+    @property
+    def layers(self) -> int:
+        """L."""
+        return len(self.widths) - 1
+
+    def summed(self, layer: int) -> int:
+        """Width of the rows that a layer sums."""
+        wide, narrow = self.widths[layer - 1], min(self.widths[layer - 1 : layer + 1])
+        return self.widths[layer] if self.attends else wide if layer == 1 and self.kept else narrow
+
+
+def process_bytes() -> int:
+    """What a trainer has before it has anything of the graph."""
+    return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
+
+
+def private_peak(plan: Plan, work: Work, rank: int) -> int:
+    """Bytes of private memory that a trainer takes at most."""
+    item, sizes = work.itemsize, work.sizes[rank]
+    first_edges, other_edges = edge_bytes(plan, work, rank)
+    rows = sizes[0] * (0 if work.trained else work.widths[0]) * item + 8 * sizes[-1] + item * sizes[0]
+    rows += sum(4 * int(size) for size in sizes[1:])
+    if work.trained:  # the copy and its gradient; the gradient of the own rows, and two of Adam
+        rows += (2 * sizes[0] + 3 * work.own_vertices[rank]) * work.widths[0] * item
+    stays = process_bytes() + COPIES_OF_PARAMETERS * work.parameters * item + other_edges + rows
+    kept = sizes[1] * work.widths[0] * item if work.kept else 0
+    first = first_edges + (_first_words(plan, work, rank) * item if work.kept else 0)
+    step = kept + (0 if work.kept else first_edges) + _step_words(plan, work, rank) * item
+    evaluation = kept + (0 if work.kept else first_edges) + evaluation_bytes(work, rank)
+    return int(stays + max(first, UNUSED * step, UNUSED * evaluation))
+
+
+def shared_bytes(plan: Plan, work: Work) -> int:
+    """Bytes of memory that all trainers of a run map, together."""
+    sizes, widths, item = work.sizes.sum(axis=0), work.widths, work.itemsize
+    n = int(work.own_vertices.sum())
+    rows = 5 * n if work.trainers > 1 else 0  # levels, while they are found
+    if plan.algorithm == "shared" and work.trainers > 1:
+        most = max(int(sizes[layer - 1]) * work.summed(layer) for layer in range(1, work.layers + 1))
+        rows = max(rows, 2 * most * item)
+    evaluated = 2 * n * max(widths[1:-1], default=0) * item if work.evaluates else 0
+    return rows + evaluated + (n * widths[0] * item if work.trained else 0)
+
+
+def edge_bytes(plan: Plan, work: Work, rank: int) -> tuple[int, int]:
+    """Bytes of the edges of the first layer that a trainer holds, and of all others, with pointers."""
+    found: dict[tuple[bytes, bytes, bool], int] = {}
+    first = 0
+    for layer in range(1, work.layers + 1):
+        returns = layer > 1 or not work.kept
+        forward, backward, rows, sources = _block(plan, work, rank, layer)
+        weight = work.itemsize if work.weights else 0
+        order = ORDER_BYTES if work.attends or (weight and _exchanges(plan, work)) else 0
+        taken = (4 + weight) * forward + 4 * rows
+        if returns:
+            taken += (4 + (order or weight)) * backward + 4 * sources
+        name = (work.sizes[:, layer - 1].tobytes(), work.sizes[:, layer].tobytes(), returns)
+        if _exchanges(plan, work):  # blocks that are not shared, and routes
+            received, sent = _exchanged(plan, work, rank, layer)
+            taken += 12 * received + 4 * sent
+            name = (bytes([layer]), b"", returns)
+        if layer == 1:
+            first = taken
+        found[name] = taken
+    return first, sum(found.values()) - first
+
+
+def _block(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int, int, int]:
+    """Edges forward and backward, rows and sources of what a trainer multiplies in a layer."""
+    edges, sizes = work.by_owner[layer - 1], work.sizes
+    if plan.of_all_sources and not _exchanges(plan, work):
+        return int(edges[rank].sum()), int(edges[:, rank].sum()), int(sizes[rank, layer]), int(sizes[rank, layer - 1])
+    if plan.of_all_sources:
+        received, _ = _exchanged(plan, work, rank, layer)
+        all_edges = int(edges[rank].sum())
+        return all_edges, all_edges, int(sizes[rank, layer]), int(sizes[rank, layer - 1]) + received
+    row, column = (_peers(plan, rank, axis) for axis in (ROWS, COLUMNS))
+    block = int(edges[row][:, column].sum())
+    return block, block, int(sizes[row, layer].sum()), int(sizes[column, layer - 1].sum())
+
+
+def _exchanges(plan: Plan, work: Work) -> bool:
+    """Whether blocks are brought rows, not sums."""
+    return plan.of_all_sources and (plan.algorithm != "shared" or work.attends)
+
+
+def _exchanged(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int]:
+    """Rows that a trainer receives before a layer, and that it sends."""
+    sizes = work.sizes[:, layer - 1]
+    if plan.algorithm == "1d":
+        return int(sizes.sum() - sizes[rank]), int(sizes[rank]) * (work.trainers - 1)
+    needed = work.needed[layer]
+    return int(needed[rank].sum()), 0 if plan.algorithm == "shared" else int(needed[:, rank].sum())
+
+
+def _moved_words(plan: Plan, work: Work, rank: int, layer: int, width: int) -> int:
+    """Numbers that a sum has at once beside the rows that it is given: what was sent, what came, sums."""
+    own = int(work.sizes[rank, layer])
+    if plan.of_all_sources:
+        received, sent = _exchanged(plan, work, rank, layer) if _exchanges(plan, work) else (0, 0)
+        return (received + sent + own) * width
+    _, _, rows, sources = _block(plan, work, rank, layer)
+    row_size, column_size, split = (plan.grid.size(axis) for axis in (ROWS, COLUMNS, FEATURES))
+    share = -(-width // split)
+    group = list(plan.grid.group(rank, FEATURES))
+    given, wanted = (int(work.sizes[group, level].sum()) for level in (layer - 1, layer))
+    words = rows * share
+    if split > 1:  # what was sent has gone before anything is summed
+        words = given * share + max(int(work.sizes[rank, layer - 1]) * width, words + 2 * own * width)
+    if row_size > 1:
+        words += sources * share
+    if column_size > 1:
+        words += (column_size + 1) * wanted * share
+    return words
+
+
+def _first_words(plan: Plan, work: Work, rank: int) -> int:
+    """Numbers that the first sum has at once, where it is kept: beside the features, the sums themselves included."""
+    width = work.widths[0]
+    before, after = (int(work.sizes[rank, level]) * width for level in (0, 1))
+    return before * work.scales + max(_moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
+
+
+def _step_words(plan: Plan, work: Work, rank: int) -> int:
+    """Numbers that layers keep for backward, and those of the layer that takes most beside."""
+    kept, most = 0, 0
+    for layer in range(1, work.layers + 1):
+        before, after = (int(work.sizes[rank, level]) * work.widths[level] for level in (layer - 1, layer))
+        kept += after * (1 + work.between * (layer < work.layers))
+        free = layer == 1 and work.kept
+        if work.heads:
+            received, _ = _exchanged(plan, work, rank, layer) if _exchanges(plan, work) else (0, 0)
+            kept += (int(work.sizes[rank, layer - 1]) + received) * work.widths[layer]
+            kept += 4 * int(work.by_owner[layer - 1, rank].sum()) * work.heads
+        elif not free and work.summed(layer) == work.widths[layer - 1]:
+            kept += before  # scaled rows or sums, projected afterwards
+        moved = 0 if free else _moved_words(plan, work, rank, layer, work.summed(layer))
+        most = max(most, moved + 3 * after + (0 if free else 2 * before))
+    return kept + most
+
+
+def evaluation_bytes(work: Work, rank: int) -> int:
+    """Bytes of a chunk of the layer that takes most."""
+    if not work.evaluates:
+        return 0
+    n, own, most = int(work.own_vertices.sum()), int(work.own_vertices[rank]), 0
+    for layer in range(1, work.layers + 1):
+        wide, out = work.widths[layer - 1 : layer + 1]
+        row_bytes = wide * work.itemsize
+        edges = MAX_EDGES if n * row_bytes <= MAX_ROW_BYTES else min(MAX_EDGES, MAX_ROW_BYTES // row_bytes)
+        edges = min(edges, int(work.own_edges[rank]) + own)
+        sources, summed = min(n, edges), min(wide, out)
+        words = sources * (wide + summed * (1 + work.scales)) + min(own, edges) * (3 * summed + 2 * out)
+        words += 4 * edges * work.heads
+        most = max(most, words * work.itemsize + 16 * edges)
+    return most + 4 * n
+
+
+def _peers(plan: Plan, rank: int, axis: str) -> list[int]:
+    """The trainers at the same place along an axis."""
+    own = plan.grid.coordinate(rank, axis)
+    return [peer for peer in range(plan.grid.world) if plan.grid.coordinate(peer, axis) == own]

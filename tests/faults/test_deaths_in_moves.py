@@ -1,0 +1,69 @@
+"""Law 5, in the middle of every move of the whole graph: a trainer is killed while the others wait for its part."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+
+import psutil
+import pytest
+from support.commands import LIMIT_S, assert_no_new_shared_memory
+from support.runs import config_for
+
+import gsplit
+from gsplit.full import moves
+from gsplit.full.common_rows import CommonRows
+from gsplit.parallel.mailboxes import Mailboxes
+from gsplit.processes import ProcessDied
+from gsplit.train.loop import live
+
+VICTIM, CALL = 1, 2
+"""The trainer that dies, and in which call of the move."""
+
+
+def dying(move, note, rank, *arguments):
+    """The life of a trainer; the victim dies in the place of what others wait for in a move."""
+    owner, collectives = (CommonRows, ["meet"]) if move == "share" else (moves.Moves, MOVES[move][1])
+    whole, calls = getattr(owner, move), []
+
+    def die(*_, **__):
+        note.write_text(f"{os.getpid()} {time.time()}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def until(self, *args, **named):
+        calls.append(move)
+        if rank == VICTIM and len(calls) == CALL:
+            for name in collectives:
+                setattr(Mailboxes if owner is CommonRows else moves, name, die)
+        return whole(self, *args, **named)
+
+    setattr(owner, move, until)
+    return live(rank, *arguments)
+
+
+WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
+GRID, ROTATE = {"model": "sage"}, {"model": "gcn", "algorithm": "rotate"}
+MOVES = {
+    "to_columns": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),
+    "gather": ({**GRID, "algorithm": "3d", "grid": (2, 1, 1)}, ["broadcast_pieces"]),
+    "reduce_scatter": ({**GRID, "grid": (1, 2, 1)}, ["all_to_all"]),
+    "to_rows": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),
+    "all_reduce": ({**ROTATE, "grid": (2, 1, 1)}, ["broadcast_pieces"]),  # between its two halves
+    "share": ({"algorithm": "shared"}, []),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatch, move):
+    note, before = tmp_path / "note", set(os.listdir("/dev/shm"))
+    monkeypatch.setattr("gsplit.train.api.live", functools.partial(dying, move, note))
+    config = config_for(layout.path, tmp_path / "run", **WHOLE, **MOVES[move][0])
+    with pytest.raises(ProcessDied) as died:
+        gsplit.train(config=config)
+    pid, at_s = note.read_text().split()
+    assert time.time() - float(at_s) < LIMIT_S
+    assert f"(pid {pid}) was ended by SIGKILL" in str(died.value).strip().splitlines()[-1]
+    assert not [child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())]
+    assert_no_new_shared_memory(before)

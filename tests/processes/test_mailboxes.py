@@ -1,0 +1,155 @@
+"""Rows that trainers leave for each other in memory: what gloo's messages bring, and the same training."""
+
+from __future__ import annotations
+
+import time
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from support import pool as pool_module
+from support.runs import all_equal, config_for, train_in_trainer
+
+import gsplit._core as _core
+from gsplit.parallel.collectives import all_to_all, start_all_to_all
+from gsplit.parallel.mailboxes import Mailboxes
+
+SHAPES = [((), torch.int64), ((1,), torch.float32), ((5,), torch.float64), ((2, 3), torch.bfloat16)]
+
+
+def fresh(member, group=None):
+    group = tuple(range(member.world)) if group is None else group
+    return Mailboxes.fresh(pool_module.SHARED.mail, member.rank, group, member.barrier)
+
+
+def reached(mail, at, number, seconds):
+    """Whether a number comes to stand at a place, within a limit."""
+    until_s = time.monotonic() + seconds
+    while (left_s := until_s - time.monotonic()) > 0:
+        if _core.wait_for_number(mail._numbers, at, number, left_s):
+            return True
+    return False
+
+
+def messages(member, rounds, seed):
+    """Whether messages of random sizes, many of them empty, bring the same rows as gloo's; some trainers are late."""
+    mail, random = fresh(member), np.random.default_rng(seed)
+    late = np.random.default_rng(seed + 1 + member.rank)
+    same = []
+    for number in range(rounds):
+        most = random.choice([1, 10, 3000 * (number + 1)])
+        counts = random.integers(0, most, (member.world, member.world)) * (random.random((member.world,) * 2) < 0.6)
+        shape, dtype = SHAPES[number % len(SHAPES)]
+        send, receive = counts[member.rank].tolist(), counts[:, member.rank].tolist()
+        sent = torch.randint(-100, 100, (sum(send), *shape)).to(dtype)
+        ours, theirs = (torch.full((sum(receive), *shape), 111).to(dtype) for _ in range(2))
+        if late.random() < 0.3:
+            reached(mail, (member.rank + 1) % member.world * mail._width, mail._sent + 1, late.random() / 50)
+        wait = start_all_to_all(ours, sent, receive, send, mail)
+        all_to_all(theirs, sent.clone(), receive, send, member.group)
+        sent.fill_(77)  # it was copied
+        wait()
+        same.append(torch.equal(ours, theirs) and len(ours) == sum(receive))
+    return same
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_messages_are_those_of_gloo(pool, world):
+    rounds = 30
+    assert pool.run(world, messages, rounds, world) == [[True] * rounds] * world
+
+
+def two_at_a_time(member):
+    """A trainer may begin a second message before it waits for the first."""
+    mail, found = fresh(member), []
+    for number in range(6):
+        outs = [torch.empty(member.world, 4) for _ in range(2)]
+        sent = [torch.full((member.world, 4), 10.0 * number + 100 * second + member.rank) for second in range(2)]
+        counts = [1] * member.world
+        waits = [mail.start(out, rows, counts, counts) for out, rows in zip(outs, sent, strict=True)]
+        if member.rank == number % member.world:
+            # The others may be two messages ahead now; a third is begun where it is not held back.
+            reached(mail, (member.rank + 1) % member.world * mail._width, 2 * number + 3, 0.02)
+        for wait in waits:
+            wait()
+        found += [out[:, 0].tolist() for out in outs]
+    return found
+
+
+def test_two_messages_at_a_time(pool):
+    wanted = [[10.0 * number + 100 * second + rank for rank in range(3)] for number in range(6) for second in (0, 1)]
+    assert pool.run(3, two_at_a_time) == [wanted] * 3
+
+
+def of_groups(member):
+    """Groups of two among four trainers, each with messages of its own, and one group with more of them."""
+    first = member.rank // 2 * 2
+    mail, got = fresh(member, (first, first + 1)), []
+    for number in range(3 + 4 * (first > 0)):
+        out, sent = torch.empty(1, 2), torch.full((1, 2), float(10 * member.rank + number))
+        peer = member.rank - first
+        mail.start(out, sent, [peer, 1 - peer], [peer, 1 - peer])()
+        got.append(out[0, 0].item())
+    return got
+
+
+def test_groups_do_not_hear_each_other(pool):
+    peers, counts = (1, 0, 3, 2), (3, 3, 7, 7)
+    wanted = [[10.0 * peer + number for number in range(n)] for peer, n in zip(peers, counts, strict=True)]
+    assert pool.run(4, of_groups) == wanted
+
+
+def numbers_that_begin_again(member):
+    """Messages whose numbers pass 2^32."""
+    mail, got = fresh(member), []
+    mail._sent = 2**32 - 3
+    numbers = mail._numbers.reshape(-1, mail._width)
+    numbers[:, [0, 2, 3]] = 2**32 - 3
+    member.barrier()
+    for number in range(6):
+        out = torch.empty(2)
+        mail.start(out, torch.full((2,), float(number)), [1, 1], [1, 1])()
+        got.append(out.tolist())
+    return got
+
+
+def test_numbers_may_begin_again(pool):
+    assert pool.run(2, numbers_that_begin_again) == [[[float(n)] * 2 for n in range(6)]] * 2
+
+
+def train_by_sockets(member, config):
+    """As ``train_in_trainer``, with rows that go through gloo."""
+    with mock.patch("gsplit.engine.sampled.engine.carrier_of", lambda parts: parts.member.along("split")):
+        return train_in_trainer(member, config)
+
+
+@pytest.mark.parametrize(("world", "changes"), [(2, {}), (3, {"exchange": "auto"}), (4, {"split_group": 2})], ids=str)
+def test_training_is_that_of_sockets(pool, layouts, tmp_path, world, changes):
+    path = layouts(changes.get("split_group", world)).path
+    mail = pool.run(world, train_in_trainer, config_for(path, tmp_path / "mail", norm="batch", **changes))
+    sockets = pool.run(world, train_by_sockets, config_for(path, tmp_path / "sockets", norm="batch", **changes))
+    for one, other in zip(mail, sockets, strict=True):
+        assert all_equal(one["after"], other["after"])
+    assert mail[0]["summary"]["traffic"] == sockets[0]["summary"]["traffic"]
+
+
+def left_alone(member):
+    """What a trainer is told that waits for one that has let go of its mailboxes, after its last message has come."""
+    mail = fresh(member)
+    out, counts = torch.empty(2), [1, 1]
+    wait = mail.start(out, torch.ones(2), counts, counts)
+    if member.rank == 1:
+        del mail
+        wait()
+        del wait
+        return None
+    assert reached(mail, mail._width + 1, mail._generation, 20)
+    wait()
+    with pytest.raises(RuntimeError) as told:
+        mail.start(out, torch.ones(2), counts, counts)()
+    return str(told.value)
+
+
+def test_whoever_waits_for_one_that_has_left_is_told(pool):
+    assert pool.run(2, left_alone) == ["trainer 1 has left while trainer 0 waits for its rows", None]

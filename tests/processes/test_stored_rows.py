@@ -1,0 +1,110 @@
+"""Features that the first layer reads where they lie: the same training, bit for bit, as of copies of them."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import pytest
+import torch
+from support.graphs import lay_out, random_graph
+from support.runs import all_equal, config_for, train_in_trainer, trainer_of
+from torch import nn
+
+import gsplit._core as _core
+from gsplit.features import FeatureLoader
+from gsplit.kernels import StoredRows
+from gsplit.nn import GAT, GCN, SAGE, SAGEConv
+
+WIDTH = 40  # whole vectors and a part of one
+OURS = {"hidden": 8, "dtype": "float32", "dropout": 0.3, "fan_out": (4, 4, 3)}
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    graph = random_graph(300, 10, seed=3, features=WIDTH)
+    return lay_out(graph, tmp_path_factory.mktemp("stored"), parts=2).path
+
+
+def train_copies(member, config):
+    """As ``train_in_trainer``, with all features copied."""
+    with mock.patch.object(FeatureLoader, "stores", False):
+        return train_in_trainer(member, config)
+
+
+def kinds_of_rows(member, config):
+    """Type of the features of the first mini-batch, all of which are counted as loaded."""
+    trainer = trainer_of(member, config)
+    mini_batch = next(trainer.feed)
+    kind, rows = type(mini_batch.x), mini_batch.loaded.rows
+    assert rows == mini_batch.x.shape[0]
+    trainer.close()
+    return kind
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_training_is_that_of_copies(pool, layout, tmp_path, world):
+    stored = pool.run(world, train_in_trainer, config_for(layout, tmp_path / "stored", **OURS))
+    copies = pool.run(world, train_copies, config_for(layout, tmp_path / "copies", **OURS))
+    assert not all_equal(stored[0]["before"], stored[0]["after"])
+    for one, other in zip(stored, copies, strict=True):
+        assert all_equal(one["after"], other["after"])
+    assert stored[0]["summary"]["traffic"] == copies[0]["summary"]["traffic"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "stored"),
+    [
+        ({}, _core.narrow_fits(8, WIDTH)),
+        ({"hidden": WIDTH}, False),  # no narrower than the features
+        ({"dtype": "float64"}, False),
+        ({"model": "gcn"}, False),
+        ({"normalize_features": True}, False),
+        ({"input_dropout": 0.1}, False),
+        ({"residual": True}, False),
+        ({"strategy": "data", "cache": "replicated", "cache_size": "50%"}, False),
+    ],
+    ids=str,
+)
+def test_rows_are_stored_where_nothing_else_looks_at_them(pool, layout, tmp_path, changes, stored):
+    config = config_for(layout, tmp_path / "run", **{**OURS, **changes})
+    wanted = StoredRows if stored else torch.Tensor
+    assert pool.run(2, kinds_of_rows, config) == [wanted, wanted]
+
+
+class Scaled(SAGE):
+    """Looks at the features before the first layer does."""
+
+    def forward(self, blocks, x):
+        return super().forward(blocks, x * 2)
+
+
+class ScaledConv(SAGEConv):
+    """Looks at the rows before they are projected."""
+
+    def forward(self, block, x):
+        return super().forward(block, x * 2)
+
+
+def test_models_that_look_at_the_features_are_given_copies():
+    def sage(**changes):
+        return SAGE(WIDTH, 8, 3, num_layers=2, **changes)
+
+    assert sage().reads_stored_rows == _core.narrow_fits(8, WIDTH)
+    hooked, hooked_within, derived = sage(), sage(), sage()
+    hooked.register_forward_pre_hook(lambda *_: None)
+    hooked_within.convs[0].lin_neigh.register_forward_hook(lambda *_: None)
+    derived.convs[0] = ScaledConv(WIDTH, 8)
+    patched, patched_within = sage(), sage()
+    patched.forward_layer = patched.forward_layer
+    patched_within.convs[0].forward = patched_within.convs[0].forward
+    others = [patched, patched_within, hooked, hooked_within, derived, Scaled(WIDTH, 8, 3, num_layers=2)]
+    others += [sage(input_projection=True), sage(residual=True), sage(input_dropout=0.5)]
+    others += [GCN(WIDTH, 8, 3, num_layers=2), GAT(WIDTH, 8, 3, num_layers=2, heads=2)]
+    assert not any(model.reads_stored_rows for model in others)
+    rows = StoredRows(table=torch.zeros(5, WIDTH).numpy(), ids=torch.arange(5).numpy())
+    seen = []
+    changed = sage(input_dropout=0.5)
+    changed.input_dropout.forward = lambda x: seen.append(type(x)) or x
+    changed.convs[0].forward = lambda block, x: x[:, :8]
+    changed.forward_layer(1, nn.Module(), rows)  # such a model may be made of another after it was asked
+    assert seen == [torch.Tensor]

@@ -1,0 +1,105 @@
+"""What trainers on the whole graph read and take: in pieces, as --dry-run says, and refused where it does not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.cgroups import give_memory
+from support.graphs import lay_out, random_graph
+from support.runs import config_for
+from support.threads import in_threads
+from support.whole import WholeStep, buffers
+
+import gsplit
+from experiments.full_graph import loading
+from experiments.full_graph.probe import held
+from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.errors import InputError
+from gsplit.full import Plan
+from gsplit.full.reading import edge_pieces
+from gsplit.launch.resolve import resolve
+
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "epochs": 1, "device": "cpu"}
+MIB = 1 << 20
+
+
+EVERY = pytest.param((), marks=pytest.mark.slow, id="every plan")
+
+
+@pytest.fixture(scope="module", params=[pytest.param(("1d", "rotate"), id="two plans"), EVERY])
+def measured(request, tmp_path_factory):
+    """Runs of two trainers on every kind of plan, each in processes of its own, on features of 229 MiB."""
+    folder = tmp_path_factory.mktemp("loading")
+    rows = loading.measure(folder, folder, quick=True, only=request.param)["runs"]
+    plans = {row["plan"] for row in rows}
+    assert plans >= {"1d", "rotate 2,1,1"}
+    assert request.param or plans >= {"shared", "1d-sparse", "grid 1,1,2"}
+    return rows
+
+
+def test_trainers_read_their_rows_in_pieces(measured):
+    for row in measured:
+        assert row["layout_mib"] > 3 * 64
+        assert row["beyond_mib"] <= 64, row
+        assert row["read_mib"] < 0.6 * row["layout_mib"], row
+
+
+def test_no_run_takes_more_than_was_said(measured):
+    for row in measured:
+        assert row["peak_mib"] > 2 * row["process_mib"]  # or the process would be all that is compared
+        assert 0.5 <= row["peak_over_said"] <= 1.15, row
+
+
+def bytes_of_edges(member, layout, shared, plan):
+    """Bytes of the edges of a trainer, and number of edges that it sums over, where every layer has a backward."""
+    step = WholeStep(member, layout, shared, plan, 3, "sage-projected")
+    step.gradients()
+    batches = step.batches
+    held_edges = held({name: value for name, value in vars(batches).items() if name != "_parts"})[1]
+    return held_edges, sum(batches.edges.values())
+
+
+PLANS = [Plan(algorithm=name, sizes=(4, 1, 1)) for name in ("shared", "1d", "1d-sparse")]
+PLANS += [Plan(algorithm="3d", sizes=sizes) for sizes in ((1, 1, 4), (2, 2, 1), (2, 1, 2))]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_an_edge_takes_eight_bytes_both_ways(tmp_path, plan):
+    layout = lay_out(random_graph(300, 6, seed=4), tmp_path, parts=4, method="random")
+    found = in_threads(4, bytes_of_edges, layout, buffers(), plan)
+    assert sum(taken for taken, _ in found) == 8 * sum(edges for _, edges in found) > 0
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
+def test_pieces_are_bounded_and_complete(at_once):
+    """Also where one vertex has more edges than fit, between vertices that have none."""
+    indptr = np.cumsum([0, 0, 3, 0, 20, 1, 0, 0, 5, 0])
+    seen = np.zeros(len(indptr) - 1, np.int64)
+    edge = 0
+    for piece in edge_pieces(indptr, 0, len(indptr) - 1, at_once):
+        assert piece.edges.start == edge
+        assert piece.edges.stop - edge == piece.counts.sum() <= at_once
+        assert len(piece.counts) == piece.vertices.stop - piece.vertices.start <= at_once
+        assert piece.begun == (len(piece.counts) > 0 and seen[piece.vertices.start] > 0)
+        seen[piece.vertices] += piece.counts
+        edge = piece.edges.stop
+    assert seen.tolist() == np.diff(indptr).tolist()
+
+
+def test_a_plan_that_does_not_fit_is_refused_with_one_that_does(layouts, tmp_path, monkeypatch):
+    """Before any trainer: the launcher's start is not called, and nothing is left of the run."""
+    monkeypatch.setattr("gsplit.launch.start.start", None)
+    monkeypatch.setattr("gsplit.engine.whole.private_memory.private_bytes", lambda: 0)  # it changes all the time
+    path = layouts(2).path
+    config = config_for(path, tmp_path / "run", **FULL, gpus=2, algorithm="1d")
+    priced = {price.plan.algorithm: price.host_bytes for price in priced_plans(resolve(config))}
+    least, wanted = min(priced.values()), priced["1d"]
+    assert least < wanted
+    give_memory(monkeypatch, tmp_path, (least + wanted) // 2)
+    with pytest.raises(InputError, match=r"--algorithm 1d takes .* are free; use --.*, which takes ") as refused:
+        gsplit.train(config=config)
+    assert "\n" not in str(refused.value)
+    give_memory(monkeypatch, tmp_path, least // 2)
+    with pytest.raises(InputError, match="no plan fits"):
+        gsplit.train(config=config)
+    assert not (tmp_path / "run").exists()
