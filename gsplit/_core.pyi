@@ -96,6 +96,7 @@ def sum_rows(
     weight: Tensor | None = None,
     order: Tensor | None = None,
     degrees: Tensor | None = None,
+    scale: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
 def dot_rows(

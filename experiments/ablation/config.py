@@ -111,7 +111,7 @@ class AblationConfig(Checked):
 
 
 STUDIES: dict[str, Callable[[AblationConfig], tuple[str, ...]]] = {
-    "exchange": lambda config: ("exchange-dtype=bfloat16",),
+    "exchange": lambda config: ("exchange-dtype=bfloat16", "exchange=auto", "exchange=auto exchange-dtype=bfloat16"),
     "threads": lambda config: (f"gpus=1 threads={config.gpus * config.trainer_threads}",),
     "cache": lambda config: tuple(f"cache-size={percent}%" for percent in (5, 10, 25, 50)),
     "batch": lambda config: tuple(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.model import ModelConfig
@@ -33,6 +33,10 @@ RESULTS_DEPEND_ON = (
 class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingConfig, ModelConfig, RunConfig):
     """Train a graph neural network, split-parallel, on all the GPUs of this host."""
 
+    useless_fan_out: ClassVar[tuple[int, ...] | None] = None
+    """What a run that goes on with all neighbours would draw, by its flags or by what it was: an instance may have
+    it, one made of that by ``replace`` has it no more."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.strategy == "full":
@@ -51,6 +55,8 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
                 f"--fan-out {','.join(map(str, self.fan_out))} contradicts --strategy full, which takes all "
                 "neighbours; say --num-layers instead"
             )
+        if given:
+            object.__setattr__(self, "useless_fan_out", self.fan_out)
         named = self.fan_out != SamplingConfig.fan_out and self.resume is None
         layers = self.layers if self.num_layers is None or named else self.num_layers
         return (-1,) * layers

@@ -103,6 +103,9 @@ void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>
   require(scaling.degrees.empty() || static_cast<int64_t>(scaling.degrees.size()) == rows,
           "there must be a degree for each row");
   task.degrees = scaling.degrees.empty() ? nullptr : scaling.degrees.data();
+  require(scaling.scale.empty() || static_cast<int64_t>(scaling.scale.size()) == rows,
+          "there must be a scale for each row");
+  task.scale = scaling.scale.empty() ? nullptr : scaling.scale.data();
   task.start = start.data;
   task.start_rows = start.data == nullptr ? 0 : start.rows;
   task.start_stride = start.stride;

@@ -5,7 +5,7 @@
 // row of edge e. Sources lie in two pieces of memory, as a trainer has them: the own rows, and behind them those that
 // other trainers sent; row i is own[i], or received[i - own rows]. Nobody copies them beside each other.
 //
-//   forward     out[r] = start[r] + 1/degree[r] * sum over e in r of f(e) * row(indices[e])
+//   forward     out[r] = start[r] + scale[r]/degree[r] * sum over e in r of f(e) * row(indices[e])
 //               with f(e) = factor[indices[e]] * weight[e]
 //
 //   backward    the same sum over the transposed block: its rows are the sources
@@ -59,6 +59,7 @@ struct Scaling {
   std::span<const T> factor;  // [sources]
   Matrix<const T> weight;     // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
   std::span<const int32_t> degrees;  // [R] sums are divided by them, but not by 0
+  std::span<const T> scale;          // [R] sums are multiplied by them
 };
 
 /// out[r] = start[r] + sum over the edges of r, as above. `start` may be `out` itself; rows that it lacks are zero.

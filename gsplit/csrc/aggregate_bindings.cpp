@@ -56,9 +56,10 @@ void bind_values(nb::module_& m) {
       "sum_rows",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received, Values<T> out,
          Maybe<const T> start, std::optional<Array<T>> factor, Maybe<const T> weight,
-         std::optional<Array<int32_t>> order, std::optional<Array<int32_t>> degrees, int threads) {
+         std::optional<Array<int32_t>> order, std::optional<Array<int32_t>> degrees, std::optional<Array<T>> scale,
+         int threads) {
         const Sources<T> sources{matrix_of(own), matrix_of(received)};
-        const Scaling<T> scaling{span_of(factor), matrix_of(weight), span_of(degrees)};
+        const Scaling<T> scaling{span_of(factor), matrix_of(weight), span_of(degrees), span_of(scale)};
         const auto from = matrix_of(start);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
@@ -68,7 +69,8 @@ void bind_values(nb::module_& m) {
       nb::arg("received").noconvert().none(), nb::arg("out").noconvert(),
       nb::arg("start").noconvert().none() = nb::none(), nb::arg("factor").noconvert().none() = nb::none(),
       nb::arg("weight").noconvert().none() = nb::none(), nb::arg("order").noconvert().none() = nb::none(),
-      nb::arg("degrees").noconvert().none() = nb::none(), nb::arg("threads") = 1);
+      nb::arg("degrees").noconvert().none() = nb::none(), nb::arg("scale").noconvert().none() = nb::none(),
+      nb::arg("threads") = 1);
   m.def(
       "add_rows",
       [](Values<T> out, Array<int32_t> rows, Values<const T> values) {

@@ -94,6 +94,8 @@ struct Tile {
       const T by = T(1) / static_cast<T>(task.degrees[row]);
       for (int c = 0; c < CHUNKS; ++c) total[c] *= by;
     }
+    if (task.scale != nullptr)
+      for (int c = 0; c < CHUNKS; ++c) total[c] *= task.scale[row];
     if (row < task.start_rows) {  // all of it is read before any is written: it may be `out`
       const T* start = task.start + row * task.start_stride;
       for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(start + at[c]);

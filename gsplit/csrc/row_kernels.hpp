@@ -24,6 +24,7 @@ struct RowTask {
   const T* weight;  // may be null
   int64_t weight_stride;
   const int32_t* degrees;  // may be null; sums are divided by them, but not by 0
+  const T* scale;          // may be null; sums are multiplied by them
   const T* start;          // of dot_rows the left rows
   int64_t start_rows;      // the first rows have one
   int64_t start_stride;

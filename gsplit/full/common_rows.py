@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.profiler import record_function
 
 from gsplit.host import SharedBuffer
+from gsplit.nn.neighbourhood import times
 from gsplit.parallel import Member
 from gsplit.parallel.mailboxes import Mailboxes
 
@@ -35,25 +36,30 @@ class CommonRows:
         self._mail = mail
         self._mapped: list[Tensor] = [torch.empty(0, dtype=torch.uint8) for _ in buffers]
 
-    def share(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
+    def share(self, own: Tensor, sizes: Sequence[int], by: Tensor | None = None) -> Tensor:
         """The rows of all trainers [sum(sizes), ...], by rank; to be read until the call after the next.
 
         Args:
             own: [sizes[rank], ...] rows of this trainer.
             sizes: numbers of rows of all trainers.
+            by: [sizes[rank]] by which the own rows are multiplied; None: 1.
 
         Raises:
             MemoryError: where the host has no room.
         """
         member = self._member
         if member.world == 1:
-            return own
+            return times(own, by)
         shape = (sum(sizes), *own.shape[1:])
         memory = self._memory(shape[0] * own.shape[1:].numel() * own.itemsize)
         rows = memory.view(own.dtype).view(shape)
         first = sum(sizes[: member.rank])
         with record_function("share rows"):
-            rows[first : first + len(own)] = own.detach()
+            mine = rows[first : first + len(own)]
+            if by is None:
+                mine.copy_(own.detach())
+            else:
+                torch.mul(own.detach(), by.unsqueeze(1), out=mine)
             if self._mail is None:
                 member.barrier()
             else:

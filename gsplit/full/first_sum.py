@@ -18,7 +18,7 @@ from gsplit.host import large_pieces_given_back
 from gsplit.kernels import StoredRows, copied
 from gsplit.nn import Chain
 from gsplit.nn.dense import is_plain, linear, linear_sum
-from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.neighbourhood import Factors, Neighbourhood
 
 GONE = "the sums of the first layer are kept, and its edges gone"
 
@@ -62,10 +62,14 @@ class FirstBlock(Neighbourhood):
         return self.inner.chain
 
     @override
-    def projected(self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor]) -> Tensor:
-        """``project(aggregate(x))``; x are the features, the same at every call, one call a mini-batch."""
+    def projected(
+        self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor], bias: Tensor | None = None
+    ) -> Tensor:
+        """``project(aggregate(x)) + bias``; x are the features, the same at every call, one call a mini-batch."""
         sums = self.kept.get(lambda: aggregate(x))
-        return sums if project is None else linear(sums, project)
+        if project is None:
+            return sums if bias is None else sums + bias
+        return linear(sums, project, bias)
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
@@ -74,6 +78,10 @@ class FirstBlock(Neighbourhood):
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
         return self.projected(x, project, self.inner.mean)
+
+    @override
+    def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+        return self.inner.normalised_sum(x, by, weighted=weighted)
 
     @override
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:

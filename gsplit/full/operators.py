@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 from torch.profiler import record_function
 
@@ -27,7 +28,11 @@ from gsplit.full.moves import Moves
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
 from gsplit.kernels import Edges, TwoWayEdges, kernels_for
+from gsplit.nn.neighbourhood import Factors, times
 from gsplit.parallel import Grid
+
+NO_FACTORS = Factors()
+"""Of plain sums."""
 
 
 class Operator(Protocol):
@@ -36,11 +41,17 @@ class Operator(Protocol):
     num_edges: int
     """Number of edges that are summed over in forward."""
 
-    def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
-        """Sums of the own destinations [n_l, D] for rows of the own sources [n_(l-1), D]."""
+    def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
+        """Normalised sums of the own destinations [n_l, D] for rows of the own sources [n_(l-1), D]."""
 
-    def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
-        """Gradients of the own sources [n_(l-1), D] for those of the own destinations [n_l, D]."""
+    def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
+        """Gradients of the own sources [n_(l-1), D] for those of the own destinations [n_l, D].
+
+        Args:
+            grad: the gradients.
+            by: the factors, turned (:meth:`~gsplit.nn.neighbourhood.Factors.turned`).
+            weighted: as in forward.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,14 +91,18 @@ class GridOperator:
         self.num_edges = len(shard.edges.indices)
         self._moves, self._sources, self._destinations = moves, sources, destinations
 
-    def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
+    def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
-        return self._chain(x, self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
+        rows = times(x, by.sources)
+        sums = self._chain(rows, self._shard, self._sources, self._destinations, (ROWS, COLUMNS), weighted)
+        return finished(sums, x, by)
 
-    def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
+    def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources: the chain with rows and columns exchanged, and the edges turned round."""
         assert self._turned is not None
-        return self._chain(grad, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
+        rows = times(grad, by.sources).contiguous()
+        sums = self._chain(rows, self._turned, self._destinations, self._sources, (COLUMNS, ROWS), weighted)
+        return finished(sums, grad, by)
 
     def _chain(
         self, x: Tensor, shard: Shard, given: Sizes, wanted: Sizes, axes: tuple[str, str], weighted: bool
@@ -126,26 +141,51 @@ class CommonOperator:
         self._forward, self._backward, self._common = shard, turned, common
         self._sources, self._destinations = sources, destinations
 
-    def forward(self, x: Tensor, *, weighted: bool) -> Tensor:
+    def forward(self, x: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Sums of the own destinations."""
-        rows = self._common.share(x, self._sources)
-        return product(self._forward.edges, rows, self._forward.weight if weighted else None)
+        return self._summed(x, self._forward, self._sources, by, weighted)
 
-    def backward(self, grad: Tensor, *, weighted: bool) -> Tensor:
+    def backward(self, grad: Tensor, by: Factors, *, weighted: bool) -> Tensor:
         """Gradients of the own sources."""
         assert self._backward is not None
-        rows = self._common.share(grad, self._destinations)
-        return product(self._backward.edges, rows, self._backward.weight if weighted else None)
+        return self._summed(grad.contiguous(), self._backward, self._destinations, by, weighted)
+
+    def _summed(self, x: Tensor, shard: Shard, sizes: Sequence[int], by: Factors, weighted: bool) -> Tensor:
+        rows = self._common.share(x, sizes, by.sources)
+        return product(shard.edges, rows, shard.weight if weighted else None, own=x, by=by)
 
 
-def product(edges: Edges, x: Tensor, weight: Tensor | None) -> Tensor:
-    """Sums over the edges of each row, [rows, D], of rows x [sources, D]; weights are in the order of the edges."""
+def product(
+    edges: Edges, x: Tensor, weight: Tensor | None, *, own: Tensor | None = None, by: Factors = NO_FACTORS
+) -> Tensor:
+    """Sums over the edges of each row, [rows, D].
+
+    Args:
+        edges: whose rows are summed.
+        x: [sources, D], multiplied by the factors of sources where there are any.
+        weight: in the order of the edges.
+        own: rows that the factors ``by.own`` are for, the first of them those of the first sums.
+        by: what the sums are multiplied by, and what of the own rows is added.
+    """
     out = x.new_empty((edges.num_rows, x.shape[1]))
+    start = None
+    if own is not None and by.own is not None:
+        start = out[: len(by.own)]
+        torch.mul(own[: len(by.own)], by.own.unsqueeze(1), out=start)
     if x.shape[1]:
         of_edges = None if weight is None else weight.to(x.dtype).unsqueeze(1)
         with record_function("product"):
-            kernels_for(x).sum(edges, x, None, out, weight=of_edges)
+            kernels_for(x).sum(edges, x, None, out, start=start, weight=of_edges, scale=by.sums)
     return out
+
+
+def finished(sums: Tensor, x: Tensor, by: Factors) -> Tensor:
+    """Sums [rows, D] of their own memory, multiplied by their factors, and with what is added of the own rows x."""
+    if by.sums is not None:
+        sums.mul_(by.sums.unsqueeze(1))
+    if by.own is not None:
+        sums[: len(by.own)].addcmul_(by.own.unsqueeze(1), x[: len(by.own)])
+    return sums
 
 
 def transposed(shard: Shard, num_sources: int) -> Shard:

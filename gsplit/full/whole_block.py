@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
-from gsplit.full.operators import Operator
+from gsplit.full.operators import NO_FACTORS, Operator
 from gsplit.nn import Chain
-from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.parallel.board import Board, Step
 
 
@@ -41,12 +41,16 @@ class WholeBlock(Neighbourhood):
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
         weighted = weighted and self.in_weights is not None
-        return self.projected(x, project, lambda rows: self._summed(rows, weighted=weighted))
+        return self.projected(x, project, lambda rows: self._summed(rows, NO_FACTORS, weighted=weighted))
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        scale = self.in_degrees.clamp(min=1).to(x.dtype).reciprocal_()
-        return self.projected(x, project, lambda rows: self._summed(rows, scale=scale))
+        by = Factors(sums=self.in_degrees.clamp(min=1).to(x.dtype).reciprocal_())
+        return self.projected(x, project, lambda rows: self._summed(rows, by))
+
+    @override
+    def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+        return self._summed(x, by, weighted=weighted and self.in_weights is not None)
 
     @override
     def attend(
@@ -77,11 +81,11 @@ class WholeBlock(Neighbourhood):
             raise ValueError("the block carries no degrees; set uses_degrees = True on the model")
         return self.degrees
 
-    def _summed(self, x: Tensor, *, weighted: bool = False, scale: Tensor | None = None) -> Tensor:
+    def _summed(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
         chain = self.chain
-        way = _Way(operator=self.operator, layer=self.layer, board=chain.board, weighted=weighted, scale=scale)
+        way = _Way(operator=self.operator, layer=self.layer, board=chain.board, weighted=weighted, by=by)
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
             return way.forward(x)
@@ -97,17 +101,15 @@ class _Way:
     layer: int
     board: Board | None
     weighted: bool
-    scale: Tensor | None
+    by: Factors
 
     def forward(self, x: Tensor) -> Tensor:
         self._enter(Step.EXCHANGE, x)
-        out = self.operator.forward(x.detach(), weighted=self.weighted)
-        return out if self.scale is None else out.mul_(self.scale.unsqueeze(1))
+        return self.operator.forward(x.detach(), self.by, weighted=self.weighted)
 
     def backward(self, grad: Tensor) -> Tensor:
         self._enter(Step.RETURN, grad)
-        grad = grad.contiguous() if self.scale is None else grad * self.scale.unsqueeze(1)
-        return self.operator.backward(grad, weighted=self.weighted)
+        return self.operator.backward(grad, self.by.turned(), weighted=self.weighted)
 
     def _enter(self, step: Step, x: Tensor) -> None:
         if self.board is not None:

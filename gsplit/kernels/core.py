@@ -55,6 +55,7 @@ class Core(Kernels):
         factor: Tensor | None = None,
         weight: Tensor | None = None,
         degrees: Tensor | None = None,
+        scale: Tensor | None = None,
     ) -> None:
         _core.sum_rows(
             edges.indptr,
@@ -67,6 +68,7 @@ class Core(Kernels):
             weight=None if weight is None else _rows(weight),
             order=None if weight is None else edges.order,
             degrees=degrees,
+            scale=None if scale is None else scale.contiguous(),
             threads=torch.get_num_threads(),
         )
 

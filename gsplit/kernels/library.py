@@ -49,15 +49,18 @@ class Library(Kernels):
         factor: Tensor | None = None,
         weight: Tensor | None = None,
         degrees: Tensor | None = None,
+        scale: Tensor | None = None,
     ) -> None:
         x = _joined(own, received)
-        scale = None if factor is None else factor[edges.indices].unsqueeze(1)
+        by = None if factor is None else factor[edges.indices].unsqueeze(1)
         if weight is not None:
             by_edge = weight if edges.order is None else weight[edges.order]
-            scale = by_edge if scale is None else scale * by_edge
-        total = self._bags(edges, x, scale)
+            by = by_edge if by is None else by * by_edge
+        total = self._bags(edges, x, by)
         if degrees is not None:
             total = total / degrees.clamp(min=1).unsqueeze(1)
+        if scale is not None:
+            total = total * scale.unsqueeze(1)
         if start is not None:
             total[: len(start)] += start
         out.copy_(total)

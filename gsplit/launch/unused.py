@@ -45,6 +45,8 @@ def _unused(run: Run) -> Iterator[str]:
     yield from _unused_by_strategy(asked, defaults)
     if asked.strategy == "full":
         yield from _unused_by_plan(run, defaults)
+    if asked.evaluate == "none" and asked.validate_every not in (0, defaults.validate_every):
+        yield f"--validate-every {asked.validate_every} has no effect with --evaluate none"
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
     by_trainers = run.samplers == 0 and asked.strategy != "full"

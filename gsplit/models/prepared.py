@@ -67,8 +67,9 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
 
     Raises:
         InputError: for a model without parameters, of another depth than the fan-outs, with ``forward_layer`` but
-            no ``level_widths``, with layers that cannot be split, or that refuse vertices without in-edges where the
-            graph has some; and where :func:`pickled` does.
+            no ``level_widths``, with ``level_widths`` that begin with another number of features, with layers that
+            cannot be split, or that refuse vertices without in-edges where the graph has some; and where
+            :func:`pickled` does.
     """
     name = type(model).__name__
     if any(isinstance(parameter, UninitializedParameter) for parameter in model.parameters()):
@@ -82,6 +83,10 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
         raise InputError(f"the model {name} has {depth} layers, but --fan-out has {layers} numbers")
     if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
         raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
+    if (widths := getattr(model, "level_widths", None)) and widths[0] != graph.num_features:
+        raise InputError(
+            f"the model {name} takes {widths[0]} features (its level_widths[0]), but there are {graph.num_features}"
+        )
     if not isinstance(prepared, Adapter) and "blocks" not in inspect.signature(model.forward).parameters:
         raise InputError(
             f"the model {name} has no convolution of PyG or DGL and no forward(blocks, x), so it cannot see the graph"

@@ -7,7 +7,7 @@ from gsplit.nn.exchange import Chain, ExchangeCounters, Route, exchange
 from gsplit.nn.gat import GAT, GATConv
 from gsplit.nn.gcn import GCN, GCNConv
 from gsplit.nn.layered import LayeredModel
-from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.norm import BatchNorm
 from gsplit.nn.sage import SAGE, SAGEConv
 
@@ -19,6 +19,7 @@ __all__ = [
     "Block",
     "Chain",
     "ExchangeCounters",
+    "Factors",
     "GATConv",
     "GCNConv",
     "LayeredModel",

@@ -105,19 +105,22 @@ def has_hooks(module: nn.Module) -> bool:
     return any(getattr(module, hooks) for hooks in HOOKS)
 
 
-def linear(x: Tensor, by: nn.Module) -> Tensor:
-    """``by(x)`` for a linear map; where its result is narrow, by the core, forward and backward.
+def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None) -> Tensor:
+    """``by(x) + bias`` for a linear map; where its result is narrow, by the core, forward and backward.
 
     Args:
         x: [n, D].
         by: linear map from D features.
+        bias: as wide as its result, which has then none of its own; None: ``by(x)``.
     """
     if not is_plain(by) or torch.is_autocast_enabled(x.device.type) or x.dim() != 2:
-        return by(x)
+        return by(x) if bias is None else by(x) + bias
     assert isinstance(by, nn.Linear)
+    assert bias is None or by.bias is None
+    added = by.bias if bias is None else bias
     if not are_narrow(x, len(by.weight)):
-        return by(x)
-    out: Tensor = _Linear.apply(x, by.weight, by.bias)
+        return F.linear(x, by.weight, added)
+    out: Tensor = _Linear.apply(x, by.weight, added)
     return out
 
 

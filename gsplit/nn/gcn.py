@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from gsplit.nn.layered import Between, LayeredModel
-from gsplit.nn.neighbourhood import Neighbourhood
+from gsplit.nn.neighbourhood import Factors, Neighbourhood
 
 NORMALIZATIONS = ("both", "mean")
 
@@ -50,21 +50,23 @@ class GCNConv(nn.Module):
 
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
-        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows)) + self.bias
+        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows), self.bias)
 
     def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """The normalised sums over in-edges and loops, [num_destinations, D]."""
+        return block.normalised_sum(x, self._factors(block, x.dtype), weighted=True)
+
+    def _factors(self, block: Neighbourhood, dtype: torch.dtype) -> Factors:
         n, own = block.num_destinations, float(self.loops)
-        drawn = block.drawn_weight().to(x.dtype).unsqueeze(1)
+        drawn = block.drawn_weight().to(dtype)
         if self.normalization == "mean":
-            return (block.sum(x, weighted=True) + own * x[:n]) / _or_one(own + drawn)
-        degrees = block.graph_degrees().to(x.dtype).unsqueeze(1)  # of own sources; the destinations come first
+            share = _or_one(own + drawn).reciprocal()
+            return Factors(sums=share, own=share if self.loops else None)
+        degrees = block.graph_degrees().to(dtype)  # of own sources; the destinations come first
         # Without loops a vertex without in-edges has no degree to divide by, and gives nothing, as in PyG.
         factor = torch.where(own + degrees > 0, (own + degrees).rsqrt(), torch.zeros_like(degrees))
-        # Each trainer scales its own rows before they travel, so that no degree has to.
-        x = x * factor
         missing = _or_one(degrees[:n]) / _or_one(drawn)
-        return (block.sum(x, weighted=True) * missing + own * x[:n]) * factor[:n]
+        return Factors(sources=factor, sums=missing * factor[:n], own=factor[:n].square() if self.loops else None)
 
 
 def _or_one(values: Tensor) -> Tensor:

@@ -9,12 +9,35 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
 from gsplit.nn.dense import linear
 from gsplit.nn.exchange import Chain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """Numbers of a normalised sum ``sums_v * sum over u of sources_u x_u + own_v x_v``; none of them is trained."""
+
+    sources: Tensor | None = None
+    """[num_own_sources]; None: 1."""
+    sums: Tensor | None = None
+    """[num_destinations]; None: 1."""
+    own: Tensor | None = None
+    """[num_destinations]; None: 0."""
+
+    def turned(self) -> Factors:
+        """The factors of backward, where the gradient of x is such a sum of that of the result."""
+        return Factors(sources=self.sums, sums=self.sources, own=self.own)
+
+
+def times(x: Tensor, by: Tensor | None) -> Tensor:
+    """``by_v x_v`` for rows x [n, D] and by [n]; x itself for None."""
+    return x if by is None else x * by.unsqueeze(1)
 
 
 class Neighbourhood(ABC):
@@ -48,6 +71,21 @@ class Neighbourhood(ABC):
     @abstractmethod
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
         """Mean over the in-edges of each destination, whatever their weights; shapes as :meth:`sum`'s."""
+
+    def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
+        """``sums_v * sum over u of w_uv sources_u x_u + own_v x_v`` of each destination v.
+
+        Args:
+            x: [num_own_sources, D] rows of the own sources.
+            by: the factors, in the dtype of x.
+            weighted: multiply by the edge weights w, where the block carries any.
+
+        Returns:
+            [num_destinations, D].
+        """
+        # Each trainer scales its own rows before they travel, so that no factor has to.
+        sums = times(self.sum(times(x, by.sources), weighted=weighted), by.sums)
+        return sums if by.own is None else torch.addcmul(sums, by.own.unsqueeze(1), x[: self.num_destinations])
 
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """``lin_self`` of each destination's own row, plus the mean over its in-edges projected by ``lin_neigh``.
@@ -104,7 +142,9 @@ class Neighbourhood(ABC):
             ValueError: where the block carries none; a model that asks sets ``uses_degrees = True``.
         """
 
-    def projected(self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor]) -> Tensor:
+    def projected(
+        self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor], bias: Tensor | None = None
+    ) -> Tensor:
         """``aggregate(project(x))`` or ``project(aggregate(x))``, whichever has narrower rows to aggregate.
 
         Both are equal but for rounding.
@@ -113,13 +153,15 @@ class Neighbourhood(ABC):
             x: [num_own_sources, D] rows of the own sources.
             project: linear map without bias; None: x is aggregated as it is.
             aggregate: gives rows of the destinations for rows of the own sources; it must be linear in them.
+            bias: as wide as the result, added to it.
 
         Raises:
             ValueError: for a ``project`` with a bias, which a sum would count once for each edge.
         """
-        if project is None:
-            return aggregate(x)
-        return aggregate(linear(x, project)) if narrows(project) else linear(aggregate(x), project)
+        if project is not None and not narrows(project):
+            return linear(aggregate(x), project, bias)
+        sums = aggregate(x if project is None else linear(x, project))
+        return sums if bias is None else sums + bias
 
 
 def narrows(project: nn.Linear) -> bool:

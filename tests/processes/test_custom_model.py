@@ -80,6 +80,10 @@ class ByLayer(MyModel):
         return x
 
 
+class Wider(ByLayer):
+    level_widths = (99, 8, 3)
+
+
 class Nothing(nn.Module):
     def forward(self, blocks, x):
         return x
@@ -97,6 +101,7 @@ def local_class(width, classes):
     [
         (Deeper, "has 3 layers, but --fan-out has 2 numbers"),
         (ByLayer, "needs level_widths: 3 widths"),
+        (Wider, r"takes 99 features \(its level_widths\[0\]\), but there are \d+"),
         (lambda w, c: Nothing(), "no parameter to train"),
         (local_class, "define its class at the top"),
         (lambda w, c: MyModel(w, c, norm=nn.InstanceNorm1d), "norm is a InstanceNorm1d, which cannot be split"),

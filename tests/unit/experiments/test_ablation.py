@@ -66,7 +66,8 @@ def test_a_change_is_flags_of_our_command():
     assert sizes == {"batch": ("batch-size=16", "batch-size=32", "batch-size=128", "batch-size=256")}
 
 
-SECONDS = {BASE: 2.0, "exchange-dtype=bfloat16": 1.0, "cache-size=5%": 3.0, PYG_MODEL: 3.0, "pyg": 9.0}
+OF_EXCHANGE = ("exchange-dtype=bfloat16", "exchange=auto", "exchange=auto exchange-dtype=bfloat16")
+SECONDS = {BASE: 2.0, **dict.fromkeys(OF_EXCHANGE, 1.0), "cache-size=5%": 3.0, PYG_MODEL: 3.0, "pyg": 9.0}
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
     tables = result["tables"]
     ratios = {(row["study"], row["change"], row["over"], row["what"]): row["ratio"] for row in tables["ratios"]}
     assert ratios == {
-        **{("exchange", "exchange-dtype=bfloat16", BASE, what): 0.5 for what in ("epoch", "computing")},
+        **{("exchange", change, BASE, what): 0.5 for change in OF_EXCHANGE for what in ("epoch", "computing")},
         **{("models", PYG_MODEL, BASE, what): 1.5 for what in ("epoch", "computing")},
         **{("models", PYG, BASE, what): 4.5 for what in ("epoch", "computing")},
         **{("models", PYG, PYG_MODEL, what): 3.0 for what in ("epoch", "computing")},
@@ -137,7 +138,7 @@ def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
 def test_base_changes_and_pyg_in_processes(tmp_path):
     tables = run_ablation(tmp_path)["tables"]
     edges = {row["edges"] for row in tables["changes"]}
-    assert len(tables["changes"]) == 7
+    assert len(tables["changes"]) == 9
     assert len(edges) == 1  # the same mini-batches everywhere, PyG's included
     exchange = {(row["study"], row["change"]): row for row in tables["exchange"]}
     assert exchange["exchange", "exchange-dtype=bfloat16"]["over_base"] == 0.5

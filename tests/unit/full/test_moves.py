@@ -19,6 +19,7 @@ from gsplit.full.volumes import Widths, volumes
 from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges
 from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn.neighbourhood import Factors
 
 GRIDS = [sizes for trainers in (2, 3, 4, 6, 8) for sizes in grids_of(trainers)]
 
@@ -106,9 +107,11 @@ def chains(member, table, weights, levels):
         )
         first = int(levels[:rank, 0].sum())
         x = rows_of(levels[:, 0].sum())[first : first + int(levels[rank, 0])].requires_grad_(True)
-        out = block.sum(x, weighted=True)
+        by_sources = rows_of(levels[:, 0].sum(), seed=2)[first : first + int(levels[rank, 0]), 0]
         first = int(levels[:rank, 1].sum())
-        y = rows_of(levels[:, 1].sum(), seed=1)[first : first + int(levels[rank, 1])]
+        of_rank = slice(first, first + int(levels[rank, 1]))
+        by_sums, y = (rows_of(levels[:, 1].sum(), seed=seed)[of_rank] for seed in (3, 1))
+        out = block.normalised_sum(x, Factors(sources=by_sources, sums=by_sums[:, 0]), weighted=True)
         chain.tie((out * y).sum()).backward()
         results.append((out.detach(), x.grad, counters))
     return results
@@ -126,7 +129,8 @@ def test_chains_are_products_and_send_what_the_formula_says(trainers):
     table = random.integers(0, 3, (levels[:, 1].sum(), levels[:, 0].sum()))
     weights = random.standard_normal(table.shape)
     results = in_threads(trainers, chains, table, weights, levels)
-    A = torch.from_numpy(table * weights)
+    by_sources, by_sums = (rows_of(levels[:, level].sum(), seed=2 + level)[:, 0] for level in (0, 1))
+    A = by_sums[:, None] * torch.from_numpy(table * weights) * by_sources
     x, y = rows_of(levels[:, 0].sum()), rows_of(levels[:, 1].sum(), seed=1)
     for i, sizes in enumerate(grids_of(trainers)):
         out, grad = (torch.cat([of_rank[i][part] for of_rank in results]) for part in (0, 1))
@@ -150,7 +154,7 @@ def counted(counters: ExchangeCounters) -> dict[str, int]:
 
 @pytest.mark.parametrize("sizes", [*GRIDS, (3, 3, 1), (3, 1, 3), (3, 3, 3)])
 def test_volumes_of_even_ranges(sizes):
-    """Words received, section 3.2 of the design; with those of CAGNET's 1D and 1.5D as cases."""
+    """Words that one of P = R K F trainers receives in a product of width w; CAGNET's 1D and 1.5D are cases of it."""
     (R, K, F), P, n, w = sizes, math.prod(sizes), 4320, 216
     even = np.full((P, 2), n // P)
     plan = Plan(algorithm="3d", sizes=sizes)

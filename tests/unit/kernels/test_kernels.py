@@ -43,7 +43,7 @@ def pieces(edges):
             yield row, edge, int(edges.indices[edge])
 
 
-def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None):
+def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None, scale=None):
     """What :meth:`gsplit.kernels.Kernels.sum` says, an edge at a time."""
     out = torch.zeros(edges.num_rows, x.shape[1], dtype=torch.float64)
     for row, edge, source in pieces(edges):
@@ -56,6 +56,8 @@ def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None):
         out[row] += value
     if degrees is not None:
         out /= degrees.clamp(min=1).unsqueeze(1)
+    if scale is not None:
+        out *= scale.unsqueeze(1)
     if start is not None:
         out[: len(start)] += start
     return out.to(x.dtype)
@@ -80,7 +82,12 @@ def test_weights_factors_and_starts(kernels, head_width, heads):
     edges, x = random_edges(seed=1), torch.randn(40, width, dtype=torch.float64)
     factor, weight = torch.rand(40, dtype=torch.float64), torch.randn(len(edges.indices), heads, dtype=torch.float64)
     start = torch.randn(11, width, dtype=torch.float64)
-    scaling = {"factor": factor, "weight": weight, "degrees": torch.randint(0, 9, (23,), dtype=torch.int32)}
+    scaling = {
+        "factor": factor,
+        "weight": weight,
+        "degrees": torch.randint(0, 9, (23,), dtype=torch.int32),
+        "scale": torch.randn(23, dtype=torch.float64),
+    }
     out = torch.full((23, width), torch.nan, dtype=torch.float64)
     kernels.sum(edges, x[:7], x[7:], out, start=start, **scaling)
     wanted = sums(edges, x, start=start, **scaling)

@@ -91,6 +91,32 @@ def test_flags_of_another_plan_are_told(saved, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (GRID, {"fan_out": (3,)}, "3"),
+        ({}, {"strategy": "full"}, "2"),
+        (GRID, {"fan_out": (-1,)}, None),
+        (GRID, {}, None),
+    ],
+)
+def test_a_fan_out_that_says_nothing_is_told(saved, caplog, before, now, said):
+    config = replace(saved, **before)
+    save_configurations(saved.out, config, config, ())
+    config, _ = taken_up(TrainConfig.resuming(saved.out, **now))
+    assert config.fan_out == (-1,)
+    wanted = f"--fan-out {said} has no effect with --strategy full, which takes all neighbours"
+    assert [record.message for record in caplog.records] == ([] if said is None else [wanted])
+
+
+def test_validating_every_so_often_says_nothing_where_nothing_is_validated(saved, caplog):
+    warn_of_unused(resolve(replace(saved, evaluate="none", validate_every=3)))
+    assert [record.message for record in caplog.records] == ["--validate-every 3 has no effect with --evaluate none"]
+    caplog.clear()
+    warn_of_unused(resolve(replace(saved, evaluate="none", validate_every=0)))
+    assert not caplog.records
+
+
 def test_another_number_of_layers_is_another_model(saved):
     """On the whole graph, where a fan-out says nothing."""
     config = replace(saved, **GRID)

@@ -58,8 +58,9 @@ class DenseBlock(Neighbourhood):
     def graph_degrees(self):
         return self.weight_VU.sum(1)
 
-    def projected(self, x, project, aggregate):
-        return aggregate(x) if project is None else project(aggregate(x))
+    def projected(self, x, project, aggregate, bias=None):
+        out = aggregate(x) if project is None else project(aggregate(x))
+        return out if bias is None else out + bias
 
 
 def sampled_blocks(graph):
