@@ -27,6 +27,7 @@ RowTask<T> task_of(const RowEdges& edges, const Sources<T>& sources) {
   task.own = sources.own.data;
   task.received = sources.received.data;
   task.num_own = sources.own.rows;
+  task.source_bytes = sources.rows() * sources.own.width * static_cast<int64_t>(sizeof(T));
   task.own_stride = sources.own.stride;
   task.received_stride = sources.received.stride;
   task.width = sources.own.width;

@@ -1,8 +1,9 @@
 // Compiled once for each instruction set, into the namespace GSPLIT_ISA; see row_kernels.hpp.
 //
-// A row is worked on in tiles whose sums fit the registers: CHUNKS vectors of LANES values. A width that is no
-// multiple of LANES has its last chunk end at its last column, over the one before: the columns that both have get
-// the same sums twice, and nothing is masked. So a tile must be at least LANES wide; narrower rows take fewer lanes.
+// A row is worked on in tiles whose sums fit the registers: CHUNKS vectors of LANES values, which fill a register
+// each (of vectors twice as wide GCC keeps the sums in memory). A width that is no multiple of LANES has its last
+// chunk end at its last column, over the one before: the columns that both have get the same sums twice, and nothing
+// is masked. So a tile must be at least LANES wide; narrower rows take fewer lanes.
 #include "row_kernels.hpp"
 
 namespace gsplit::GSPLIT_ISA {
@@ -10,7 +11,10 @@ namespace {
 
 constexpr uintptr_t LINE_BYTES = 64;
 constexpr int64_t EDGES_AHEAD = 48;         // whose rows are on their way
-constexpr int MOST_CHUNKS = GSPLIT_CHUNKS;  // a tile has at most so many
+constexpr int64_t CACHED_BYTES = 2 << 20;   // so few come from a cache, without being fetched
+constexpr int MOST_CHUNKS = GSPLIT_CHUNKS;  // lines that a tile has at most
+constexpr int VECTOR_BYTES = MOST_CHUNKS > 8 ? 64 : MOST_CHUNKS > 4 ? 32 : 16;
+constexpr int MOST_VECTORS = MOST_CHUNKS * static_cast<int>(LINE_BYTES) / VECTOR_BYTES;  // that a tile has at most
 
 template <class T, int LANES>
 struct Vector {
@@ -40,6 +44,12 @@ __attribute__((always_inline)) inline void fetch(const RowTask<T>& task, int64_t
   const auto* end = begin + width * int64_t{sizeof(T)};
   const auto* line = begin - reinterpret_cast<uintptr_t>(begin) % LINE_BYTES;  // a row may begin within one
   for (; line < end; line += LINE_BYTES) __builtin_prefetch(line, 0, 2);
+}
+
+/// Edges before this one have the rows of edges ahead of them fetched.
+template <class T>
+inline int64_t fetched_until(const RowTask<T>& task, int64_t end) {
+  return task.source_bytes > CACHED_BYTES ? task.indptr[end] : 0;
 }
 
 template <class T>
@@ -106,7 +116,7 @@ struct Tile {
 
   template <Scaled SCALED>
   static void sum_range(const RowTask<T> task, const Tiling& tiling, int64_t begin, int64_t end) {
-    const int64_t last = task.indptr[end];
+    const int64_t last = fetched_until(task, end);
     if constexpr (SCALED == Scaled::BY_HEAD) {
       int64_t head_of[CHUNKS];
       for (int c = 0; c < CHUNKS; ++c) head_of[c] = offset(c, task.width) / tiling.head_width;
@@ -145,12 +155,12 @@ void sum_with(const RowTask<T>& task, const Tiling& tiling, int64_t begin, int64
 
 template <class T>
 void sum_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
-  constexpr int WIDE = static_cast<int>(LINE_BYTES / sizeof(T));
+  constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(T)), MOST = WIDE * MOST_VECTORS;
   const int64_t width = task.width / task.heads;
-  const int64_t tiles = (width + WIDE * MOST_CHUNKS - 1) / (WIDE * MOST_CHUNKS);
+  const int64_t tiles = (width + MOST - 1) / MOST;
   Tiling tiling{width, tiles, (width + tiles - 1) / tiles};
-  if (task.heads > 1 && width % WIDE == 0 && task.width <= WIDE * MOST_CHUNKS) tiling = {width, 1, task.width};
-  if (width >= WIDE) sum_with<T, WIDE, MOST_CHUNKS>(task, tiling, begin, end);
+  if (task.heads > 1 && width % WIDE == 0 && task.width <= MOST) tiling = {width, 1, task.width};
+  if (width >= WIDE) sum_with<T, WIDE, MOST_VECTORS>(task, tiling, begin, end);
   else if (WIDE > 8 && width >= 8) sum_with<T, 8, 2>(task, tiling, begin, end);
   else if (width >= 4) sum_with<T, 4, 2>(task, tiling, begin, end);
   else sum_with<T, 1, 3>(task, tiling, begin, end);
@@ -164,7 +174,8 @@ inline T summed(const typename Vector<T, LANES>::type& v) {
                         __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
   else if constexpr (LANES == 8)
     return summed<T, 4>(__builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7));
-  else return (v[0] + v[2]) + (v[1] + v[3]);
+  else if constexpr (LANES == 4) return (v[0] + v[2]) + (v[1] + v[3]);
+  else return v[0] + v[1];
 }
 
 template <class T, int LANES>
@@ -184,8 +195,8 @@ inline T dot(const T* a, const T* b, int64_t width) {
 
 template <class T>
 void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
-  constexpr int WIDE = static_cast<int>(LINE_BYTES / sizeof(T));
-  const int64_t width = task.width / task.heads, last = task.indptr[end];
+  constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(T));
+  const int64_t width = task.width / task.heads, last = fetched_until(task, end);
   for (int64_t row = begin; row < end; ++row) {
     const T* left = task.start + row * task.start_stride;
     for (int64_t e = task.indptr[row]; e < task.indptr[row + 1]; ++e) {

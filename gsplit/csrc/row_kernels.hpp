@@ -16,6 +16,7 @@ struct RowTask {
   const T* own;
   const T* received;
   int64_t num_own;
+  int64_t source_bytes;  // of all source rows, without what lies between them
   int64_t own_stride;
   int64_t received_stride;
   int64_t width;
