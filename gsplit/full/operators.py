@@ -32,7 +32,7 @@ from gsplit.nn.neighbourhood import Factors, times
 from gsplit.parallel import Grid
 
 NO_FACTORS = Factors()
-"""Of plain sums."""
+"""Factors of plain sums: none."""
 
 
 class Operator(Protocol):

@@ -25,9 +25,18 @@ def size_of(group: Group | None) -> int:
     return 1 if group is None else group.size()
 
 
-def all_reduce(x: Tensor, group: Group | None, op: Literal["sum", "max"] = "sum") -> None:
-    """Replace ``x``, of one shape and type everywhere, by the element-wise sum or maximum over the group."""
-    if group is not None:
+def all_reduce(x: Tensor, group: Group | Mailboxes | None, op: Literal["sum", "max"] = "sum") -> None:
+    """Replace ``x``, of one shape and type everywhere, by the element-wise sum or maximum over the group.
+
+    Args:
+        x: contiguous; through mailboxes [n].
+        group: those who sum, as PyTorch's group or by memory that they share; the latter only sums.
+        op: what is done.
+    """
+    if isinstance(group, Mailboxes):
+        assert op == "sum"
+        group.all_reduce(x)
+    elif group is not None:
         dist.all_reduce(x, dist.ReduceOp.MAX if op == "max" else dist.ReduceOp.SUM, group=group)
 
 

@@ -1,4 +1,4 @@
-"""Rows that the trainers of one host leave for each other in memory that all of them map.
+"""Rows and sums that the trainers of one host leave for each other in memory that all of them map.
 
 gloo sends through sockets: each message takes several threads their turns, a third of a millisecond however small it
 is. Here a trainer copies what it sends into memory of its own and posts the number of the message; the others wait
@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import psutil
@@ -141,6 +142,23 @@ class Mailboxes:
 
         return wait
 
+    def all_reduce(self, x: Tensor) -> None:
+        """Replace ``x`` [n] by its sum over the group, the same bits for all: each member adds up a share of it.
+
+        Args:
+            x: contiguous, as long and of the same type everywhere.
+
+        Raises:
+            MemoryError, RuntimeError: as :meth:`start` does.
+        """
+        members, me = len(self._group), self._group.index(self._rank)
+        ends = [len(x) * member // members for member in range(members + 1)]
+        counts = [end - begin for begin, end in pairwise(ends)]
+        shares = x.new_empty((members, counts[me]))
+        self.start(shares.view(-1), x, [counts[me]] * members, counts)()
+        total = shares.sum(dim=0)
+        self.start(x, total.repeat(members), counts, [counts[me]] * members)()
+
     def meet(self) -> None:
         """Wait until all members of the group make this call; raises as :meth:`start` does."""
         nothing, counts = torch.empty(0, dtype=torch.uint8), [0] * len(self._group)
@@ -159,7 +177,7 @@ class Mailboxes:
             here = not left and _is_alive(int(self._pids[peer]))
             # It may have posted the number just before it left.
             if not here and not _core.wait_for_number(self._numbers, at, number, 0.0):
-                raise RuntimeError(f"trainer {peer} has left while trainer {self._rank} waits for its rows")
+                raise RuntimeError(f"trainer {peer} has left while trainer {self._rank} waits for it")
 
     def _piece(self, trainer: int, turn: int, num_bytes: int) -> Tensor:
         """Memory of a trainer, of at least so many bytes; its own is enlarged where they are not there."""

@@ -6,6 +6,7 @@ spawned on this host. Another joiner initialises PyTorch's default group and cal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -18,6 +19,7 @@ from gsplit.parallel import collectives
 from gsplit.parallel.board import Board
 from gsplit.parallel.collectives import Group
 from gsplit.parallel.grid import SPLIT, Grid
+from gsplit.parallel.mailboxes import Mailboxes
 
 PATIENCE = timedelta(days=20)
 """How long a trainer waits in a collective: as long as its peers live. One that dies breaks its connections, and the
@@ -43,6 +45,8 @@ class Member:
     """Groups of some of the trainers that were made so far, by their ranks."""
     board: Board | None = None
     """The notice board, on which trainers agree about what they do next; None: that is not checked."""
+    mail: Mailboxes | None = None
+    """Memory through which gradients are summed over all trainers; None: by ``group``."""
 
     def __post_init__(self) -> None:
         if self.grid is not None and self.grid.world != self.world:
@@ -115,3 +119,15 @@ def with_board(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] | 
     words[2 * member.rank : 2 * member.rank + 2] = 0
     member.barrier()
     return replace(member, board=Board(words, member.rank, member.grid.group(member.rank, *axes)))
+
+
+def with_mail(member: Member, pieces: Sequence[Sequence[SharedBuffer]]) -> Member:
+    """The same member with fresh mailboxes for sums over all trainers, on the CPU; all trainers make the call.
+
+    Args:
+        member: any.
+        pieces: memory for them (:meth:`~gsplit.parallel.mailboxes.Mailboxes.fresh`), which nothing else uses.
+    """
+    if member.world == 1 or member.device.type != "cpu":
+        return member
+    return replace(member, mail=Mailboxes.fresh(pieces, member.rank, range(member.world), member.barrier))

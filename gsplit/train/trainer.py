@@ -23,7 +23,7 @@ from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.models import prepared, registry
-from gsplit.parallel import Member, with_board
+from gsplit.parallel import Member, with_board, with_mail
 from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import Kept
 from gsplit.runs.log import RunLog
@@ -51,7 +51,8 @@ class Trainer:
     def __init__(self, member: Member, run: Run, shared: Shared) -> None:
         self.run = run
         self._engine = engine = engine_of(run.config.strategy)
-        self.member = member = with_board(member.on(engine.grid(run)), shared.board)
+        member = with_board(member.on(engine.grid(run)), shared.board)
+        self.member = member = with_mail(member, shared.sums)
         layout = open_layout(run.layout, trusted=True)
         self.trained: TrainedFeatures | None = None
         if run.config.train_features is not None:

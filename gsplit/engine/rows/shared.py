@@ -22,6 +22,8 @@ class Shared:
     """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
     mail: tuple[tuple[SharedBuffer, ...], ...]
     """What trainers on the CPU send each other (:mod:`gsplit.parallel.mailboxes`): a header, and two pieces each."""
+    sums: tuple[tuple[SharedBuffer, ...], ...]
+    """The same again for gradients that they add up."""
     rows: tuple[SharedBuffer, SharedBuffer]
     """Two buffers for rows of the whole graph, in turn (:mod:`gsplit.full.common_rows`)."""
 
@@ -33,15 +35,19 @@ class Shared:
             features=SharedBuffer("gsplit-features"),
             caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
             board=SharedBuffer("gsplit-board"),
-            mail=(
-                (SharedBuffer("gsplit-mail"),),
-                *(tuple(SharedBuffer(f"gsplit-mail-{rank}") for _ in range(TURNS)) for rank in range(trainers)),
-            ),
+            mail=_mail("gsplit-mail", trainers),
+            sums=_mail("gsplit-sums", trainers),
             rows=(SharedBuffer("gsplit-rows-even"), SharedBuffer("gsplit-rows-odd")),
         )
 
     def close(self) -> None:
         """Let go of all buffers."""
-        mail = (buffer for buffers in self.mail for buffer in buffers)
+        mail = (buffer for buffers in (*self.mail, *self.sums) for buffer in buffers)
         for buffer in (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows):
             buffer.close()
+
+
+def _mail(name: str, trainers: int) -> tuple[tuple[SharedBuffer, ...], ...]:
+    """Memory for the mailboxes of so many trainers."""
+    pieces = (tuple(SharedBuffer(f"{name}-{rank}") for _ in range(TURNS)) for rank in range(trainers))
+    return (SharedBuffer(name),), *pieces
