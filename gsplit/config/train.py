@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.model import ModelConfig
@@ -17,6 +18,8 @@ from gsplit.config.sampling import SamplingConfig
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
 from gsplit.runs.folder import CONFIG, RESOLVED, put_run_right
+
+logger = logging.getLogger(__name__)
 
 OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
 """What says what a model is; null in ``config.json`` where the model takes nothing of it."""
@@ -32,10 +35,6 @@ RESULTS_DEPEND_ON = (
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingConfig, ModelConfig, RunConfig):
     """Train a graph neural network, split-parallel, on all the GPUs of this host."""
-
-    useless_fan_out: ClassVar[tuple[int, ...] | None] = None
-    """What a run that goes on with all neighbours would draw, by its flags or by what it was: an instance may have
-    it, one made of that by ``replace`` has it no more."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,10 +54,15 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
                 f"--fan-out {','.join(map(str, self.fan_out))} contradicts --strategy full, which takes all "
                 "neighbours; say --num-layers instead"
             )
-        if given:
-            object.__setattr__(self, "useless_fan_out", self.fan_out)
         named = self.fan_out != SamplingConfig.fan_out and self.resume is None
         layers = self.layers if self.num_layers is None or named else self.num_layers
+        if given:  # now, or of what was sampled before
+            numbers = ",".join(map(str, self.fan_out))
+            logger.warning(
+                "--fan-out %s draws nothing with --strategy full, which takes all neighbours in %s layers",
+                numbers,
+                layers,
+            )
         return (-1,) * layers
 
     def to_json(self, unused: Collection[str] = ()) -> str:

@@ -56,9 +56,6 @@ def taken_up(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
     path = config.resume / CONFIG
     written = _written(path)
     before = TrainConfig.from_json(path)
-    if config.useless_fan_out is not None:
-        given = ",".join(map(str, config.useless_fan_out))
-        logger.warning("--fan-out %s has no effect with --strategy full, which takes all neighbours", given)
     if config.gpus == before.gpus and (before.layout is None or layout.resolve() != before.layout.resolve()):
         config = replace(config, gpus=None)
     if config.strategy == "full" and (config.grid is not None or config.replication is not None):

@@ -15,7 +15,7 @@ from gsplit.kernels import StoredRows, copied, in_core
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
 """Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
-ELU = 2
+NO_ACTIVATION, ELU = 0, 2
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -239,10 +239,35 @@ def activated(x: Tensor, activation: Callable[[Tensor], Tensor], dropout: nn.Dro
     number = ACTIVATIONS.get(activation)
     if number is None or not in_core(x) or x.dim() != 2 or type(dropout) is not nn.Dropout:
         return dropout(activation(x))
+    return _in_one_pass(x, number, dropout, dropout.p)
+
+
+class RowDropout(nn.Dropout):
+    """``torch.nn.Dropout``, but for rows on the CPU the values are drawn as in :func:`activated`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` of any shape, of which values were dropped."""
+        if self.inplace or not in_core(input) or input.dim() != 2:
+            return super().forward(input)
+        return _in_one_pass(input, NO_ACTIVATION, super().forward, self.p)
+
+
+def convert_dropouts(model: nn.Module) -> None:
+    """Replace PyTorch's dropout inside a model, in place, by :class:`RowDropout`."""
+    ours: dict[nn.Module, RowDropout] = {}  # a module may stand in several places
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if type(child) is nn.Dropout and "forward" not in vars(child) and not has_hooks(child):
+                own = RowDropout(child.p, child.inplace).train(child.training)
+                module._modules[name] = ours.setdefault(child, own)
+
+
+def _in_one_pass(x: Tensor, activation: int, dropout: Callable[[Tensor], Tensor], share: float) -> Tensor:
+    """An activation by its number, and dropout of a share of the values where ``dropout`` drops anything."""
     probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
-    drop = 0.0 if dropout(probe) is probe and probe.item() == 1 else dropout.p
+    drop = 0.0 if dropout(probe) is probe and probe.item() == 1 else share
     seed = int(torch.randint(2**62, ())) if drop else 0
-    out: Tensor = _Activated.apply(x, number, drop, seed)
+    out: Tensor = _Activated.apply(x, activation, drop, seed) if drop or activation else x
     return out
 
 

@@ -42,7 +42,7 @@ class Mailboxes:
             generation that it has left, and the last message of each other that it has taken.
         generation: number of these mailboxes among those that were made in the same memory, from 1.
         pids: int64 [trainers] that all map: the process of each.
-        begins: int64 [trainers, TURNS, trainers + 1] that all map: where in a message each one's bytes begin and end.
+        ranges: int64 [trainers, TURNS, trainers, 2] that all map: where in a message each one's bytes begin and end.
         memory: TURNS pieces of each trainer's.
         rank: of this trainer.
         group: ranks of those who send each other rows, this trainer's among them, in the order of their parts.
@@ -52,14 +52,14 @@ class Mailboxes:
         self,
         numbers: NDArray[np.uint32],
         pids: NDArray[np.int64],
-        begins: NDArray[np.int64],
+        ranges: NDArray[np.int64],
         memory: Sequence[Sequence[SharedBuffer]],
         rank: int,
         group: Sequence[int],
         generation: int,
     ) -> None:
         self._generation = generation
-        self._numbers, self._begins, self._memory = numbers.reshape(-1), begins, memory
+        self._numbers, self._ranges, self._memory = numbers.reshape(-1), ranges, memory
         self._width = numbers.shape[1]
         self._rank, self._group, self._sent = rank, tuple(group), 0
         self._mapped: dict[tuple[int, int], Tensor] = {}
@@ -79,8 +79,8 @@ class Mailboxes:
         """
         (header,), *memory = pieces
         trainers = len(memory)
-        # Words of 8 bytes: the generation, the numbers, the processes, the begins.
-        parts = (1, -(-trainers * (2 + trainers) // 2), trainers, trainers * TURNS * (trainers + 1))
+        # Words of 8 bytes: the generation, the numbers, the processes, the ranges.
+        parts = (1, -(-trainers * (2 + trainers) // 2), trainers, trainers * TURNS * trainers * 2)
         if rank == 0:
             header.grow(8 * sum(parts))
         barrier()
@@ -89,10 +89,10 @@ class Mailboxes:
             words[0] += 1
             words[1:] = 0
         barrier()
-        generation, numbers, pids, begins = np.split(words, np.cumsum(parts)[:-1])
+        generation, numbers, pids, ranges = np.split(words, np.cumsum(parts)[:-1])
         numbers = numbers.view(np.uint32)[: trainers * (2 + trainers)].reshape(trainers, 2 + trainers)
-        begins = begins.reshape(trainers, TURNS, trainers + 1)
-        mail = cls(numbers, pids, begins, memory, rank, group, int(generation[0]))
+        ranges = ranges.reshape(trainers, TURNS, trainers, 2)
+        mail = cls(numbers, pids, ranges, memory, rank, group, int(generation[0]))
         barrier()
         return mail
 
@@ -111,6 +111,13 @@ class Mailboxes:
             MemoryError: where the host has no room.
             RuntimeError: also from the wait, where a trainer that is waited for has left, or its process is gone.
         """
+        ends = np.cumsum([0, *send_counts])
+        return self._start(out, sent, receive_counts, np.stack([ends[:-1], ends[1:]], axis=1))
+
+    def _start(
+        self, out: Tensor, sent: Tensor, receive_counts: Sequence[int], ranges: NDArray[np.int64]
+    ) -> Callable[[], None]:
+        """As :meth:`start`, with rows ``ranges[member]`` of those sent for each member; ranges may be equal."""
         assert out.is_contiguous()
         assert out.dtype == sent.dtype
         self._sent = number = self._sent + 1
@@ -119,17 +126,16 @@ class Mailboxes:
             if peer != self._rank:
                 self._wait_for(peer, self._taken(peer, self._rank), number - TURNS)
         row_bytes = sent.itemsize * sent.shape[1:].numel()
-        ends = np.cumsum([0, *send_counts]) * row_bytes
-        if ends[-1]:
-            self._piece(self._rank, turn, int(ends[-1]))[: int(ends[-1])].copy_(_bytes_of(sent))
-        self._begins[self._rank, turn, : len(ends)] = ends
+        if sent.numel():
+            self._piece(self._rank, turn, sent.nbytes)[: sent.nbytes].copy_(_bytes_of(sent))
+        self._ranges[self._rank, turn, : len(ranges)] = ranges * row_bytes
         _core.post_number(self._numbers, self._rank * self._width, number)
 
         def wait() -> None:
             into, at = _bytes_of(out), 0
             for member, peer in enumerate(self._group):
                 self._wait_for(peer, peer * self._width, number)
-                begin, end = (int(each) for each in self._begins[peer, turn, me : me + 2])
+                begin, end = (int(each) for each in self._ranges[peer, turn, me])
                 wanted = receive_counts[member] * row_bytes
                 if end - begin != wanted:
                     raise RuntimeError(
@@ -157,7 +163,7 @@ class Mailboxes:
         shares = x.new_empty((members, counts[me]))
         self.start(shares.view(-1), x, [counts[me]] * members, counts)()
         total = shares.sum(dim=0)
-        self.start(x, total.repeat(members), counts, [counts[me]] * members)()
+        self._start(x, total, counts, np.full((members, 2), [0, counts[me]]))()
 
     def meet(self) -> None:
         """Wait until all members of the group make this call; raises as :meth:`start` does."""

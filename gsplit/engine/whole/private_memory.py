@@ -3,7 +3,7 @@
 | what | bytes |
 |---|---|
 | process | what this process has, which has imported the same |
-| weights | 5 of each: itself, its gradient, two of Adam, its place in the all-reduce |
+| weights | 6 of each: itself, its gradient, two of Adam, its place in the all-reduce, and shares of it from all |
 | edges | A and A', int32, with their pointers; A alone for a first layer whose sums are kept |
 | rows | features, labels and degrees at rest; kept sums |
 | first sum | the moves of rows as wide as the features, in the first epoch |
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from gsplit.engine.evaluation import MAX_EDGES, MAX_ROW_BYTES
 from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
 from gsplit.limits import private_bytes
+from gsplit.parallel.mailboxes import SPARE
 
 UNUSED = 1.2
 """What the allocator has mapped over what is in use, where large pieces of several sizes come and go."""
@@ -35,7 +36,7 @@ MOST_PROCESS_BYTES = 256 << 20
 """A process that has more holds data of its own, which trainers do not."""
 LIBRARY_BYTES = 24 << 20
 """Threads and buffers of PyTorch's that come with the first step, and pieces of what is read."""
-COPIES_OF_PARAMETERS = 5
+COPIES_OF_PARAMETERS = 6
 ORDER_BYTES = 4
 """Bytes of an edge of A' for its place in A, where a layer weighs edges by itself."""
 
@@ -123,6 +124,8 @@ def shared_bytes(plan: Plan, work: Work) -> int:
         most = max(int(sizes[layer - 1]) * work.summed(layer) for layer in range(1, work.layers + 1))
         rows = max(rows, 2 * most * item)
     evaluated = 2 * n * max(widths[1:-1], default=0) * item if work.evaluates else 0
+    if work.trainers > 1:  # gradients, and each trainer's share of their sum
+        rows += int(SPARE * (work.trainers + 1) * work.parameters * item)
     return rows + evaluated + (n * widths[0] * item if work.trained else 0)
 
 

@@ -95,6 +95,7 @@ def test_flags_of_another_plan_are_told(saved, caplog):
     ("before", "now", "said"),
     [
         (GRID, {"fan_out": (3,)}, "3"),
+        (GRID, {"fan_out": (3, 2)}, "3,2"),
         ({}, {"strategy": "full"}, "2"),
         (GRID, {"fan_out": (-1,)}, None),
         (GRID, {}, None),
@@ -104,8 +105,9 @@ def test_a_fan_out_that_says_nothing_is_told(saved, caplog, before, now, said):
     config = replace(saved, **before)
     save_configurations(saved.out, config, config, ())
     config, _ = taken_up(TrainConfig.resuming(saved.out, **now))
-    assert config.fan_out == (-1,)
-    wanted = f"--fan-out {said} has no effect with --strategy full, which takes all neighbours"
+    layers = len(now.get("fan_out", (2,)))
+    assert config.fan_out == (-1,) * layers
+    wanted = f"--fan-out {said} draws nothing with --strategy full, which takes all neighbours in {layers} layers"
     assert [record.message for record in caplog.records] == ([] if said is None else [wanted])
 
 

@@ -8,7 +8,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from gsplit.nn import GAT, SAGE
-from gsplit.nn.dense import activated, both_linear, linear, linear_sum, product, weight_gradient
+from gsplit.nn.dense import (
+    RowDropout,
+    activated,
+    both_linear,
+    convert_dropouts,
+    linear,
+    linear_sum,
+    product,
+    weight_gradient,
+)
 from gsplit.train.check.dropout import DropoutOff
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
@@ -96,6 +105,30 @@ def test_dropout_follows_the_generator_and_its_share():
     assert not torch.equal(kept(1), kept(2))
     assert sorted(kept(1).unique().tolist()) == pytest.approx([0, 1 / 0.75])
     assert (kept(1) == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
+
+
+def test_dropout_of_any_model_is_drawn_by_the_core():
+    twice = nn.Dropout(0.25)
+    model = nn.ModuleDict({"inner": nn.Sequential(nn.Linear(2, 2), twice), "drop": twice})
+    convert_dropouts(model)
+    drop = model["drop"]
+    assert type(drop) is RowDropout
+    assert drop in model["inner"].children()
+    x = torch.ones(300, 200, requires_grad=True)
+    torch.manual_seed(1)
+    out = drop(x)
+    torch.manual_seed(1)
+    assert torch.equal(out, activated(x, torch.relu, nn.Dropout(0.25)))  # no draw of PyTorch's own
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(grad, out)
+    with DropoutOff():
+        assert drop(x) is x
+    assert drop.eval()(x) is x
+    cube = torch.ones(30, 20, 10)
+    torch.manual_seed(1)
+    wanted = nn.functional.dropout(cube, 0.25)
+    torch.manual_seed(1)
+    assert torch.equal(drop.train()(cube), wanted)
 
 
 @pytest.mark.parametrize("model", [SAGE, GAT])
