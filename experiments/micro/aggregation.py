@@ -23,10 +23,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from experiments.shared.flags import Positive, from_one_on
+from experiments.shared.processes import begin_again_with
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.host import keep_freed_memory
+from gsplit.launch.start import PASSIVE
 from gsplit.nn import Block, mean_of_neighbours
 
 PROG = "python -m experiments.micro.aggregation"
@@ -184,5 +186,6 @@ def command(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    keep_freed_memory()  # as trainers do
+    begin_again_with(PASSIVE)  # as trainers are started
+    keep_freed_memory()  # and as they do
     cli.main(command)

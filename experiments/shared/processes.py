@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,13 @@ class Used:
     others_share: float
     """Share of all cores' time that processes outside the run used meanwhile, as /proc/stat has it."""
     memory: Memory | None
+
+
+def begin_again_with(variables: Mapping[str, str]) -> None:
+    """Start this program anew with variables that libraries read when they are loaded, unless it has all of them."""
+    missing = {name: value for name, value in variables.items() if name not in os.environ}
+    if missing:
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **missing})
 
 
 def environment(memory: str, threads: int) -> dict[str, str]:

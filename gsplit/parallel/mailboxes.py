@@ -117,7 +117,7 @@ class Mailboxes:
     def _start(
         self, out: Tensor, sent: Tensor, receive_counts: Sequence[int], ranges: NDArray[np.int64]
     ) -> Callable[[], None]:
-        """As :meth:`start`, with rows ``ranges[member]`` of those sent for each member; ranges may be equal."""
+        """Begin as :meth:`start` does, with rows ``ranges[member]`` for each member; ranges may be equal."""
         assert out.is_contiguous()
         assert out.dtype == sent.dtype
         self._sent = number = self._sent + 1
