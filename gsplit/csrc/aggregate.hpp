@@ -14,8 +14,8 @@
 // embedding_bag sorts all edges at every call of its backward. Each row is summed by one thread in the order of its
 // edges, so sums do not depend on the number of threads (narrow_gradient's do, in their last bits).
 //
-// What bounds it are reads of source rows in random order, so rows that no cache has are fetched some edges ahead, and
-// the widths are compile-time numbers of vectors, each a register, so that sums stay there (row_kernels.cpp).
+// What bounds it are reads of source rows in random order, so rows that no cache has are fetched some edges ahead,
+// and the widths are compile-time numbers of vectors, each a register, so that sums stay there (row_kernels.cpp).
 #pragma once
 
 #include <cstdint>
