@@ -43,17 +43,25 @@ def measure(
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         for model, dataset in CASES[:cases]:
-            recipe = RECIPES[model] if epochs is None else replace(RECIPES[model], epochs=epochs)
+            recipe = recipe_of(model, strategy, epochs)
             store = store_of(dataset, data, work, 0)
             layout = layout_of(store, work, trainers, 0)
             graph = open_store(store).graph
             ours, theirs = [], []
             for seed in range(seeds):
-                ours.append(tested(layout, replace(recipe, strategy=strategy, seed=seed), work / model / dataset))
+                ours.append(tested(layout, replace(recipe, seed=seed), work / model / dataset))
                 theirs.append(full_batch(graph, recipe, seed))
             rows.append(row_of(model, dataset, ours, theirs))
             print(rows[-1], flush=True)
     return {"models": rows, "settings": [{"strategy": strategy, "trainers": trainers, "seeds": seeds}]}
+
+
+def recipe_of(model: str, strategy: str, epochs: int | None) -> TrainConfig:
+    """The recipe of a model for a strategy; the size of mini-batches is said only where there are any."""
+    recipe = replace(RECIPES[model], strategy=strategy)
+    if strategy == "full":
+        recipe = replace(recipe, batch_size=TrainConfig.batch_size)
+    return recipe if epochs is None else replace(recipe, epochs=epochs)
 
 
 def tested(layout: Path, config: TrainConfig, folder: Path) -> float:

@@ -46,7 +46,7 @@ class Range:
         if inside:
             return None
         finite = self.below == math.inf
-        if self.above is not None:
+        if self.above is not None and not (self.most is not None and value > self.most):
             return f"above {self.above}{' and finite' if finite else ''}"
         if finite and value == math.inf:
             return "finite"

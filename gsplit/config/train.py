@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
 """What says what a model is; null in ``config.json`` where the model takes nothing of it."""
 RESULTS_DEPEND_ON = (
-    *("seed", "batch_size", "fan_out", "lr", "weight_decay", "dropout", "input_dropout", "attention_dropout"),
+    *("seed", "batch_size", "fan_out", "optimizer", "lr", "lr_schedule", "warmup", "lr_step_size", "lr_gamma"),
+    *("lr_patience", "momentum", "weight_decay", "clip_grad_norm", "accumulate"),
+    *("dropout", "input_dropout", "attention_dropout"),
     *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange"),
     "exchange_dtype",
 )
@@ -103,7 +105,14 @@ class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingCo
         """
         put_run_right(Path(run))
         before = cls.from_json(Path(run) / CONFIG)
-        fresh = {"out": None, "overwrite": False, "profile": False, "dry_run": False, "resume": Path(run)}
+        fresh: dict[str, Any] = {
+            "out": None,
+            "overwrite": False,
+            "profile": False,
+            "dry_run": False,
+            "init_from": None,
+        }
+        fresh["resume"] = Path(run)
         return replace(before, **{**fresh, **changes})
 
 

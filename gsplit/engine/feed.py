@@ -71,6 +71,14 @@ class Feed:
             self._hold_back()
         return mini_batch
 
+    def drain(self) -> None:
+        """Wait for what is being loaded ahead, by a run that ends before its mini-batches do.
+
+        Each trainer has asked for as many as the others, so nobody waits for one that is never told of.
+        """
+        while self._ahead:
+            self._ahead.popleft().result()
+
     def _hold_back(self) -> None:
         """Wait for the device, which may be far behind: each mini-batch that it has not computed takes its memory."""
         self._begun.append(torch.cuda.current_stream().record_event())

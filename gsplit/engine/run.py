@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.engine.strategy import Strategy
-from gsplit.models.prepared import Needs
+from gsplit.models import registry
+from gsplit.models.prepared import Needs, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,11 @@ class Run:
     to another process would arrive in shared memory, and every trainer would train the same weights."""
     unused: tuple[str, ...] = ()
     """Fields of ``config`` that the model takes nothing of."""
+
+    def new_model(self) -> nn.Module:
+        """The model, ready for blocks: as it was handed over, or freshly initialised from torch's generator."""
+        given = self.pickled_model
+        return prepare(registry.build(self.signature, self.config) if given is None else pickle.loads(given)).model
 
     @property
     def folder(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 from torch import nn
 
@@ -14,6 +15,7 @@ from gsplit.engine.engines import decided
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
+from gsplit.models.initial import load_initial
 from gsplit.models.registry import describe
 from gsplit.parallel.devices import choose_device, threads_of, trainers_of
 
@@ -42,6 +44,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     _check_trained_features(config)
     layout = open_layout(config.layout.resolve())
     _check_trainable(layout, config.train_features)
+    _check_scores_are_known(config, layout)
     _warn_of_other_sampling(config, layout)
     trainers = trainers_of(config.gpus, layout.parts)
     device = choose_device(config.device, trainers)
@@ -62,7 +65,31 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
+    if config.init_from is not None:
+        _check_initial_weights(run, config.init_from, layout)
     return run
+
+
+def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
+    """Refuse weights of another model, and say which are drawn afresh."""
+    if run.resumes:
+        raise InputError(f"--resume goes on with the weights of its checkpoint; drop --init-from {source}")
+    others = load_initial(run.new_model(), source, layout.graph.num_classes)
+    if others:
+        logger.warning("the last layer is drawn afresh, not taken from %s: %s", source, "; ".join(others))
+
+
+def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
+    """Refuse what waits for scores where there will be none."""
+    every, why = config.validations
+    wanted = [f"--early-stop {config.early_stop}"] if config.early_stop else []
+    wanted += ["--lr-schedule plateau"] if config.lr_schedule == "plateau" else []
+    if wanted and not every:
+        raise InputError(f"{wanted[0]} goes by the scores of validations, and {why} makes none; drop one")
+    if wanted and not len(layout.graph.valid_idx):
+        raise InputError(
+            f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation vertices"
+        )
 
 
 def _check_trained_features(config: TrainConfig) -> None:

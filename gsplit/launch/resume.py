@@ -103,6 +103,11 @@ class Resumed:
                 "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
             )
         checkpoint.check_same_model(folder, saved["signature"], run.signature)
+        if before.config.optimizer != run.config.optimizer:
+            raise InputError(
+                f"--optimizer must stay {before.config.optimizer}, whose state is in the checkpoint of {folder}; a new "
+                f"run with --init-from {folder} begins with its weights"
+            )
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
         checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts

@@ -50,11 +50,15 @@ class Kept:
         """Best weights by validation."""
         self.validated = 0
         """The epoch that was validated last; 0: none."""
+        self.waited = 0
+        """Number of validations, one after the other, since the best one."""
 
     def judge(self, model: nn.Module, epoch: int, score: float) -> None:
         """An epoch was validated: its weights are kept where no earlier ones scored as much."""
         self.validated = epoch
+        self.waited += 1
         if self.best is None or score > self.best["score"]:
+            self.waited = 0
             self.best = {"score": score, "epoch": epoch, "model": _copy(model), **self._rows()}
             self._save(self.best)
 
@@ -78,19 +82,20 @@ class Kept:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""
-        return {"best": self.best, "validated": self.validated}
+        return {"best": self.best, "validated": self.validated, "waited": self.waited}
 
     def restore(self, state: dict[str, Any], epochs: Sequence[dict[str, Any]], score: str) -> None:
         """Go on from a checkpoint.
 
         Args:
-            state: holds what :meth:`state` gave; checkpoints of earlier releases lack ``validated``.
+            state: holds what :meth:`state` gave; checkpoints of earlier releases lack ``validated`` and ``waited``.
             epochs: the records of epochs until then.
             score: under which name those hold it.
         """
         self.best = state["best"]
         known = [record["epoch"] for record in epochs if record.get(score) is not None]
         self.validated = state.get("validated", max(known, default=0))
+        self.waited = state.get("waited", 0)
         if self._writes:
             self._follow(state["progress"]["epoch"])
         elif self.best is not None and "trained" in self.best:

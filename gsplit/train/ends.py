@@ -27,6 +27,7 @@ def end_epoch(trainer: Trainer) -> None:
     epoch = progress.epoch + 1
     every, _ = config.validations
     due = every and (epoch % every == 0 or epoch == config.epochs)
+    rate = trainer.steps.rates.last_of(progress.epoch)
     score = _validate(trainer, epoch) if due else None
     write_counts(trainer)
     record = {
@@ -34,6 +35,7 @@ def end_epoch(trainer: Trainer) -> None:
         "epoch": epoch,
         **_layout_of_work(trainer),
         "settings": run.settings,
+        "lr": rate,
         "loss": finite(progress.mean_loss()),
         f"valid_{trainer.objective.name}": score,
         "seconds": round(progress.seconds, 4),
@@ -48,6 +50,21 @@ def end_epoch(trainer: Trainer) -> None:
     progress.next_epoch()
     if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
         save_checkpoint(trainer)
+
+
+def ended_early(trainer: Trainer) -> bool:
+    """Whether --early-stop says that no epoch is to come, which trainer 0 tells."""
+    config, kept = trainer.run.config, trainer.kept
+    if not kept.waited >= config.early_stop > 0:
+        return False
+    if trainer.member.rank == 0:
+        assert kept.best is not None
+        score, epoch = kept.best["score"], kept.best["epoch"]
+        say(
+            f"ended early, after epoch {trainer.progress.epoch}: {kept.waited} validations without a better score "
+            f"than the {score:.4f} of epoch {epoch} (--early-stop {config.early_stop})"
+        )
+    return True
 
 
 def finish(trainer: Trainer) -> dict[str, Any] | None:
@@ -109,6 +126,7 @@ def _validate(trainer: Trainer, epoch: int) -> float | None:
         return None
     score = trainer.evaluator.score(trainer.model, valid_idx)
     trainer.kept.judge(trainer.model, epoch, score)
+    trainer.steps.rates.judge(score)
     return score
 
 
@@ -141,4 +159,5 @@ def _line(record: dict[str, Any]) -> str:
     valid = "" if score is None else f" | valid {score:.4f}"
     edges = record["traffic"]["sampled_edges"] or record["traffic"]["computed_edges"]  # of the whole graph
     rate = edges / max(seconds, 1e-9) / 1e6
-    return f"Epoch {record['epoch']:02d} | loss {loss}{valid} | {seconds:.2f} s | {rate:.2f} M edges/s"
+    learning = "" if record["settings"]["lr"] == record["lr"] else f" | lr {record['lr']:.3g}"
+    return f"Epoch {record['epoch']:02d} | loss {loss}{valid}{learning} | {seconds:.2f} s | {rate:.2f} M edges/s"

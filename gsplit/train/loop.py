@@ -22,7 +22,7 @@ from gsplit.parallel.join import joined
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.terminal import say
-from gsplit.train.ends import end_epoch, finish, stop
+from gsplit.train.ends import end_epoch, ended_early, finish, stop
 from gsplit.train.saving import restore, save_checkpoint, write_counts
 from gsplit.train.trainer import Trainer
 
@@ -56,7 +56,7 @@ def train(trainer: Trainer) -> bool:
     member = trainer.member
     if progress.epoch >= config.epochs > 0 and member.rank == 0:
         say(f"nothing to train: {progress.epoch} epochs are done, --epochs is {config.epochs}")
-    while progress.epoch < config.epochs:
+    while progress.epoch < config.epochs and not ended_early(trainer):
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)
         while progress.batch < trainer.num_batches:
@@ -76,16 +76,14 @@ def train(trainer: Trainer) -> bool:
                 loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, mini_batch.num_targets))
 
             with clock("backward"):
-                for optimizer in trainer.optimizers:
-                    optimizer.zero_grad(set_to_none=True)
+                trainer.steps.begin()
                 loss.backward()
 
             with clock("reduce"):
                 total_loss, reduced_bytes = reduce_gradients(trainer.parameters, loss, member)
 
             with clock("step"):
-                for optimizer in trainer.optimizers:
-                    optimizer.step()
+                trainer.steps.end(progress.epoch, progress.batch, mini_batch.num_targets)
 
             progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
             trainer.profiler.step(mini_batch.handle)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gsplit.engine.optimiser import follow
 from gsplit.errors import InputError
+from gsplit.optim import follow
 from gsplit.runs import checkpoint
 from gsplit.runs.log import RunLog
 from gsplit.train.progress import Progress, gather_counts
@@ -18,7 +18,7 @@ def write_counts(trainer: Trainer) -> None:
 
 
 def save_checkpoint(trainer: Trainer) -> None:
-    """Trainer 0 writes: all hold the same weights and the same optimiser state. All trainers make the call."""
+    """Trainer 0 writes: all hold the same weights and the same optimizer state. All trainers make the call."""
     run, progress = trainer.run, trainer.progress
     progress.batches_since_checkpoint = 0
     write_counts(trainer)
@@ -28,6 +28,7 @@ def save_checkpoint(trainer: Trainer) -> None:
     state = {
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
+        "steps": trainer.steps.state(),
         **trained,
         "progress": progress.state(),
         **trainer.kept.state(),
@@ -56,6 +57,8 @@ def restore(trainer: Trainer) -> None:
     trainer.model.load_state_dict(state["model"])
     trainer.optimizer.load_state_dict(state["optimizer"])
     follow(trainer.optimizer, run.config)
+    if "steps" in state:  # checkpoints of earlier releases lack it
+        trainer.steps.restore(state["steps"])
     if trainer.trained is not None:
         trainer.trained.restore(state["trained"])
     trainer.progress = Progress.from_state(state["progress"], trainer.member.device)

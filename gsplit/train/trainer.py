@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 
 import torch
@@ -12,17 +11,18 @@ from gsplit.data import open_layout
 from gsplit.data.store import describe
 from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import Evaluator
+from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import objective_of
-from gsplit.engine.optimiser import optimiser_of
 from gsplit.engine.parts import Parts
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.rows.trained import TrainedFeatures
 from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
-from gsplit.models import prepared, registry
+from gsplit.models.initial import load_initial
+from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import Member, with_board, with_mail
 from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import Kept
@@ -59,7 +59,7 @@ class Trainer:
             self.trained = TrainedFeatures(run, layout, member, shared.features, shared.levels[0])
             layout = self.trained.layout
         self.layout = layout
-        self.model = _same_model(run, member)
+        self.model = _same_model(run, member, layout.graph.num_classes)
         self.objective = objective_of(layout.graph.multi_label)
         edges = EdgeLoader(layout.graph, device=member.device, dtype=run.dtype, **run.needs)
         self.loading = Loading(run, layout, member, shared, self.model)
@@ -74,9 +74,7 @@ class Trainer:
             threads=run.config.threads,
         )
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.optimizer = optimiser_of(run.config, self.parameters)
-        self.optimizers = [self.optimizer, *([] if self.trained is None else [self.trained.optimizer])]
-        """Optimisers: of the weights, which all trainers share, and of the features that this one trains, if any."""
+        self.optimizer = optimizer_of(run.config, self.parameters)
         self.clock = StageClock(member.device)
         self.profiler = Profiler(run.folder, member, on=run.config.profile)
         self.progress = Progress()
@@ -86,6 +84,15 @@ class Trainer:
         self.kept = Kept(run.folder, about, writes=member.rank == 0, trained=self.trained)
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
+        trained = self.trained
+        self.steps = Steps(
+            run.config,
+            [self.optimizer, *([] if trained is None else [trained.optimizer])],
+            self.parameters,
+            None if trained is None else trained.own,
+            member,
+            self.num_batches,
+        )
         self._parts = Parts(
             run=run,
             member=member,
@@ -107,17 +114,17 @@ class Trainer:
 
     def close(self) -> None:
         """The last thing a trainer does."""
+        if isinstance(self.feed, Feed):
+            self.feed.drain()
         self.loading.close()
 
 
-def _same_model(run: Run, member: Member) -> nn.Module:
+def _same_model(run: Run, member: Member, num_classes: int) -> nn.Module:
     """The model on this trainer's device; all trainers begin with the weights of trainer 0."""
     torch.manual_seed(fold_key(run.config.seed, INITIAL_WEIGHTS) >> 1)
-    if run.pickled_model is not None:
-        model: nn.Module = pickle.loads(run.pickled_model)
-    else:
-        model = registry.build(run.signature, run.config)
-    model = prepared.prepare(model).model.train().to(member.device, run.dtype)
+    model = run.new_model().train().to(member.device, run.dtype)
+    if run.config.init_from is not None and not run.resumes:
+        load_initial(model, run.config.init_from, num_classes)
     for tensor in model.state_dict().values():
         broadcast(tensor, member.group)
     return model

@@ -24,16 +24,18 @@ ALLOWED = {
     "partition": {"config", "sampling", "data"},
     "parallel": set(),
     "kernels": set(),
+    "optim": {"config", "parallel"},
     "features": {"kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
     "models": {"nn", "config", "data", "processes", "runs"},
     "full": {"kernels", "nn", "parallel", "data", "config"},
     "engine": {
-        *("full", "kernels", "supply", "sampling", "features", "nn", "parallel", "models", "runs", "config", "data")
+        *("full", "kernels", "supply", "sampling", "features", "nn", "optim", "parallel", "models", "runs", "config"),
+        "data",
     },
     "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
-        *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "parallel", "processes"),
+        *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "optim", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
     "predict": {

@@ -1,6 +1,6 @@
 """Trained features: rows that are learned like weights, for graphs that have none. Each row is owned by one trainer.
 
-A trainer owns the rows of its vertices, updates them by an optimiser of its own, like the one of the weights, and
+A trainer owns the rows of its vertices, updates them by an optimizer of its own, like the one of the weights, and
 keeps that one's state: nothing of them is reduced over the trainers. All rows lie in memory that all trainers map, so
 that exact evaluation reads them as it reads the features of a graph.
 
@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from gsplit.data import GraphArrays, Layout
 from gsplit.engine.evaluation import own_range
-from gsplit.engine.optimiser import follow, optimiser_of
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
+from gsplit.optim import follow, optimizer_of
 from gsplit.parallel import Member
 from gsplit.sampling.plan import fold_key, hashed
 
@@ -81,7 +81,7 @@ class TrainedFeatures:
         own = torch.from_numpy(self._rows[self._begin : self._end])
         self.own = nn.Parameter(own.to(member.device))
         """[V, D] the rows of this trainer's vertices, by layout id; on the CPU the very memory that all map."""
-        self.optimizer = optimiser_of(run.config, [self.own])
+        self.optimizer = optimizer_of(run.config, [self.own])
         """Updates the own rows."""
         if member.device.type != "cpu":
             self.optimizer.register_step_post_hook(lambda *_: self._publish())
@@ -110,7 +110,7 @@ class TrainedFeatures:
                 self.own.copy_(torch.from_numpy(self._rows[self._begin : self._end]))
 
     def state(self) -> dict[str, Any] | None:
-        """What a checkpoint remembers, on trainer 0: all rows, and the state of their optimisers, by global id."""
+        """What a checkpoint remembers, on trainer 0: all rows, and the state of their optimizers, by global id."""
         rows = self.gathered()
         optimizer = {
             name: self._gathered(value) if value.shape == self.own.shape else value

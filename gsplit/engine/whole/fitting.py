@@ -10,7 +10,7 @@ from torch import nn
 from gsplit.data import Layout
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
-from gsplit.engine.whole.plan_prices import model_of, numbers_of
+from gsplit.engine.whole.plan_prices import numbers_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
 from gsplit.engine.whole.private_memory import Work, private_peak, shared_bytes
 from gsplit.errors import InputError
@@ -30,7 +30,7 @@ def check_fits(run: Run, layout: Layout, plan: Plan) -> None:
     Raises:
         InputError: with a plan that fits, if there is one.
     """
-    model = model_of(run)
+    model = run.new_model()
     if run.config.device != "cpu" or type(model) not in KNOWN:
         return
     free = host_memory().available_bytes

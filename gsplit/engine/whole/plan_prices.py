@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -18,16 +17,7 @@ from gsplit.engine.whole.whole_batch import sums_features
 from gsplit.full import Levels
 from gsplit.full.reading import edge_pieces, owners_of
 from gsplit.full.routes import remote_sources
-from gsplit.models import prepared, registry
 from gsplit.nn import GAT, GCN
-
-
-def model_of(run: Run) -> nn.Module:
-    """The model of a run."""
-    model: nn.Module = (
-        registry.build(run.signature, run.config) if run.pickled_model is None else pickle.loads(run.pickled_model)
-    )
-    return prepared.prepare(model).model
 
 
 def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:

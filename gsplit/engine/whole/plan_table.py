@@ -10,7 +10,7 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
-from gsplit.engine.whole.plan_prices import model_of, work_of
+from gsplit.engine.whole.plan_prices import work_of
 from gsplit.engine.whole.private_memory import Work, edge_bytes, private_peak, shared_bytes
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
@@ -62,7 +62,7 @@ def plan_table(run: Run) -> str:
         InputError: for a model whose rows have widths that nobody knows before it runs.
     """
     layout = open_layout(run.layout, trusted=True)
-    model = model_of(run)
+    model = run.new_model()
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
     trained = run.config.train_features is not None
     first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
@@ -101,7 +101,7 @@ def priced_plans(run: Run) -> list[Priced]:
     Raises:
         InputError: for a model whose rows have widths that nobody knows before it runs.
     """
-    layout, model = open_layout(run.layout, trusted=True), model_of(run)
+    layout, model = open_layout(run.layout, trusted=True), run.new_model()
     levels = levels_of(layout.graph, bounds_of(layout, run.trainers), run.config.layers, whole=needs_all_rows(model))
     work = work_of(run, layout, levels, model)
     return sorted(prices(run, layout, work, model), key=lambda price: sent_bytes(price.sent))

@@ -22,6 +22,7 @@ from experiments.shared.processes import MEMORY, RunFailed
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout, open_store
 from gsplit.errors import InputError
+from gsplit.launch.resolve import resolve
 from gsplit.train.api import train
 
 TASK = Task(store="", model="gcn", hidden=6, layers=2, epochs=4, lr=0.05, seed=3)
@@ -188,6 +189,13 @@ def test_stores_and_layouts_are_made_once(tiny):
     assert open_store(store).graph.features.dtype == np.float32
     with pytest.raises(InputError, match="no nothing"):
         store_of("nothing", work, work, 0)
+
+
+@pytest.mark.parametrize("strategy", ["full", "split"])
+def test_recipes_of_accuracy_can_be_trained(tiny, strategy):
+    work, store = tiny
+    config = replace(accuracy.recipe_of("gcn", strategy, 3), layout=layout_of(store, work, 2, 0), out=work / "run")
+    assert resolve(config).config.epochs == 3
 
 
 def test_rows_of_accuracy():

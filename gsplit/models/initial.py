@@ -1,0 +1,60 @@
+"""Weights that a run begins with, out of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import nn
+
+from gsplit.errors import InputError
+from gsplit.runs import checkpoint
+
+
+def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
+    """Give a model the weights that a run kept, but for those of other classes, which stay as they are.
+
+    A weight may have another shape where that is the number of classes, or as many times it: that of the last layer.
+
+    Args:
+        model: prepared, as trainers have it.
+        run: the folder of the other run.
+        num_classes: of the graph that ``model`` is for.
+
+    Returns:
+        The names of the weights that stay as they are, with both shapes.
+
+    Raises:
+        InputError: where nothing was saved there, it is damaged, or it is of another model.
+    """
+    about, weights = checkpoint.read_state(run, checkpoint.MODEL)
+    weights.pop(checkpoint.TRAINED, None)
+    before = about.get("graph", {}).get("num_classes")
+    state = model.state_dict()
+    differing = sorted(state.keys() ^ weights.keys())
+    if differing:
+        name = differing[0]
+        where = f"{run} and not in this one" if name in weights else f"this one and not in {run}"
+        raise InputError(f"--init-from: another model was trained there: {name} is a weight in {where}")
+    others = []
+    for name, tensor in state.items():
+        here, there = list(tensor.shape), list(weights[name].shape)
+        if here == there:
+            continue
+        if not _is_of_classes(here, there, num_classes, before):
+            raise InputError(
+                f"--init-from: another model was trained in {run}: {name} is {there} there and {here} here; only the "
+                "last layer may differ, by its number of classes"
+            )
+        others.append(f"{name} is {here} here and {there} there")
+        weights.pop(name)
+    model.load_state_dict(weights, strict=False)
+    return others
+
+
+def _is_of_classes(here: Sequence[int], there: Sequence[int], classes: int, classes_there: int | None) -> bool:
+    """Whether two shapes differ in one dimension alone, and there by the numbers of classes."""
+    if len(here) != len(there) or classes_there is None:
+        return False
+    pairs = [pair for pair in zip(here, there, strict=True) if pair[0] != pair[1]]
+    return len(pairs) == 1 and pairs[0][0] * classes_there == pairs[0][1] * classes

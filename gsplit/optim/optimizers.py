@@ -1,0 +1,51 @@
+"""What changes the weights after each mini-batch: PyTorch's optimizers, by name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from gsplit.config.optimisation import OptimisationConfig
+
+WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+"""Methods that PyTorch wraps for its compiler, beside ``step``."""
+
+
+def _unwrapped(optimizer: type[torch.optim.Optimizer]) -> type[torch.optim.Optimizer]:
+    """An optimizer of PyTorch whose methods are not wrapped for its compiler.
+
+    The first call of a wrapped method imports the compiler, which takes every trainer a second and 70 MB, and
+    compiles nothing here. Where a version of PyTorch wraps nothing, the methods are the same.
+    """
+    methods = {name: inspect.unwrap(getattr(optimizer, name)) for name in WRAPPED}
+    step = torch.no_grad()(inspect.unwrap(optimizer.step))
+    return type(optimizer.__name__, (optimizer,), {**methods, "step": step, "__doc__": optimizer.__doc__})
+
+
+OPTIMIZERS = {
+    "adam": _unwrapped(torch.optim.Adam),
+    "adamw": _unwrapped(torch.optim.AdamW),
+    "sgd": _unwrapped(torch.optim.SGD),
+}
+
+
+def optimizer_of(config: OptimisationConfig, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer that ``config`` names, over the parameters that are trained."""
+    return OPTIMIZERS[config.optimizer](parameters, **_settings(config))
+
+
+def follow(optimizer: torch.optim.Optimizer, config: OptimisationConfig) -> None:
+    """Give an optimizer that was restored the settings of the configuration, which may have changed since."""
+    for group in optimizer.param_groups:
+        group.update(_settings(config))
+
+
+def _settings(config: OptimisationConfig) -> dict[str, Any]:
+    settings = {"lr": config.lr, "weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        settings["momentum"] = config.momentum
+    return settings

@@ -1,0 +1,287 @@
+"""Optimizers, rates, clipping and accumulation: what one process with PyTorch's own classes learns, to the bit again
+after a kill.
+
+Recipes run on mini-batches with all neighbours, so that the reference is dense algebra over the whole graph.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from support import pool as pool_module
+from support.graphs import lay_out, random_graph
+from support.runs import InPool, all_equal, config_for, records, run_for, train_in_trainer
+from torch.optim import lr_scheduler
+
+import gsplit
+from gsplit import TrainConfig
+from gsplit.data import open_layout
+from gsplit.errors import InputError
+from gsplit.runs import checkpoint
+from gsplit.sampling.plan import EpochPlan
+from gsplit.train import loop
+
+EPOCHS = 5
+BASE = {"epochs": EPOCHS, "dtype": "float64", "fan_out": (-1, -1), "batch_size": 12, "lr": 0.05, "seed": 3}
+RECIPES = {
+    "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
+    "sgd": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.01},
+    "cosine": {"lr_schedule": "cosine", "warmup": 1.5},
+    "step": {"lr_schedule": "step", "lr_step_size": 2, "lr_gamma": 0.3, "optimizer": "sgd"},
+    "plateau": {"lr_schedule": "plateau", "lr_patience": 0, "lr_gamma": 0.5, "lr": 0.001},
+    "clipped": {"clip_grad_norm": 0.05, "optimizer": "sgd"},
+    "accumulated": {"accumulate": 3},
+    "all": {
+        **{"optimizer": "adamw", "lr_schedule": "cosine", "warmup": 1, "clip_grad_norm": 0.1, "accumulate": 2},
+        "weight_decay": 0.05,
+    },
+}
+
+
+def mini_batches(layout, config):
+    """For each epoch its mini-batches, as layout ids; the last one is smaller, and no group of them is whole."""
+    plan = EpochPlan(layout.graph.train_idx, layout.permutation, config.batch_size, config.seed)
+    return [[batch for _, batch in plan.batches(epoch)] for epoch in range(config.epochs)]
+
+
+class DenseSage:
+    """GraphSAGE by dense algebra on weights by name, in float64."""
+
+    def __init__(self, layout, weights):
+        graph = layout.graph
+        rows = torch.zeros(graph.num_vertices, graph.num_vertices).double()
+        for v in range(graph.num_vertices):
+            for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]:
+                rows[v, u] += 1
+        self.mean = rows / rows.sum(dim=1, keepdim=True).clamp(min=1)
+        self.x = torch.from_numpy(np.array(graph.features)).double()
+        self.labels = torch.from_numpy(np.array(graph.labels))
+        self.weights = {name: torch.nn.Parameter(tensor.clone()) for name, tensor in weights.items()}
+
+    def logits(self):
+        h = self.x
+        for layer in range(2):
+            own, bias, neighbours = (
+                self.weights[f"convs.{layer}.{name}"]
+                for name in ("lin_self.weight", "lin_self.bias", "lin_neigh.weight")
+            )
+            h = h @ own.T + bias + (self.mean @ h) @ neighbours.T
+            h = h if layer else F.relu(h)
+        return h
+
+
+def optimizer_like(config, weights):
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(weights, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay)
+    make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimizer]
+    return make(weights, lr=config.lr, weight_decay=config.weight_decay)
+
+
+def scheduler_like(config, optimizer, steps):
+    """PyTorch's scheduler, called after each step, or for a plateau after each validation."""
+    if config.lr_schedule == "plateau":
+        return lr_scheduler.ReduceLROnPlateau(
+            optimizer, mode="max", factor=config.lr_gamma, patience=config.lr_patience
+        )
+    rise = round(config.warmup * steps)
+    then = {
+        "constant": lambda: lr_scheduler.ConstantLR(optimizer, factor=1.0),
+        "cosine": lambda: lr_scheduler.CosineAnnealingLR(optimizer, T_max=config.epochs * steps - rise),
+        "step": lambda: lr_scheduler.StepLR(optimizer, config.lr_step_size * steps, config.lr_gamma),
+    }[config.lr_schedule]()
+    if not rise:
+        return then
+    first = lr_scheduler.LinearLR(optimizer, start_factor=1 / rise, total_iters=rise - 1)
+    return lr_scheduler.SequentialLR(optimizer, [first, then], milestones=[rise])
+
+
+def learned_by_pytorch(layout, config, weights):
+    """Weights by name, and the last rate of each epoch."""
+    dense, each = DenseSage(layout, weights), config.accumulate
+    optimizer = optimizer_like(config, list(dense.weights.values()))
+    epochs = mini_batches(layout, config)
+    assert each == 1 or len(epochs[0]) % each == 1  # the last step of an epoch is of what is left
+    scheduler = scheduler_like(config, optimizer, math.ceil(len(epochs[0]) / each))
+    rates = []
+    for batches in epochs:
+        for first in range(0, len(batches), each):
+            targets = np.concatenate(batches[first : first + each])
+            optimizer.zero_grad()
+            F.cross_entropy(dense.logits()[targets], dense.labels[targets]).backward()
+            if config.clip_grad_norm is not None:
+                torch.nn.utils.clip_grad_norm_(dense.weights.values(), config.clip_grad_norm)
+            rate = optimizer.param_groups[0]["lr"]
+            optimizer.step()
+            if config.lr_schedule != "plateau":
+                scheduler.step()
+        rates.append(rate)
+        if config.lr_schedule == "plateau":
+            valid = layout.graph.valid_idx
+            said = dense.logits()[np.array(valid)].argmax(dim=1)
+            scheduler.step((said == dense.labels[np.array(valid)]).double().mean().item())
+    return {name: weight.detach() for name, weight in dense.weights.items()}, rates
+
+
+@pytest.mark.parametrize(("world", "name"), [*((3, name) for name in RECIPES), (2, "all"), (4, "all")])
+def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, world, name):
+    layout = layouts(world)
+    config = config_for(layout.path, tmp_path / "run", **{**BASE, **RECIPES[name]})
+    results = pool.run(world, train_in_trainer, config)
+    wanted, rates = learned_by_pytorch(layout, config, results[0]["before"])
+    assert results[0]["after"].keys() == wanted.keys()
+    for key, weight in wanted.items():
+        torch.testing.assert_close(results[0]["after"][key], weight, rtol=0, atol=1e-8)
+    assert all(all_equal(results[0]["after"], other["after"]) for other in results)
+    assert [record["lr"] for record in records(tmp_path / "run")] == pytest.approx(rates, rel=1e-12)
+    assert len(set(rates)) > 1 or config.lr_schedule == "constant"
+
+
+def stopped_and_gone_on(member, config, after):
+    """Weights after a run that ended with the checkpoint of a mini-batch, and went on from it."""
+    trainer = loop.ready(member, run_for(config, member.world), pool_module.SHARED)
+    feed = trainer.feed
+    trainer.feed = (next(feed) for _ in range(after))
+    assert not loop.train(trainer)
+    again = replace(config, out=None, resume=config.out)
+    return train_in_trainer(member, replace(again, out=config.out), resume=True)
+
+
+@pytest.mark.parametrize(("name", "after"), [("all", 7), ("plateau", 9), ("sgd", 4), ("accumulated", 6)])
+def test_what_goes_on_from_any_mini_batch_is_bit_equal(pool, layouts, tmp_path, name, after):
+    changes = {**BASE, **RECIPES[name]}
+    whole = pool.run(2, train_in_trainer, config_for(layouts(2).path, tmp_path / "whole", **changes))
+    parts = pool.run(2, stopped_and_gone_on, config_for(layouts(2).path, tmp_path / "parts", **changes), after)
+    assert all_equal(whole[0]["after"], parts[0]["after"])
+    assert all_equal(whole[1]["after"], parts[1]["after"])
+    rates = [[record["lr"] for record in records(tmp_path / run)] for run in ("whole", "parts")]
+    assert rates[0] == rates[1]
+
+
+def test_clipping_sees_the_rows_that_other_trainers_own(pool, tmp_path):
+    """The norm is that of weights and trained features together, whoever owns the rows."""
+    graph = replace(random_graph(60, 5, seed=4, features=6), features=None)
+    changes = {
+        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "train_features": 6, "dtype": "float64"},
+        **{"epochs": 4, "clip_grad_norm": 0.03, "optimizer": "sgd", "lr": 1.0},
+    }
+    results = {}
+    for world in (1, 3):
+        layout = lay_out(graph, tmp_path / str(world), parts=world)
+        config = config_for(layout.path, tmp_path / f"run {world}", **changes)
+        results[world] = pool.run(world, train_in_trainer, config)
+    for name, weight in results[1][0]["after"].items():
+        torch.testing.assert_close(results[3][0]["after"][name], weight, rtol=0, atol=1e-12)
+    assert all(all_equal(results[3][0]["after"], other["after"]) for other in results[3])
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_a_run_ends_early_after_the_same_epoch_for_any_number_of_trainers(pool, layouts, tmp_path, capsys, world):
+    changes = {**BASE, "epochs": 40, "early_stop": 3}
+    result = pool.run(world, train_in_trainer, config_for(layouts(world).path, tmp_path / "run", **changes))[0]
+    scores = [record["valid_accuracy"] for record in records(tmp_path / "run")]
+    best = scores.index(max(scores))
+    assert len(scores) == best + 1 + 3 < 40
+    assert result["summary"]["epochs"] == len(scores)
+    assert result["summary"]["best_epoch"] == best + 1
+    again = config_for(layouts(world).path, tmp_path / "run", **changes)
+    gone_on = pool.run(world, train_in_trainer, again, None, True)[0]
+    assert gone_on["summary"]["epochs"] == len(scores)
+    assert all_equal(gone_on["before"], gone_on["after"])
+
+
+@pytest.fixture
+def here(pool, monkeypatch):
+    """Trainers run in the pool."""
+    monkeypatch.setattr("gsplit.launch.start.start", InPool(pool))
+
+
+def test_weights_of_another_run_are_where_training_begins(here, layouts, tmp_path):
+    first = config_for(layouts(2).path, tmp_path / "first", **BASE)
+    gsplit.train(config=first)
+    second = replace(first, out=tmp_path / "second", init_from=tmp_path / "first", epochs=0, seed=99)
+    gsplit.train(config=second)
+    kept = [checkpoint.load_state(tmp_path / name, checkpoint.MODEL) for name in ("first", "second")]
+    assert all_equal(*kept)
+
+
+def test_a_last_layer_for_other_classes_is_drawn_afresh_and_said(here, layouts, tmp_path, caplog):
+    first = config_for(layouts(2).path, tmp_path / "first", **BASE)
+    gsplit.train(config=first)
+    classes = layouts(2).graph.num_classes
+    other = lay_out(random_graph(60, 5, seed=9, features=5, classes=classes + 2), tmp_path / "other", parts=2)
+    second = replace(first, layout=other.path, out=tmp_path / "second", init_from=tmp_path / "first", epochs=0)
+    gsplit.train(config=second)
+    assert "the last layer is drawn afresh" in caplog.text
+    assert f"convs.1.lin_self.weight is [{classes + 2}, 8] here and [{classes}, 8] there" in caplog.text
+    kept = [checkpoint.load_state(tmp_path / name, checkpoint.MODEL) for name in ("first", "second")]
+    same = {name for name in kept[0] if kept[0][name].shape == kept[1][name].shape}
+    assert same == {name for name in kept[0] if name.startswith("convs.0.")}
+    assert all(torch.equal(kept[0][name], kept[1][name]) for name in same)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "gcn"}, "--init-from: another model was trained there: convs.0.bias is a weight in this one and"),
+        ({"hidden": 4}, "convs.0.lin_self.weight is .8, 5. there and .4, 5. here; only the last layer may differ"),
+    ],
+)
+def test_weights_of_another_model_are_refused(here, layouts, tmp_path, changes, message):
+    gsplit.train(config=config_for(layouts(2).path, tmp_path / "first", epochs=0))
+    config = config_for(layouts(2).path, tmp_path / "second", init_from=tmp_path / "first", **changes)
+    with pytest.raises(InputError, match=message):
+        gsplit.train(config=config)
+    assert not (tmp_path / "second").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"early_stop": 2, "evaluate": "none"},
+            "--early-stop 2 goes by the scores of validations, and --evaluate none",
+        ),
+        (
+            {"lr_schedule": "plateau", "validate_every": 0},
+            "--lr-schedule plateau goes by .* --validate-every 0 makes",
+        ),
+        ({"init_from": "nowhere"}, "nowhere has no model.json; nothing was saved there"),
+        ({"lr_gamma": 1.5}, "--lr-gamma must be at most 1, not 1.5"),
+        ({"momentum": 1}, r"--momentum must be in \[0, 1\), not 1"),
+        ({"accumulate": 0}, "--accumulate must be at least 1, not 0"),
+        ({"clip_grad_norm": 0.0}, "--clip-grad-norm must be above 0 and finite, not 0"),
+        ({"optimizer": "lion"}, "--optimizer must be one of adam, adamw, sgd, not 'lion'"),
+    ],
+)
+def test_mistakes_get_one_line(layouts, tmp_path, changes, message):
+    with pytest.raises(InputError, match=message):
+        gsplit.train(config=config_for(layouts(2).path, tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_early_stop_without_validation_vertices_is_refused(tmp_path):
+    graph = replace(random_graph(40, 4, seed=1), valid_idx=np.empty(0, np.int64))
+    layout = lay_out(graph, tmp_path, parts=2)
+    with pytest.raises(InputError, match="--early-stop 1 goes by .* has no validation vertices"):
+        gsplit.train(config=config_for(layout.path, tmp_path / "run", early_stop=1))
+
+
+def test_another_optimizer_cannot_go_on(here, layouts, tmp_path):
+    config = config_for(layouts(2).path, tmp_path / "run", **BASE)
+    gsplit.train(config=config)
+    with pytest.raises(InputError, match="--optimizer must stay adam"):
+        gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=9, optimizer="sgd"))
+
+
+def test_settings_are_in_the_metrics(here, layouts, tmp_path):
+    gsplit.train(config=config_for(layouts(2).path, tmp_path / "run", **{**BASE, **RECIPES["all"]}))
+    settings = records(tmp_path / "run")[0]["settings"]
+    assert {name: settings[name] for name in RECIPES["all"]} == RECIPES["all"]
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["accumulate"] == 2
+    assert open_layout(layouts(2).path).parts == 2

@@ -1,0 +1,88 @@
+"""Optimizers are PyTorch's to the bit, without its compiler; rates are those of its schedulers."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from gsplit.config.optimisation import OptimisationConfig
+from gsplit.optim import follow, optimizer_of
+
+SETTINGS = {"lr": 0.01, "weight_decay": 0.1}
+THEIRS = {
+    "adam": (torch.optim.Adam, {}),
+    "adamw": (torch.optim.AdamW, {}),
+    "sgd": (torch.optim.SGD, {}),
+    "sgd with momentum": (torch.optim.SGD, {"momentum": 0.9}),
+}
+WITHOUT = """
+import sys, torch
+from gsplit.config.optimisation import OptimisationConfig
+from gsplit.optim import Steps, optimizer_of
+from gsplit.parallel import Member
+
+weight = torch.nn.Parameter(torch.ones(3))
+config = OptimisationConfig(optimizer=sys.argv[1], lr_schedule="plateau", clip_grad_norm=0.1, accumulate=2)
+optimizer = optimizer_of(config, [weight])
+steps = Steps(config, [optimizer], [weight], None, Member(rank=0, world=1, device=torch.device("cpu")), 2)
+for batch in range(2):
+    steps.begin()
+    weight.sum().backward()
+    steps.end(0, batch, 5)
+steps.rates.judge(0.5)
+optimizer.load_state_dict(optimizer.state_dict())
+assert (weight != 1).all()
+assert "torch._dynamo" not in sys.modules
+"""
+
+
+def stepped(optimizer, weight, steps=3):
+    for number in range(steps):
+        optimizer.zero_grad()
+        (weight.square().sum() * (number + 1)).backward()
+        optimizer.step()
+    return weight.detach().clone()
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_it_steps_as_pytorchs_own_and_goes_on_from_its_state(name):
+    weights = [torch.nn.Parameter(torch.linspace(-1, 1, 7)) for _ in range(3)]
+    optimizer, more = THEIRS[name]
+    config = OptimisationConfig(optimizer=name.split()[0], **SETTINGS, **more)
+    theirs = optimizer(weights[0:1], **SETTINGS, **more)
+    ours = optimizer_of(config, weights[1:2])
+    assert torch.equal(stepped(theirs, weights[0]), stepped(ours, weights[1]))
+    assert not any(value.requires_grad for value in ours.state[weights[1]].values() if value is not None)
+    restored = optimizer_of(OptimisationConfig(optimizer=config.optimizer), weights[2:3])
+    restored.load_state_dict(copy.deepcopy(theirs.state_dict()))
+    follow(restored, config)
+    weights[2].data.copy_(weights[0].data)
+    assert torch.equal(stepped(theirs, weights[0]), stepped(restored, weights[2]))
+
+
+def test_what_was_restored_follows_the_configuration_of_now():
+    weight = torch.nn.Parameter(torch.ones(2))
+    before = optimizer_of(OptimisationConfig(optimizer="sgd", momentum=0.9, lr=1.0), [weight])
+    after = optimizer_of(OptimisationConfig(optimizer="sgd"), [weight])
+    after.load_state_dict(before.state_dict())
+    follow(after, OptimisationConfig(optimizer="sgd", momentum=0.5, lr=0.25, weight_decay=0.125))
+    group = after.param_groups[0]
+    assert [group[name] for name in ("lr", "momentum", "weight_decay")] == [0.25, 0.5, 0.125]
+
+
+def test_steps_can_be_hooked_as_those_of_any_optimizer():
+    weight, seen = torch.nn.Parameter(torch.ones(2)), []
+    optimizer = optimizer_of(OptimisationConfig(), [weight])
+    optimizer.register_step_post_hook(lambda *_: seen.append(1))
+    stepped(optimizer, weight, steps=2)
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_the_compiler_is_not_imported(name):
+    """That would take each trainer a second and 70 MB."""
+    subprocess.run([sys.executable, "-c", WITHOUT, name], check=True, timeout=120)
