@@ -105,8 +105,8 @@ class Resumed:
         checkpoint.check_same_model(folder, saved["signature"], run.signature)
         if before.config.optimizer != run.config.optimizer:
             raise InputError(
-                f"--optimizer must stay {before.config.optimizer}, whose state is in the checkpoint of {folder}; a new "
-                f"run with --init-from {folder} begins with its weights"
+                f"--optimizer must stay {before.config.optimizer}, whose state is in the checkpoint of {folder}; a "
+                f"new run with --init-from {folder} begins with its weights"
             )
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")

@@ -45,6 +45,7 @@ def _unused(run: Run) -> Iterator[str]:
     yield from _unused_by_strategy(asked, defaults)
     if asked.strategy == "full":
         yield from _unused_by_plan(run, defaults)
+    yield from _unused_by_recipe(asked, defaults)
     if asked.evaluate == "none" and asked.validate_every not in (0, defaults.validate_every):
         yield f"--validate-every {asked.validate_every} has no effect with --evaluate none"
     if asked.cache == "none" and asked.cache_size is not None:
@@ -52,6 +53,19 @@ def _unused(run: Run) -> Iterator[str]:
     by_trainers = run.samplers == 0 and asked.strategy != "full"
     if by_trainers and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):
         yield "--order, --slots and --sampler-threads have no effect with --samplers 0"
+
+
+RATES = {"lr_step_size": ("step",), "lr_gamma": ("step", "plateau"), "lr_patience": ("plateau",)}
+"""Flags of some schedules, with those."""
+
+
+def _unused_by_recipe(asked: TrainConfig, defaults: TrainConfig) -> Iterator[str]:
+    if asked.optimizer != "sgd" and asked.momentum:
+        yield f"--momentum {asked.momentum} has no effect with --optimizer {asked.optimizer}"
+    for name, schedules in RATES.items():
+        value = getattr(asked, name)
+        if asked.lr_schedule not in schedules and value != getattr(defaults, name):
+            yield f"{flag_of(name)} {value} has no effect with --lr-schedule {asked.lr_schedule}"
 
 
 ROTATED_ONLY = ("permutation", "row_blocks")
@@ -71,7 +85,7 @@ def _unused_by_plan(run: Run, defaults: TrainConfig) -> Iterator[str]:
 
 SAMPLED_ONLY = (
     *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
-    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange"),
+    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
 WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")

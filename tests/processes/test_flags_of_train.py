@@ -73,6 +73,7 @@ def told(key: str):
 GAT = {"model": "gat", "heads": 4}
 CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
+PLATEAU = {"lr_schedule": "plateau", "lr": 1e-6, "epochs": 4, "validate_every": 1}
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
 ROTATE = {**FULL, "model": "gcn", "algorithm": "rotate"}
 TRAIN: Table = {
@@ -102,8 +103,19 @@ TRAIN: Table = {
     "fan_out": Row(value=(4, 3), see=traffic("sampled_edges")),
     "batch_size": Row(value=50, see=lambda seen: len(records(seen.run, "mini-batch"))),
     "epochs": Row(value=2, see=lambda seen: len(records(seen.run))),
+    "early_stop": Row(value=1, see=lambda seen: len(records(seen.run)), base={"epochs": 9, "validate_every": 1}),
+    "optimizer": Row(value="adamw", see=weights, base={"weight_decay": 0.1}),
     "lr": Row(value=0.02, see=weights),
+    "lr_schedule": Row(value="cosine", see=weights),
+    "warmup": Row(value=1, see=weights),
+    "lr_step_size": Row(value=1, see=weights, base={"lr_schedule": "step", "epochs": 2}),
+    "lr_gamma": Row(value=0.5, see=weights, base={"lr_schedule": "step", "lr_step_size": 1, "epochs": 2}),
+    "lr_patience": Row(value=0, see=lambda seen: records(seen.run)[-1]["lr"], base=PLATEAU),
+    "momentum": Row(value=0.9, see=weights, base={"optimizer": "sgd"}),
     "weight_decay": Row(value=0.1, see=weights),
+    "clip_grad_norm": Row(value=0.01, see=weights, base={"optimizer": "sgd"}),
+    "accumulate": Row(value=2, see=weights),
+    "init_from": Row(value=lambda place: place.trained(), see=weights),
     "seed": Row(value=1, see=weights),
     "threads": Row(
         value=2,
