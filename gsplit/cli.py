@@ -116,12 +116,27 @@ def _say_end(word: str) -> None:
         sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
 
 
-def parse(spec: Callable[..., T], arguments: Sequence[str], *, prog: str, default: T | None = None) -> T:
+def parse(
+    spec: Callable[..., T],
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    default: T | None = None,
+    answers: Mapping[str, str] | None = None,
+) -> T:
     """Parse flags as ``tyro.cli`` does, but complain in one line; then the command has started.
+
+    Args:
+        spec, arguments, prog, default: as tyro takes them.
+        answers: flags that there are elsewhere, under which users may look for something here; each with what to say.
 
     Raises:
         InputError: for flags or values that do not parse.
     """
+    for word in arguments:
+        flag = word.partition("=")[0].replace("_", "-")
+        if answers is not None and flag in answers:
+            raise InputError(f"{flag} is no flag of {prog}: {answers[flag]}")
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -46,7 +46,9 @@ class Range:
         if inside:
             return None
         finite = self.below == math.inf
-        if self.above is not None and not (self.most is not None and value > self.most):
+        if self.above is not None and self.below is not None and not finite:
+            return f"in ({self.above}, {self.below})"
+        if self.above is not None:
             return f"above {self.above}{' and finite' if finite else ''}"
         if finite and value == math.inf:
             return "finite"

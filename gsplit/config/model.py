@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from tyro.conf import arg
+
 from gsplit.config.fields import Checked, Range
 from gsplit.errors import InputError
 
@@ -26,7 +28,7 @@ class ModelConfig(Checked):
     """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
     num_layers: Annotated[int | None, Range(1)] = None
     """Layers of the model. By default one for each number in --fan-out."""
-    hidden: Annotated[int, Range(1)] = 16
+    hidden: Annotated[int, Range(1), arg(aliases=("--hidden-channels", "--num-hidden"))] = 16
     """Width of the hidden layers."""
     dropout: Share = 0.5
     """Share of hidden values dropped in training."""
@@ -38,7 +40,7 @@ class ModelConfig(Checked):
     """Add to the output of each layer its own input (a skip connection)."""
     input_projection: bool = False
     """Project the features to the hidden width before the first layer."""
-    heads: Annotated[int, Range(1)] = 4
+    heads: Annotated[int, Range(1), arg(aliases=("--num-heads",))] = 4
     """gat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
     out_heads: Annotated[int, Range(1)] = 1
     """gat: attention heads of the last layer, averaged."""

@@ -1,4 +1,4 @@
-"""How a model is fitted."""
+"""How a model is fitted: the loss, the metrics, and the steps of the optimizer."""
 
 from __future__ import annotations
 
@@ -7,17 +7,81 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from gsplit.config.fields import Checked, Range
+from tyro.conf import arg
+
+from gsplit.config.fields import Accepted, Checked, Range
 
 OptimizerName = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "step", "plateau"]
+BALANCED = "balanced"
+METRICS = ("accuracy", "macro-f1", "micro-f1", "auroc", "ap")
+"""Metrics that may be asked for."""
+
+
+def parse_weights(text: str) -> tuple[float, ...] | None:
+    """The numbers that ``1,2.5,1`` lists; None for ``balanced``, which the graph's labels decide.
+
+    Raises:
+        ValueError: for anything else, and for numbers below 0 or all 0.
+    """
+    if text == BALANCED:
+        return None
+    try:
+        weights = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        weights = ()
+    if not weights or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+        raise ValueError(f"{text!r} is neither {BALANCED} nor numbers from 0 on, such as 1,2.5,1")
+    return weights
+
+
+def parse_metrics(text: str) -> tuple[str, ...]:
+    """The metrics that ``accuracy,macro-f1`` lists.
+
+    Raises:
+        ValueError: for another, and for one that comes twice.
+    """
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in METRICS:
+            raise ValueError(f"there is no {name!r}; there are {', '.join(METRICS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"{text} names a metric twice")
+    return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig(Checked):
+    """The loss, cross-entropy, or binary cross-entropy where a vertex may have several labels; and the metrics."""
+
+    class_weights: Annotated[str | None, Accepted(parse_weights)] = None
+    """What each class counts: numbers such as 1,2.5,1, or balanced, the inverse of its share of the training
+    vertices. The loss is divided by the weights of all targets, as PyTorch's."""
+    label_smoothing: Annotated[float, Range(0, below=1)] = 0.0
+    """The share of each target's loss that all classes have alike."""
+    focal_gamma: Annotated[float, Range(0, below=math.inf)] = 0.0
+    """Focal loss: a target counts (1 - p) to this power, with p the probability that the model gives what is right; 0
+    is the plain loss."""
+    metrics: Annotated[str | None, Accepted(parse_metrics)] = None
+    """What to measure, of accuracy, macro-f1, micro-f1, auroc and ap (average precision), with commas; the first
+    decides which model is the best. Training vertices are measured, too, by what the model says of them while it
+    trains. By default accuracy, or the micro-averaged F1 where a vertex may have several labels, of validation
+    alone."""
+    pos_weight: Annotated[str | None, Accepted(parse_weights)] = None
+    """Several labels: what having a label counts beside not having it, one number for all or one each; or balanced,
+    the training vertices without it over those with it."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The metrics that were asked for; none: that of the objective."""
+        return () if self.metrics is None else parse_metrics(self.metrics)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimisationConfig(Checked):
     """The optimizer, the rate at which it learns, and for how long it is at work."""
 
-    epochs: Annotated[int, Range(0)] = 10
+    epochs: Annotated[int, Range(0), arg(aliases=("--num-epochs",))] = 10
     """Passes over the training vertices."""
     early_stop: Annotated[int, Range(0)] = 0
     """End after so many validations, one after the other, without a better score; 0 never."""
@@ -28,18 +92,18 @@ class OptimisationConfig(Checked):
     lr_schedule: Schedule = "constant"
     """How the rate falls, after the warm-up. cosine: to 0 at the end of --epochs, with every step of the optimizer;
     step: times --lr-gamma after every --lr-step-size epochs; plateau: times --lr-gamma when more than --lr-patience
-    validations, one after the other, bring no better score."""
+    validations, one after the other, bring no score that is better by a ten-thousandth, as PyTorch counts."""
     warmup: Annotated[float, Range(0, below=math.inf)] = 0.0
     """Epochs, or parts of one, in which the rate rises to --lr, in equal steps."""
     lr_step_size: Annotated[int, Range(1)] = 30
     """step: epochs between two falls of the rate."""
-    lr_gamma: Annotated[float, Range(above=0, most=1)] = 0.1
+    lr_gamma: Annotated[float, Range(above=0, below=1)] = 0.1
     """step, plateau: what the rate is multiplied by."""
     lr_patience: Annotated[int, Range(0)] = 10
     """plateau: validations without a better score that are borne."""
     momentum: Annotated[float, Range(0, below=1)] = 0.0
     """sgd: the share of its last step that a step goes on with."""
-    weight_decay: Annotated[float, Range(0, below=math.inf)] = 0.0
+    weight_decay: Annotated[float, Range(0, below=math.inf), arg(aliases=("--wd",))] = 0.0
     """adam, sgd: an L2 penalty, added to the gradient. adamw: the share of the weights, times the rate, that each
     step takes off them."""
     clip_grad_norm: Annotated[float | None, Range(above=0, below=math.inf)] = None

@@ -34,7 +34,7 @@ class RunConfig(Checked):
     """Do not train: show what each plan of --strategy full would send, hold and take of memory."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of the initial weights, the sampling and the dropout."""
-    validate_every: Annotated[int, Range(0)] = 1
+    validate_every: Annotated[int, Range(0), tyro.conf.arg(aliases=("--eval-every",))] = 1
     """Validate after every so many epochs; 0 never."""
     evaluate: Evaluation = "exact"
     """How to validate, and to test the model that is kept at the end: exact takes all neighbours; none does neither,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from tyro.conf import arg
+
 from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.units import parse_bytes
@@ -17,7 +19,7 @@ MAX_SLOTS = 1024
 class SamplingConfig(Checked):
     """How mini-batches are sampled and handed to the trainers."""
 
-    fan_out: Annotated[IntList, Accepted(check_fan_out)] = (20, 20, 20)
+    fan_out: Annotated[IntList, Accepted(check_fan_out), arg(aliases=("--num-neighbors",))] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
     batch_size: Annotated[int, Range(1)] = 4096

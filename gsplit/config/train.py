@@ -11,7 +11,7 @@ from typing import Any
 
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.model import ModelConfig
-from gsplit.config.optimisation import OptimisationConfig
+from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
 from gsplit.config.run import RunConfig
 from gsplit.config.sampling import SamplingConfig
@@ -26,16 +26,28 @@ OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not i
 RESULTS_DEPEND_ON = (
     *("seed", "batch_size", "fan_out", "optimizer", "lr", "lr_schedule", "warmup", "lr_step_size", "lr_gamma"),
     *("lr_patience", "momentum", "weight_decay", "clip_grad_norm", "accumulate"),
+    *("class_weights", "label_smoothing", "focal_gamma", "pos_weight"),
     *("dropout", "input_dropout", "attention_dropout"),
     *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange"),
     "exchange_dtype",
 )
 """What may change when a run goes on, and changes what it learns; each epoch says with which it was trained."""
 
+ELSEWHERE = {
+    "--fanout": "DGL's lists the layer of the inputs first, --fan-out that of the targets; say --fan-out 15,10,5 for "
+    "DGL's 5,10,15",
+    "--num-workers": "mini-batches are sampled for all trainers together; say --samplers, their number in all",
+    "--num-nodes": "all trainers are on one host; say --gpus, their number",
+    "--nproc-per-node": "it starts its trainers itself; say --gpus, their number",
+}
+"""Flags of DGL, PyG and torchrun that say something else here."""
+
 
 # The fields of the last base come first, in --help too.
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig(FeaturesConfig, ParallelConfig, OptimisationConfig, SamplingConfig, ModelConfig, RunConfig):
+class TrainConfig(
+    FeaturesConfig, ParallelConfig, ObjectiveConfig, OptimisationConfig, SamplingConfig, ModelConfig, RunConfig
+):
     """Train a graph neural network, split-parallel, on all the GPUs of this host."""
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ their whole neighbourhoods; a chunk with too many edges is halved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -21,12 +21,14 @@ from torch import Tensor, nn
 
 from gsplit.data import Layout
 from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.metrics import values_of
 from gsplit.engine.objective import Objective
 from gsplit.features import gather
 from gsplit.host import SharedBuffer
 from gsplit.nn import Block
 from gsplit.parallel import Member, sum_over_trainers
 from gsplit.parallel.collectives import all_reduce
+from gsplit.runs.log import finite
 from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
 
 MAX_EDGES = 1 << 22
@@ -76,6 +78,7 @@ class Evaluator:
         dtype: torch.dtype,
         threads: int,
         max_edges: int = MAX_EDGES,
+        metrics: Sequence[str] = (),
     ) -> None:
         self._graph = layout.graph
         self._layout = layout
@@ -87,6 +90,7 @@ class Evaluator:
         self._dtype = dtype
         self._threads = threads
         self._max_edges = max_edges
+        self._metrics = metrics
         self._samplers: dict[int, MiniBatchSampler] = {}
         self._begin, self._end = own_range(layout, member)
 
@@ -98,6 +102,44 @@ class Evaluator:
             labels = torch.from_numpy(self._graph.labels[chunk])
             counts += self._objective.counts(logits.cpu(), labels)
         return self._objective.score(sum_over_trainers(counts.tolist(), self._member))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What :meth:`scores` gives, the one that decides first."""
+        return tuple(self._metrics) or (self._objective.name,)
+
+    def scores(self, model: nn.Module, ids: NDArray[np.int64]) -> dict[str, float | None]:
+        """The metrics of a model on layout ids, over all trainers, by name; None where one is not defined."""
+        if not self._metrics:
+            return {self._objective.name: self.score(model, ids)}
+        own = ids[(ids >= self._begin) & (ids < self._end)]
+        gathered = self._shared(self._levels[self._num_layers % 2], len(ids), self._graph.num_classes)
+        order = np.argsort(ids)
+        for chunk, logits in self.vectors(model, own):
+            gathered[order[np.searchsorted(ids, chunk, sorter=order)]] = logits.cpu().numpy()
+        return self._measured(gathered, lambda: self._graph.labels[ids])
+
+    def scores_of(self, logits: Tensor, labels: Tensor) -> dict[str, float | None]:
+        """The metrics of logits [n, C] and labels [n] or [n, C] that each trainer has some of, as :meth:`scores`."""
+        counts = [0] * self._member.world
+        counts[self._member.rank] = len(logits)
+        sizes = [int(size) for size in sum_over_trainers(counts, self._member)]
+        begin, total = sum(sizes[: self._member.rank]), sum(sizes)
+        gathered = self._shared(self._levels[0], total, self._graph.num_classes)
+        width = labels.shape[1] if labels.ndim == 2 else 1
+        true = self._shared(self._levels[1], total, width)  # classes are small numbers, which any float holds
+        gathered[begin : begin + len(logits)] = logits.cpu().numpy()
+        true[begin : begin + len(logits)] = labels.reshape(-1, width).cpu().numpy()
+        return self._measured(gathered, lambda: true if labels.ndim == 2 else true[:, 0])
+
+    def _measured(self, gathered: NDArray[Any], labels: Callable[[], NDArray[Any]]) -> dict[str, float | None]:
+        """Trainer 0 measures what all have written, and tells the others."""
+        self._member.barrier()
+        values = [0.0] * len(self._metrics)
+        if self._member.rank == 0:
+            values = values_of(self._metrics, gathered, labels())
+        agreed = sum_over_trainers(values, self._member)
+        return {name: finite(value) for name, value in zip(self._metrics, agreed, strict=True)}
 
     def all_logits(self, model: nn.Module) -> NDArray[Any] | None:
         """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""

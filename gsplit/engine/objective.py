@@ -6,13 +6,17 @@ and divide once by the global count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
+from gsplit.config.optimisation import ObjectiveConfig, parse_weights
+from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 
 
@@ -25,7 +29,10 @@ class Objective(Protocol):
     """Number of counts that a score is made of."""
 
     def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Scalar sum of the losses of some vertices, from logits [n, C]."""
+        """Scalar sum of the losses of some vertices, times their weights, from logits [n, C]."""
+
+    def weight_sum(self, labels: Tensor) -> Tensor | None:
+        """Scalar sum of the weights of some vertices, by which their losses are divided; None: each weighs 1."""
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
         """[num_counts] counts over some vertices, from logits [n, C] on the CPU."""
@@ -38,14 +45,34 @@ class Objective(Protocol):
 
 
 class MultiClass:
-    """One class of several: cross-entropy and accuracy; labels int64 [n]."""
+    """One class of several: cross-entropy and accuracy; labels int64 [n].
+
+    Args:
+        weights: [C] what each class counts; None: 1.
+        smoothing: the share of each target's loss that all classes have alike.
+        gamma: of the focal loss (Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017, equation 4); 0 is
+            the plain one.
+    """
 
     name = "accuracy"
     num_counts = 2
 
+    def __init__(self, weights: Tensor | None = None, *, smoothing: float = 0.0, gamma: float = 0.0) -> None:
+        self._weights, self._smoothing, self._gamma = weights, smoothing, gamma
+
     def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Scalar sum of the cross-entropies."""
-        return F.cross_entropy(logits, labels, reduction="sum")
+        weights = None if self._weights is None else self._weights.to(logits)
+        plain = {"weight": weights, "label_smoothing": self._smoothing}
+        if not self._gamma:
+            return F.cross_entropy(logits, labels, reduction="sum", **plain)
+        right = F.log_softmax(logits, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
+        each = F.cross_entropy(logits, labels, reduction="none", **plain)
+        return (_powers(-torch.expm1(right), self._gamma) * each).sum()
+
+    def weight_sum(self, labels: Tensor) -> Tensor | None:
+        """Scalar sum of the weights of the labels' classes; None without weights."""
+        return None if self._weights is None else self._weights.to(labels.device)[labels].sum()
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
         """[right, all] counts of vertices."""
@@ -65,15 +92,29 @@ class MultiLabel:
     """Any number of labels: binary cross-entropy, averaged over the classes, and micro-averaged F1.
 
     Labels are float32 [n, C].
+
+    Args:
+        pos_weight: [C] what having a label counts beside not having it; None: 1.
+        gamma: of the focal loss, as for one class of several, label by label.
     """
 
     name = "f1"
     num_counts = 3
 
+    def __init__(self, pos_weight: Tensor | None = None, *, gamma: float = 0.0) -> None:
+        self._pos_weight, self._gamma = pos_weight, gamma
+
     def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Scalar sum over the vertices of the mean over the classes."""
-        each = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
+        labels = labels.to(logits.dtype)
+        pos_weight = None if self._pos_weight is None else self._pos_weight.to(logits)
+        each = F.binary_cross_entropy_with_logits(logits, labels, reduction="none", pos_weight=pos_weight)
+        if self._gamma:
+            each = each * _powers((logits * (1 - 2 * labels)).sigmoid(), self._gamma)
         return each.sum() / max(1, logits.shape[1])
+
+    def weight_sum(self, labels: Tensor) -> None:
+        """Every vertex weighs 1."""
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
         """[true positives, false positives, false negatives] counts of labels."""
@@ -91,9 +132,79 @@ class MultiLabel:
         return (logits > 0).to(torch.uint8)
 
 
+def _powers(wrong: Tensor, gamma: float) -> Tensor:
+    """Probabilities of what is wrong to a power; at 0 its slope may be infinite, and is taken as 0."""
+    return wrong.clamp_min(torch.finfo(wrong.dtype).tiny) ** gamma
+
+
 def objective_of(multi_label: bool) -> Objective:
-    """The objective of a graph, by whether its vertices may have several labels."""
+    """The plain objective of a graph, by whether its vertices may have several labels."""
     return MultiLabel() if multi_label else MultiClass()
+
+
+def objective_for(
+    config: ObjectiveConfig, graph: GraphArrays, device: torch.device | None = None, dtype: torch.dtype | None = None
+) -> Objective:
+    """The objective that a configuration asks for.
+
+    Args:
+        config: of the run.
+        graph: whose training vertices balance what is to be balanced.
+        device, dtype: where and in which type weights are kept; None: on the CPU, in float64.
+
+    Raises:
+        InputError: for what the labels of the graph do not go with.
+    """
+    if graph.multi_label:
+        for flag, given in (("--class-weights", config.class_weights), ("--label-smoothing", config.label_smoothing)):
+            if given:
+                raise InputError(
+                    f"{flag} {given} is for one class of several, and a vertex of this graph may have any number of "
+                    "labels; use --pos-weight"
+                )
+        pos_weight = _weights("--pos-weight", config.pos_weight, graph, _positives)
+        return MultiLabel(_placed(pos_weight, device, dtype), gamma=config.focal_gamma)
+    if config.pos_weight is not None:
+        raise InputError(
+            f"--pos-weight {config.pos_weight} is for labels of which a vertex may have any number, and here each "
+            "has one class; use --class-weights"
+        )
+    weights = _weights("--class-weights", config.class_weights, graph, _shares)
+    weights = _placed(weights, device, dtype)
+    return MultiClass(weights, smoothing=config.label_smoothing, gamma=config.focal_gamma)
+
+
+def _placed(weights: Tensor | None, device: torch.device | None, dtype: torch.dtype | None) -> Tensor | None:
+    """Weights where logits will be, or each mini-batch would wait for a copy."""
+    return None if weights is None else weights.to(device, dtype)
+
+
+def _weights(
+    flag: str, given: str | None, graph: GraphArrays, balanced: Callable[[GraphArrays], NDArray[np.float64]]
+) -> Tensor | None:
+    if given is None:
+        return None
+    numbers = parse_weights(given)
+    if numbers is None:
+        return torch.from_numpy(balanced(graph))
+    if len(numbers) == 1 and graph.multi_label:
+        numbers *= graph.num_classes
+    if len(numbers) != graph.num_classes:
+        raise InputError(f"{flag} has {len(numbers)} numbers, but there are {graph.num_classes} classes")
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def _shares(graph: GraphArrays) -> NDArray[np.float64]:
+    """[C] T / (C * training vertices of each class), as scikit-learn balances them; 0 for a class without any."""
+    counts = np.bincount(graph.labels[graph.train_idx], minlength=graph.num_classes)
+    return np.where(counts > 0, len(graph.train_idx) / (graph.num_classes * np.maximum(counts, 1)), 0.0)
+
+
+def _positives(graph: GraphArrays) -> NDArray[np.float64]:
+    """[C] training vertices without each label over those with it; 1 for a label that none has, or all have."""
+    with_it = (graph.labels[graph.train_idx] > 0.5).sum(axis=0)
+    without = len(graph.train_idx) - with_it
+    return np.where((with_it > 0) & (without > 0), without / np.maximum(with_it, 1), 1.0)
 
 
 def mini_batch_loss(objective: Objective, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
@@ -101,6 +212,12 @@ def mini_batch_loss(objective: Objective, logits: Tensor, labels: Tensor, num_ta
     if len(labels) == 0:
         return logits.sum() * 0  # no target, but a graph that reaches all exchanges
     return objective.loss_sum(logits, labels) / num_targets
+
+
+def mean_weight(objective: Objective, labels: Tensor, num_targets: int) -> Tensor | None:
+    """This trainer's share of the mean weight of all targets; None where each weighs 1."""
+    weight = objective.weight_sum(labels)
+    return None if weight is None else weight / num_targets
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:

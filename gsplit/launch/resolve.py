@@ -12,6 +12,8 @@ from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import decided
+from gsplit.engine.metrics import check_installed, is_defined
+from gsplit.engine.objective import objective_for
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
@@ -49,6 +51,9 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     trainers = trainers_of(config.gpus, layout.parts)
     device = choose_device(config.device, trainers)
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
+    objective_for(config, layout.graph)
+    if config.metrics is not None:
+        check_installed()
     engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
     width = config.train_features
     described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
@@ -74,9 +79,11 @@ def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
     """Refuse weights of another model, and say which are drawn afresh."""
     if run.resumes:
         raise InputError(f"--resume goes on with the weights of its checkpoint; drop --init-from {source}")
+    if run.config.out is not None and run.config.out.resolve() == source.resolve():
+        raise InputError(f"--init-from {source} would be replaced by --out {run.config.out}; give another --out")
     others = load_initial(run.new_model(), source, layout.graph.num_classes)
     if others:
-        logger.warning("the last layer is drawn afresh, not taken from %s: %s", source, "; ".join(others))
+        logger.warning("not all is taken from %s, the rest is drawn afresh: %s", source, "; ".join(others))
 
 
 def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
@@ -90,6 +97,13 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
         raise InputError(
             f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation vertices"
         )
+    graph, first = layout.graph, config.metric_names[:1]
+    if first and every and len(graph.valid_idx):
+        if not is_defined(first[0], graph.labels[graph.valid_idx], graph.num_classes):
+            raise InputError(
+                f"{first[0]}, by which --metrics chooses the best model, is not defined on the validation vertices of "
+                f"{layout.path}, which are all alike; let another one come first"
+            )
 
 
 def _check_trained_features(config: TrainConfig) -> None:

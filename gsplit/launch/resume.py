@@ -103,11 +103,7 @@ class Resumed:
                 "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
             )
         checkpoint.check_same_model(folder, saved["signature"], run.signature)
-        if before.config.optimizer != run.config.optimizer:
-            raise InputError(
-                f"--optimizer must stay {before.config.optimizer}, whose state is in the checkpoint of {folder}; a "
-                f"new run with --init-from {folder} begins with its weights"
-            )
+        _check_same_recipe(folder, before.config, run.config, layout.graph.multi_label)
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
         checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
@@ -144,14 +140,16 @@ class Resumed:
 
     def finished(self) -> dict[str, Any] | None:
         """The summary of the run where it has nothing left to do; None where it has, or has none."""
-        done, epochs = self.checkpoint["epoch"], self.run.config.epochs
+        done, epochs, early_stop = self.checkpoint["epoch"], self.run.config.epochs, self.run.config.early_stop
         try:
             summary: dict[str, Any] = read_json(self.run.folder / SUMMARY)
-            if self.checkpoint["batch"] or not done == summary["epochs"] >= epochs:
+            ended_early = 0 < early_stop == self.before.early_stop and summary["ended_early"]
+            if self.checkpoint["batch"] or done != summary["epochs"] or not (done >= epochs or ended_early):
                 return None
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        say(f"nothing to train: {done} epochs are done, --epochs is {epochs}; the run stays as it is")
+        why = f"--early-stop {early_stop} ended the run" if done < epochs else f"--epochs is {epochs}"
+        say(f"nothing to train: {done} epochs are done, {why}; the run stays as it is")
         warn_of_unused_when_finished(self.run)
         return summary
 
@@ -174,3 +172,18 @@ class Resumed:
         for name in RESULTS_DEPEND_ON:
             if getattr(before, name) != getattr(now, name):
                 logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))
+
+
+def _check_same_recipe(folder: Path, before: TrainConfig, now: TrainConfig, multi_label: bool) -> None:
+    """Refuse what the checkpoint's state and best model do not go with."""
+    default = ("micro-f1" if multi_label else "accuracy",)
+    first_before, first = ((config.metric_names or default)[0] for config in (before, now))
+    for flag, old, new, why in (
+        ("--optimizer", before.optimizer, now.optimizer, "whose state is in its checkpoint"),
+        ("the first of --metrics", first_before, first, "by which its best model was chosen"),
+    ):
+        if old != new:
+            raise InputError(
+                f"the run in {folder} goes on only where {flag} stays {old}, {why}; a new run with --init-from "
+                f"{folder} begins with its weights"
+            )

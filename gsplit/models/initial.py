@@ -22,13 +22,15 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
         num_classes: of the graph that ``model`` is for.
 
     Returns:
-        The names of the weights that stay as they are, with both shapes.
+        What is not taken, in words: weights that stay as they are, with both shapes, and trained features.
 
     Raises:
         InputError: where nothing was saved there, it is damaged, or it is of another model.
     """
     about, weights = checkpoint.read_state(run, checkpoint.MODEL)
-    weights.pop(checkpoint.TRAINED, None)
+    others = []
+    if weights.pop(checkpoint.TRAINED, None) is not None:
+        others = [f"the features that were trained with them are those of {run} alone"]
     before = about.get("graph", {}).get("num_classes")
     state = model.state_dict()
     differing = sorted(state.keys() ^ weights.keys())
@@ -36,7 +38,6 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
         name = differing[0]
         where = f"{run} and not in this one" if name in weights else f"this one and not in {run}"
         raise InputError(f"--init-from: another model was trained there: {name} is a weight in {where}")
-    others = []
     for name, tensor in state.items():
         here, there = list(tensor.shape), list(weights[name].shape)
         if here == there:

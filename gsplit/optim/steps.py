@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gsplit.config.optimisation import OptimisationConfig
 from gsplit.optim.rates import Rates
-from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel import Member, reduce_gradients, sum_over_trainers
 
 
 class Steps:
@@ -37,14 +37,39 @@ class Steps:
         self._config, self._optimizers, self._member = config, optimizers, member
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
         self.rates = Rates(config, -(-num_batches // config.accumulate))
+        self._mean_weight: Tensor | None = None
+        """Of the targets of the mini-batch at work; None: each weighs 1."""
         self._sums: list[Tensor] = []
-        """Sums of gradients times targets, of mini-batches that no step was made of yet."""
-        self._targets = 0
+        """Sums of gradients times the weights of all targets, of mini-batches that no step was made of yet."""
+        self._weight: float | Tensor = 0.0
+        """Sum of those weights."""
 
     def begin(self) -> None:
-        """A mini-batch is about to be computed: forget the gradients of the one before."""
+        """Backward of a mini-batch is to come: forget the gradients of the one before."""
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
+
+    def reduce(self, loss: Tensor, weight: Tensor | None) -> tuple[Tensor, int]:
+        """Sum gradients and loss over the trainers.
+
+        Args:
+            loss: scalar, this trainer's share of the loss of a mini-batch whose targets weigh 1.
+            weight: scalar, its share of their mean weight, from the same number of targets; None: each weighs 1.
+
+        Returns:
+            The loss of the whole mini-batch, divided by the mean weight, and the bytes that were reduced.
+        """
+        self._mean_weight = None
+        if weight is None:
+            return reduce_gradients(self._parameters, loss, self._member)
+        shares = torch.stack([loss.detach(), weight.to(loss.dtype)])
+        totals, num_bytes = reduce_gradients(self._parameters, shares, self._member)
+        self._mean_weight = totals[1].clone()
+        return totals[0] * _inverse(self._mean_weight), num_bytes
+
+    def weight(self, num_targets: int) -> float | Tensor:
+        """What all targets of the mini-batch at work weigh."""
+        return num_targets if self._mean_weight is None else self._mean_weight * num_targets
 
     def end(self, epoch: int, batch: int, num_targets: int) -> None:
         """Make the step of a mini-batch, if one is due.
@@ -59,6 +84,10 @@ class Steps:
             if (batch + 1) % each and batch + 1 < self._num_batches:
                 return
             self._spread()
+        elif self._mean_weight is not None:
+            share = _inverse(self._mean_weight)
+            for parameter in self._trained():
+                parameter.grad.mul_(share)
         if self._config.clip_grad_norm is not None:
             self._clip(self._config.clip_grad_norm)
         rate = self.rates.at(epoch, batch // each)
@@ -68,17 +97,18 @@ class Steps:
             optimizer.step()
 
     def _add(self, num_targets: int) -> None:
-        gradients = [parameter.grad * num_targets for parameter in self._parameters if parameter.grad is not None]
+        gradients = [parameter.grad * num_targets for parameter in self._trained()]
         self._sums = (
             [sum_ + new for sum_, new in zip(self._sums, gradients, strict=True)] if self._sums else gradients
         )
-        self._targets += num_targets
+        self._weight = self._weight + self.weight(num_targets)
 
     def _spread(self) -> None:
-        """Gradients of the mean over all targets since the last step."""
-        for parameter, sum_ in zip(self._parameters, self._sums, strict=True):
-            parameter.grad = sum_ / self._targets
-        self._sums, self._targets = [], 0
+        """Gradients of the mean over all targets since the last step, by their weights."""
+        share = _inverse(self._weight) if isinstance(self._weight, Tensor) else None
+        for parameter, sum_ in zip(self._trained(), self._sums, strict=True):
+            parameter.grad = sum_ / self._weight if share is None else sum_ * share
+        self._sums, self._weight = [], 0.0
 
     def _clip(self, largest: float) -> None:
         """Scale all gradients so that their norm is ``largest`` at most, rows of other trainers among them."""
@@ -86,15 +116,24 @@ class Steps:
         if self._rows is not None:
             own = 0.0 if self._rows.grad is None else float(self._rows.grad.double().square().sum())
             norm = (norm.double().square() + sum_over_trainers([own], self._member)[0]).sqrt()
-        everything = [*self._parameters, *([] if self._rows is None else [self._rows])]
-        torch.nn.utils.clip_grads_with_norm_(everything, largest, norm)
+        torch.nn.utils.clip_grads_with_norm_(self._trained(), largest, norm)
+
+    def _trained(self) -> list[Any]:
+        """Weights, and own rows that have a gradient."""
+        rows = [] if self._rows is None or self._rows.grad is None else [self._rows]
+        return [*self._parameters, *rows]
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint remembers; the same on all trainers."""
-        return {"sums": self._sums, "targets": self._targets, "rates": self.rates.state()}
+        return {"sums": self._sums, "weight": float(self._weight), "rates": self.rates.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with what :meth:`state` gave."""
         device = self._member.device
-        self._sums, self._targets = [sum_.to(device) for sum_ in state["sums"]], state["targets"]
+        self._sums, self._weight = [sum_.to(device) for sum_ in state["sums"]], state["weight"]
         self.rates.restore(state["rates"])
+
+
+def _inverse(weight: Tensor) -> Tensor:
+    """1 / weight; 0 where nothing weighs anything, so that there is no gradient either."""
+    return torch.where(weight > 0, 1 / weight, 0)

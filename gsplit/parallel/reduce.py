@@ -20,26 +20,26 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: M
 
     Args:
         parameters: those that are trained, in the same order everywhere.
-        loss: scalar, this trainer's share of the mini-batch's loss.
+        loss: this trainer's share of the mini-batch's loss, and of what else is summed with it; of any shape.
         member: of this trainer.
 
     Returns:
-        The loss of the whole mini-batch, and the bytes that were reduced.
+        The sum of the trainers' losses, of the same shape, and the bytes that were reduced.
     """
     flat = torch.cat(
         [
             torch.zeros_like(p).view(-1) if p.grad is None else p.grad.reshape(-1)  # a gradient may be strided
             for p in parameters
         ]
-        + [loss.detach().view(1)]
+        + [loss.detach().reshape(-1)]
     )
     if member.board is not None:
         member.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
     all_reduce(flat, member.group if member.mail is None else member.mail)
-    sizes = [p.numel() for p in parameters]
-    for parameter, total in zip(parameters, flat[:-1].split(sizes), strict=True):
+    *totals, losses = flat.split([*(p.numel() for p in parameters), loss.numel()])
+    for parameter, total in zip(parameters, totals, strict=True):
         parameter.grad = total.view_as(parameter)
-    return flat[-1], flat.nbytes
+    return losses.view_as(loss), flat.nbytes
 
 
 def max_over_trainers(value: int, member: Member) -> int:

@@ -95,7 +95,8 @@ class Kept:
         self.best = state["best"]
         known = [record["epoch"] for record in epochs if record.get(score) is not None]
         self.validated = state.get("validated", max(known, default=0))
-        self.waited = state.get("waited", 0)
+        best = 0 if self.best is None else self.best["epoch"]
+        self.waited = state.get("waited", sum(epoch > best for epoch in known))
         if self._writes:
             self._follow(state["progress"]["epoch"])
         elif self.best is not None and "trained" in self.best:

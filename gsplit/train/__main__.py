@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gsplit import cli
-from gsplit.config.train import TrainConfig
+from gsplit.config.train import ELSEWHERE, TrainConfig
 
 PROG = "python -m gsplit.train"
 
@@ -29,7 +29,7 @@ def command(arguments: list[str], prog: str = PROG) -> None:
 
     run = resumed_run(arguments)
     default = None if run is None else TrainConfig.resuming(run)
-    config = cli.parse(TrainConfig, arguments, prog=prog, default=default)
+    config = cli.parse(TrainConfig, arguments, prog=prog, default=default, answers=ELSEWHERE)
     result = train(config=config)
     say(result["check"] if config.check_model else result["plans"] if config.dry_run else summary_text(result))
 

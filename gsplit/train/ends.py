@@ -10,8 +10,10 @@ import numpy as np
 import torch
 
 from gsplit.config.parallel import SAMPLED
+from gsplit.engine.metrics import key_of
 from gsplit.files import replacing
 from gsplit.runs.folder import PREDICTIONS
+from gsplit.runs.kept import Weights
 from gsplit.runs.log import finite, totals, write_summary
 from gsplit.terminal import say
 from gsplit.train.saving import save_checkpoint, write_counts
@@ -28,7 +30,8 @@ def end_epoch(trainer: Trainer) -> None:
     every, _ = config.validations
     due = every and (epoch % every == 0 or epoch == config.epochs)
     rate = trainer.steps.rates.last_of(progress.epoch)
-    score = _validate(trainer, epoch) if due else None
+    measured = _measured_in_training(trainer)
+    scores = _validate(trainer, epoch) if due else dict.fromkeys(trainer.evaluator.names)
     write_counts(trainer)
     record = {
         "kind": "epoch",
@@ -37,14 +40,15 @@ def end_epoch(trainer: Trainer) -> None:
         "settings": run.settings,
         "lr": rate,
         "loss": finite(progress.mean_loss()),
-        f"valid_{trainer.objective.name}": score,
+        **{f"train_{key_of(name)}": value for name, value in measured.items()},
+        **{f"valid_{key_of(name)}": value for name, value in scores.items()},
         "seconds": round(progress.seconds, 4),
         "stages": {name: round(s / run.trainers, 4) for name, s in progress.stages.items()},
         "traffic": progress.traffic,
     }
     if trainer.member.rank == 0:
         trainer.log.append([record])
-        say(_line(record))
+        say(_line(record, key_of(trainer.evaluator.names[0])))
         if record["loss"] is None:
             logger.warning("the loss is not finite any more; try a lower --lr")
     progress.next_epoch()
@@ -55,7 +59,7 @@ def end_epoch(trainer: Trainer) -> None:
 def ended_early(trainer: Trainer) -> bool:
     """Whether --early-stop says that no epoch is to come, which trainer 0 tells."""
     config, kept = trainer.run.config, trainer.kept
-    if not kept.waited >= config.early_stop > 0:
+    if trainer.progress.batch or not kept.waited >= config.early_stop > 0:
         return False
     if trainer.member.rank == 0:
         assert kept.best is not None
@@ -72,15 +76,16 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
     trainer.profiler.end()
     config, epoch = trainer.run.config, trainer.progress.epoch
     every, why = config.validations
+    late: dict[str, float | None] = {}
     if every and trainer.kept.validated < epoch:  # the run was to end later, then
-        _validate(trainer, epoch)
+        late = _validate(trainer, epoch)
     kept = trainer.kept.choose(trainer.model, epoch)
-    graph, name = trainer.layout.graph, trainer.objective.name
+    graph, names = trainer.layout.graph, trainer.evaluator.names
     if len(graph.valid_idx):
         trainer.kept.say_why_last(kept, why)
     start_s = time.perf_counter()
     tests = config.evaluate == "exact" and len(graph.test_idx)
-    test = trainer.evaluator.score(trainer.model, graph.test_idx) if tests else None
+    test = trainer.evaluator.scores(trainer.model, graph.test_idx) if tests else dict.fromkeys(names)
     test_s = time.perf_counter() - start_s
     if config.save_predictions != "no":
         _save_predictions(trainer)
@@ -89,11 +94,13 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
     records, now = trainer.log.epochs, _layout_of_work(trainer)
     seconds = [record["seconds"] for record in records]
     summary = {
-        f"test_{name}": test,
-        f"valid_{name}": kept["score"],
+        **{f"test_{key_of(name)}": test[name] for name in names},
+        **_valid_scores(trainer, kept, late if kept["epoch"] == epoch else {}),
+        "metrics": [key_of(name) for name in names],
         "best_epoch": None if kept["score"] is None else kept["epoch"],
         "model_epoch": kept["epoch"],
         "epochs": epoch,
+        "ended_early": epoch < config.epochs,
         "loss": records[-1]["loss"] if records else None,
         "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
         "test_seconds": round(test_s, 4),
@@ -119,15 +126,42 @@ def stop(trainer: Trainer) -> None:
         say(f"stopped after {at}; go on with --resume {trainer.run.folder}")
 
 
-def _validate(trainer: Trainer, epoch: int) -> float | None:
-    """The score of the weights as they are, which are kept where it is the best; None without vertices."""
-    valid_idx = trainer.layout.graph.valid_idx
+def _validate(trainer: Trainer, epoch: int) -> dict[str, float | None]:
+    """The scores of the weights as they are, which are kept where the first is the best; None without vertices."""
+    valid_idx, names = trainer.layout.graph.valid_idx, trainer.evaluator.names
     if not len(valid_idx):
-        return None
-    score = trainer.evaluator.score(trainer.model, valid_idx)
+        return dict.fromkeys(names)
+    scores = trainer.evaluator.scores(trainer.model, valid_idx)
+    score = scores[names[0]]
+    assert score is not None  # or the run would have been refused
     trainer.kept.judge(trainer.model, epoch, score)
     trainer.steps.rates.judge(score)
-    return score
+    return scores
+
+
+def _measured_in_training(trainer: Trainer) -> dict[str, float | None]:
+    """The metrics of what the model said of the epoch's targets; None where the run went on in its middle."""
+    said, trainer.said = trainer.said, []
+    if trainer.run.config.metrics is None:
+        return {}
+    if len(said) < trainer.num_batches:
+        return dict.fromkeys(trainer.evaluator.names)
+    logits, labels = (torch.cat(pieces) for pieces in zip(*said, strict=True))
+    return trainer.evaluator.scores_of(logits, labels)
+
+
+def _valid_scores(trainer: Trainer, kept: Weights, late: dict[str, float | None]) -> dict[str, float | None]:
+    """The scores of the model that is kept, on trainer 0: the first was kept with it, its epoch has the others.
+
+    Args:
+        trainer: of rank 0.
+        kept: the model.
+        late: scores that came after the last epoch's record, if they are the model's.
+    """
+    first, *others = trainer.evaluator.names
+    of_epoch = next((record for record in trainer.log.epochs if record["epoch"] == kept["epoch"]), {})
+    of_others = {f"valid_{key_of(name)}": late.get(name, of_epoch.get(f"valid_{key_of(name)}")) for name in others}
+    return {f"valid_{key_of(first)}": kept["score"], **of_others}
 
 
 def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
@@ -152,12 +186,12 @@ def _save_predictions(trainer: Trainer) -> None:
         np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
 
 
-def _line(record: dict[str, Any]) -> str:
+def _line(record: dict[str, Any], metric: str) -> str:
     seconds = record["seconds"]
     loss = "nan" if record["loss"] is None else f"{record['loss']:.4f}"
-    score = record.get("valid_accuracy", record.get("valid_f1"))
-    valid = "" if score is None else f" | valid {score:.4f}"
+    scores = {part: record.get(f"{part}_{metric}") for part in ("train", "valid")}
+    said = "".join(f" | {part} {score:.4f}" for part, score in scores.items() if score is not None)
     edges = record["traffic"]["sampled_edges"] or record["traffic"]["computed_edges"]  # of the whole graph
     rate = edges / max(seconds, 1e-9) / 1e6
     learning = "" if record["settings"]["lr"] == record["lr"] else f" | lr {record['lr']:.3g}"
-    return f"Epoch {record['epoch']:02d} | loss {loss}{valid}{learning} | {seconds:.2f} s | {rate:.2f} M edges/s"
+    return f"Epoch {record['epoch']:02d} | loss {loss}{said}{learning} | {seconds:.2f} s | {rate:.2f} M edges/s"

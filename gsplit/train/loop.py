@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from gsplit.bars import tqdm
-from gsplit.engine.objective import check_logits, mini_batch_loss
+from gsplit.engine.objective import check_logits, mean_weight, mini_batch_loss
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
-from gsplit.parallel import Member, reduce_gradients
+from gsplit.parallel import Member
 from gsplit.parallel.join import joined
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
@@ -74,18 +74,22 @@ def train(trainer: Trainer) -> bool:
                 logits = mini_batch.logits(trainer.model)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
                 loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, mini_batch.num_targets))
+                weight = mean_weight(trainer.objective, labels, mini_batch.num_targets)
 
+            if config.metrics is not None:
+                trainer.said.append((logits.detach(), labels))
             with clock("backward"):
                 trainer.steps.begin()
                 loss.backward()
 
             with clock("reduce"):
-                total_loss, reduced_bytes = reduce_gradients(trainer.parameters, loss, member)
+                total_loss, reduced_bytes = trainer.steps.reduce(loss, weight)
 
             with clock("step"):
                 trainer.steps.end(progress.epoch, progress.batch, mini_batch.num_targets)
 
-            progress.add(mini_batch, clock.lap(), total_loss, reduced_bytes)
+            weight_of_all = trainer.steps.weight(mini_batch.num_targets)
+            progress.add(mini_batch, clock.lap(), total_loss, weight_of_all, reduced_bytes)
             trainer.profiler.step(mini_batch.handle)
             if len(progress.fresh) == MOST_FRESH:
                 write_counts(trainer)

@@ -66,8 +66,9 @@ class Progress:
     """Mini-batches done in the epoch at work."""
     seconds: float = 0.0
     loss_sum: Tensor | float = 0.0
-    """Sum over mini-batches of loss times targets; a tensor on the device, so that adding does not wait."""
-    targets: int = 0
+    """Sum over mini-batches of loss times weight; a tensor on the device, so that adding does not wait."""
+    weight: Tensor | float = 0.0
+    """Sum over mini-batches of what their targets weigh."""
     traffic: dict[str, int] = field(default_factory=dict)
     """Sums over all trainers, without what is still in ``fresh``."""
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
@@ -89,12 +90,12 @@ class Progress:
         ahead = sorted(batch for batch in self.done if batch > first_left)
         return Position(epoch=self.epoch, batch=self.batch, ahead=ahead)
 
-    def add(self, mini_batch: MiniBatch, lap: Lap, loss: Tensor, reduced_bytes: int) -> None:
-        """Count a mini-batch that was just computed."""
+    def add(self, mini_batch: MiniBatch, lap: Lap, loss: Tensor, weight: Tensor | float, reduced_bytes: int) -> None:
+        """Count a mini-batch that was just computed, whose targets weigh ``weight`` together."""
         self.done.add(mini_batch.batch)
         self.batches_since_checkpoint += 1
-        self.loss_sum = self.loss_sum + loss.double() * mini_batch.num_targets
-        self.targets += mini_batch.num_targets
+        self.loss_sum = self.loss_sum + loss.double() * weight
+        self.weight = self.weight + weight
         self.own_edges += mini_batch.counts["computed_edges"]
         self.fresh.append(
             Computed(
@@ -109,7 +110,8 @@ class Progress:
 
     def mean_loss(self) -> float:
         """Mean loss of the targets of the epoch at work."""
-        return float(self.loss_sum) / max(1, self.targets)
+        weight = float(self.weight)
+        return float(self.loss_sum) / weight if weight else 0.0
 
     def next_epoch(self) -> None:
         """Begin the next epoch with nothing done."""
@@ -117,7 +119,7 @@ class Progress:
         self.done = set()
         self.seconds = 0.0
         self.loss_sum = 0.0
-        self.targets = 0
+        self.weight = 0.0
         self.own_edges = 0
         self.traffic = {}
         self.stages = dict.fromkeys(STAGES, 0.0)
@@ -130,7 +132,7 @@ class Progress:
             "done": sorted(self.done),
             "seconds": self.seconds,
             "loss_sum": float(self.loss_sum),
-            "targets": self.targets,
+            "weight": float(self.weight),
             "traffic": self.traffic,
             "stages": self.stages,
         }
@@ -139,7 +141,9 @@ class Progress:
     def from_state(cls, state: dict[str, Any], device: torch.device) -> Progress:
         """What :meth:`state` gave."""
         loss_sum = torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)
-        return cls(**{**state, "done": set(state["done"]), "loss_sum": loss_sum})
+        left = {name: value for name, value in state.items() if name != "targets"}
+        weight = state.get("weight", state.get("targets"))  # checkpoints of earlier releases say targets
+        return cls(**{**left, "weight": weight, "done": set(state["done"]), "loss_sum": loss_sum})
 
 
 def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:

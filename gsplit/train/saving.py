@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gsplit.engine.metrics import key_of
 from gsplit.errors import InputError
 from gsplit.optim import follow
 from gsplit.runs import checkpoint
@@ -62,7 +63,7 @@ def restore(trainer: Trainer) -> None:
     if trainer.trained is not None:
         trainer.trained.restore(state["trained"])
     trainer.progress = Progress.from_state(state["progress"], trainer.member.device)
-    trainer.kept.restore(state, state["log"]["epochs"], f"valid_{trainer.objective.name}")
+    trainer.kept.restore(state, state["log"]["epochs"], f"valid_{key_of(trainer.evaluator.names[0])}")
     trainer.log = RunLog(run.folder, state["log"])
     if trainer.member.rank == 0:
         trainer.log.mend(state["log"])

@@ -12,7 +12,9 @@ def summary_text(summary: dict[str, Any]) -> str:
     """The lines that a user reads when a run has ended."""
     scores = [
         f"{key.replace('_', ' ')} {summary[key]:.4f}"
-        for key in ("test_accuracy", "valid_accuracy", "test_f1", "valid_f1")
+        for key in (
+            f"{part}_{name}" for part in ("test", "valid") for name in summary.get("metrics", ("accuracy", "f1"))
+        )
         if summary.get(key) is not None
     ]
     best = "" if summary["best_epoch"] is None else f" (best epoch {summary['best_epoch']})"

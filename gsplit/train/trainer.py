@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gsplit.data import open_layout
 from gsplit.data.store import describe
@@ -14,7 +14,7 @@ from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.objective import objective_of
+from gsplit.engine.objective import objective_for
 from gsplit.engine.parts import Parts
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
@@ -60,7 +60,7 @@ class Trainer:
             layout = self.trained.layout
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
-        self.objective = objective_of(layout.graph.multi_label)
+        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype)
         edges = EdgeLoader(layout.graph, device=member.device, dtype=run.dtype, **run.needs)
         self.loading = Loading(run, layout, member, shared, self.model)
         self.evaluator = Evaluator(
@@ -72,9 +72,12 @@ class Trainer:
             num_layers=run.config.layers,
             dtype=run.dtype,
             threads=run.config.threads,
+            metrics=run.config.metric_names,
         )
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(run.config, self.parameters)
+        self.said: list[tuple[Tensor, Tensor]] = []
+        """Logits and labels of the mini-batches of the epoch at work, where --metrics measures them."""
         self.clock = StageClock(member.device)
         self.profiler = Profiler(run.folder, member, on=run.config.profile)
         self.progress = Progress()

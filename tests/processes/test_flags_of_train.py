@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
+from support.graphs import lay_out, random_graph
 from support.runs import InPool, all_equal, records
 
 import gsplit
@@ -115,6 +116,11 @@ TRAIN: Table = {
     "weight_decay": Row(value=0.1, see=weights),
     "clip_grad_norm": Row(value=0.01, see=weights, base={"optimizer": "sgd"}),
     "accumulate": Row(value=2, see=weights),
+    "class_weights": Row(value="1,2,3", see=weights),
+    "label_smoothing": Row(value=0.1, see=weights),
+    "focal_gamma": Row(value=2.0, see=weights),
+    "metrics": Row(value="macro-f1,auroc", see=lambda seen: seen.result["metrics"]),
+    "pos_weight": Row(value="3", see=weights, base={"layout": lambda place: place.several_labels()}),
     "init_from": Row(value=lambda place: place.trained(), see=weights),
     "seed": Row(value=1, see=weights),
     "threads": Row(
@@ -216,6 +222,11 @@ class Place:
         if not run.exists():
             self.train(out=run, checkpoint_every=1)
         return run
+
+    def several_labels(self) -> Path:
+        """A layout of two parts whose vertices may have several labels."""
+        graph = random_graph(100, 5, seed=1, classes=3, multi_label=True)
+        return lay_out(graph, self.folder / "several", parts=2).path
 
     def train(self, **changes) -> Seen:
         recorder = Recorder(self._monkeypatch)

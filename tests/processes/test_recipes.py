@@ -37,6 +37,8 @@ RECIPES = {
     "plateau": {"lr_schedule": "plateau", "lr_patience": 0, "lr_gamma": 0.5, "lr": 0.001},
     "clipped": {"clip_grad_norm": 0.05, "optimizer": "sgd"},
     "accumulated": {"accumulate": 3},
+    "balanced": {"class_weights": "balanced", "label_smoothing": 0.1},
+    "weighted": {"class_weights": "1,5,0.2", "accumulate": 3, "clip_grad_norm": 0.1},
     "all": {
         **{"optimizer": "adamw", "lr_schedule": "cosine", "warmup": 1, "clip_grad_norm": 0.1, "accumulate": 2},
         "weight_decay": 0.05,
@@ -101,19 +103,32 @@ def scheduler_like(config, optimizer, steps):
     return lr_scheduler.SequentialLR(optimizer, [first, then], milestones=[rise])
 
 
-def learned_by_pytorch(layout, config, weights):
-    """Weights by name, and the last rate of each epoch."""
-    dense, each = DenseSage(layout, weights), config.accumulate
+def class_weights_like(config, layout):
+    """What ``torch.nn.CrossEntropyLoss`` takes as ``weight``."""
+    if config.class_weights == "balanced":
+        labels = layout.graph.labels[layout.graph.train_idx]
+        return torch.from_numpy(len(labels) / (3 * np.bincount(labels, minlength=3)))
+    return config.class_weights and torch.tensor(list(map(float, config.class_weights.split(",")))).double()
+
+
+def learned_by_pytorch(layout, config, before):
+    """Weights by name, and of each epoch the last rate and the mean loss."""
+    dense, each, weights = DenseSage(layout, before), config.accumulate, class_weights_like(config, layout)
     optimizer = optimizer_like(config, list(dense.weights.values()))
     epochs = mini_batches(layout, config)
     assert each == 1 or len(epochs[0]) % each == 1  # the last step of an epoch is of what is left
     scheduler = scheduler_like(config, optimizer, math.ceil(len(epochs[0]) / each))
-    rates = []
+    rates, losses = [], []
     for batches in epochs:
+        total = weight = 0.0
         for first in range(0, len(batches), each):
             targets = np.concatenate(batches[first : first + each])
             optimizer.zero_grad()
-            F.cross_entropy(dense.logits()[targets], dense.labels[targets]).backward()
+            said, true = dense.logits()[targets], dense.labels[targets]
+            loss = F.cross_entropy(said, true, weights, label_smoothing=config.label_smoothing)
+            loss.backward()
+            of_targets = len(targets) if weights is None else weights[true].sum().item()
+            total, weight = total + loss.item() * of_targets, weight + of_targets
             if config.clip_grad_norm is not None:
                 torch.nn.utils.clip_grad_norm_(dense.weights.values(), config.clip_grad_norm)
             rate = optimizer.param_groups[0]["lr"]
@@ -121,11 +136,12 @@ def learned_by_pytorch(layout, config, weights):
             if config.lr_schedule != "plateau":
                 scheduler.step()
         rates.append(rate)
+        losses.append(total / weight)
         if config.lr_schedule == "plateau":
             valid = layout.graph.valid_idx
             said = dense.logits()[np.array(valid)].argmax(dim=1)
             scheduler.step((said == dense.labels[np.array(valid)]).double().mean().item())
-    return {name: weight.detach() for name, weight in dense.weights.items()}, rates
+    return {name: weight.detach() for name, weight in dense.weights.items()}, rates, losses
 
 
 @pytest.mark.parametrize(("world", "name"), [*((3, name) for name in RECIPES), (2, "all"), (4, "all")])
@@ -133,12 +149,13 @@ def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, wor
     layout = layouts(world)
     config = config_for(layout.path, tmp_path / "run", **{**BASE, **RECIPES[name]})
     results = pool.run(world, train_in_trainer, config)
-    wanted, rates = learned_by_pytorch(layout, config, results[0]["before"])
+    wanted, rates, losses = learned_by_pytorch(layout, config, results[0]["before"])
     assert results[0]["after"].keys() == wanted.keys()
     for key, weight in wanted.items():
         torch.testing.assert_close(results[0]["after"][key], weight, rtol=0, atol=1e-8)
     assert all(all_equal(results[0]["after"], other["after"]) for other in results)
     assert [record["lr"] for record in records(tmp_path / "run")] == pytest.approx(rates, rel=1e-12)
+    assert [record["loss"] for record in records(tmp_path / "run")] == pytest.approx(losses, rel=1e-8)
     assert len(set(rates)) > 1 or config.lr_schedule == "constant"
 
 
@@ -152,9 +169,12 @@ def stopped_and_gone_on(member, config, after):
     return train_in_trainer(member, replace(again, out=config.out), resume=True)
 
 
-@pytest.mark.parametrize(("name", "after"), [("all", 7), ("plateau", 44), ("sgd", 4), ("accumulated", 6)])
-def test_what_goes_on_from_any_mini_batch_is_bit_equal(pool, layouts, tmp_path, name, after):
-    changes = {**BASE, **RECIPES[name]}
+@pytest.mark.parametrize(
+    ("name", "after", "more"),
+    [("all", 7, {}), ("plateau", 44, {}), ("sgd", 4, {"strategy": "data"}), ("weighted", 7, {})],
+)
+def test_what_goes_on_from_any_mini_batch_is_bit_equal(pool, layouts, tmp_path, name, after, more):
+    changes = {**BASE, **RECIPES[name], **more}
     whole = pool.run(2, train_in_trainer, config_for(layouts(2).path, tmp_path / "whole", **changes))
     parts = pool.run(2, stopped_and_gone_on, config_for(layouts(2).path, tmp_path / "parts", **changes), after)
     assert all_equal(whole[0]["after"], parts[0]["after"])
@@ -195,6 +215,17 @@ def test_a_run_ends_early_after_the_same_epoch_for_any_number_of_trainers(pool, 
     assert all_equal(gone_on["before"], gone_on["after"])
 
 
+def test_a_run_with_samplers_ends_early_and_is_finished(layouts, tmp_path, capfd):
+    """Trainers have asked for mini-batches of an epoch that does not come, and samplers are at work on them."""
+    changes = {"epochs": 40, "early_stop": 1, "samplers": 2, "prefetch": 3, "lr": 1e-9, "order": "ready"}
+    summary = gsplit.train(config=config_for(layouts(2).path, tmp_path / "run", **changes))
+    assert summary["ended_early"]
+    assert summary["epochs"] == 2
+    assert "ended early, after epoch 2: 1 validations without a better score" in capfd.readouterr().out
+    assert gsplit.train(config=TrainConfig.resuming(tmp_path / "run")) == summary
+    assert "nothing to train: 2 epochs are done, --early-stop 1 ended the run" in capfd.readouterr().out
+
+
 @pytest.fixture
 def here(pool, monkeypatch):
     """Trainers run in the pool."""
@@ -217,7 +248,7 @@ def test_a_last_layer_for_other_classes_is_drawn_afresh_and_said(here, layouts, 
     other = lay_out(random_graph(60, 5, seed=9, features=5, classes=classes + 2), tmp_path / "other", parts=2)
     second = replace(first, layout=other.path, out=tmp_path / "second", init_from=tmp_path / "first", epochs=0)
     gsplit.train(config=second)
-    assert "the last layer is drawn afresh" in caplog.text
+    assert "the rest is drawn afresh" in caplog.text
     assert f"convs.1.lin_self.weight is [{classes + 2}, 8] here and [{classes}, 8] there" in caplog.text
     kept = [checkpoint.load_state(tmp_path / name, checkpoint.MODEL) for name in ("first", "second")]
     same = {name for name in kept[0] if kept[0][name].shape == kept[1][name].shape}
@@ -252,7 +283,7 @@ def test_weights_of_another_model_are_refused(here, layouts, tmp_path, changes, 
             "--lr-schedule plateau goes by .* --validate-every 0 makes",
         ),
         ({"init_from": "nowhere"}, "nowhere has no model.json; nothing was saved there"),
-        ({"lr_gamma": 1.5}, "--lr-gamma must be at most 1, not 1.5"),
+        ({"lr_gamma": 1}, r"--lr-gamma must be in \(0, 1\), not 1"),
         ({"momentum": 1}, r"--momentum must be in \[0, 1\), not 1"),
         ({"accumulate": 0}, "--accumulate must be at least 1, not 0"),
         ({"clip_grad_norm": 0.0}, "--clip-grad-norm must be above 0 and finite, not 0"),
@@ -265,6 +296,25 @@ def test_mistakes_get_one_line(layouts, tmp_path, changes, message):
     assert not (tmp_path / "run").exists()
 
 
+def test_features_that_are_trained_get_the_gradient_of_the_weighted_mean(pool, tmp_path):
+    """Their rows are in no all-reduce, and are divided by the weights of all targets all the same."""
+    graph = replace(random_graph(60, 5, seed=4, features=6, classes=3), features=None)
+    changes = {
+        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "train_features": 6, "dtype": "float64"},
+        **{"epochs": 4, "optimizer": "sgd", "lr": 1.0, "class_weights": "1,7,0.1"},
+    }
+    results = {}
+    for world in (1, 3):
+        layout = lay_out(graph, tmp_path / str(world), parts=world)
+        config = config_for(layout.path, tmp_path / f"run {world}", **changes)
+        results[world] = pool.run(world, train_in_trainer, config)[0]
+        scaled = replace(config, class_weights="10,70,1", out=tmp_path / f"scaled {world}")
+        results[world, "scaled"] = pool.run(world, train_in_trainer, scaled)[0]
+    for name, weight in results[1]["after"].items():
+        for other in (3, (1, "scaled"), (3, "scaled")):
+            torch.testing.assert_close(results[other]["after"][name], weight, rtol=0, atol=1e-12)
+
+
 def test_early_stop_without_validation_vertices_is_refused(tmp_path):
     graph = replace(random_graph(40, 4, seed=1), valid_idx=np.empty(0, np.int64))
     layout = lay_out(graph, tmp_path, parts=2)
@@ -275,7 +325,7 @@ def test_early_stop_without_validation_vertices_is_refused(tmp_path):
 def test_another_optimizer_cannot_go_on(here, layouts, tmp_path):
     config = config_for(layouts(2).path, tmp_path / "run", **BASE)
     gsplit.train(config=config)
-    with pytest.raises(InputError, match="--optimizer must stay adam"):
+    with pytest.raises(InputError, match="goes on only where --optimizer stays adam, whose state"):
         gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=9, optimizer="sgd"))
 
 
@@ -285,3 +335,24 @@ def test_settings_are_in_the_metrics(here, layouts, tmp_path):
     assert {name: settings[name] for name in RECIPES["all"]} == RECIPES["all"]
     assert json.loads((tmp_path / "run" / "config.json").read_text())["accumulate"] == 2
     assert open_layout(layouts(2).path).parts == 2
+
+
+def test_layers_that_rotate_learn_and_measure_the_same(pool, layouts, tmp_path):
+    """Each target counts once, wherever its row lies."""
+    changes = {
+        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "dtype": "float64", "model": "gcn"},
+        **{"epochs": 3, "class_weights": "1,7,0.1", "label_smoothing": 0.1, "metrics": "accuracy,auroc"},
+    }
+    results, measured = {}, {}
+    for world, algorithm in ((1, "shared"), (4, "shared"), (4, "rotate")):
+        out = tmp_path / f"{algorithm}-{world}"
+        config = config_for(layouts(world).path, out, **changes, algorithm=algorithm)
+        results[world, algorithm] = pool.run(world, train_in_trainer, config)[0]["after"]
+        measured[world, algorithm] = [
+            [record[key] for key in ("loss", "train_accuracy", "train_auroc", "valid_auroc")]
+            for record in records(out)
+        ]
+    for key in ((4, "shared"), (4, "rotate")):
+        assert measured[key] == [pytest.approx(values, rel=1e-9) for values in measured[1, "shared"]]
+        for name, weight in results[1, "shared"].items():
+            torch.testing.assert_close(results[key][name], weight, rtol=0, atol=1e-8)

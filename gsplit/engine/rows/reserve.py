@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from gsplit.config.sampling import SamplingConfig
+from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import MOST_BEGUN
 
@@ -114,8 +114,8 @@ def widths_of(model: nn.Module, num_features: int, layers: int) -> list[int]:
     return [num_features, *[int(widest)] * layers]
 
 
-def reserve_of(config: SamplingConfig, layout: Layout, model: nn.Module, *, groups: int, trainers: int) -> int:
-    """Bytes of a run: see :func:`working_bytes`.
+def reserve_of(config: TrainConfig, layout: Layout, model: nn.Module, *, groups: int, trainers: int) -> int:
+    """Bytes of a run: see :func:`working_bytes`; with ``--metrics`` also what is said of training vertices in an epoch.
 
     Args:
         config: of the run.
@@ -129,7 +129,11 @@ def reserve_of(config: SamplingConfig, layout: Layout, model: nn.Module, *, grou
     share = share_of(graph.num_vertices, graph.num_edges, targets, config.fan_out, trainers)
     parameters = list(model.parameters())
     itemsize = max((p.itemsize for p in parameters), default=4)
-    return working_bytes(
+    said = 0
+    if config.metrics is not None:
+        own = min(1.0, UNEVEN / (groups * trainers)) * len(graph.train_idx)
+        said = int(own * (graph.num_classes * itemsize + 8))
+    return said + working_bytes(
         share,
         widths_of(model, graph.num_features, config.layers),
         itemsize,

@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 import numpy as np
 import pytest
 
+from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.train import ELSEWHERE, TrainConfig
 from gsplit.errors import InputError
 from gsplit.units import parse_bytes
 
@@ -75,3 +77,26 @@ def test_what_a_field_may_hold_gets_its_kind(field, value, kept):
 def test_anything_else_is_refused_by_its_flag(field, value, message):
     with pytest.raises(InputError, match=message):
         Config(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["--num-epochs", "3"], "epochs", 3),
+        (["--hidden-channels", "64"], "hidden", 64),
+        (["--num_hidden", "32"], "hidden", 32),
+        (["--num-heads", "2"], "heads", 2),
+        (["--wd", "5e-4"], "weight_decay", 5e-4),
+        (["--eval-every", "5"], "validate_every", 5),
+        (["--num-neighbors", "15,10"], "fan_out", (15, 10)),  # PyG's begins with the targets, too
+    ],
+)
+def test_flags_that_say_the_same_elsewhere(words, field, value):
+    config = cli.parse(TrainConfig, ["layout", *words], prog="gsplit train", answers=ELSEWHERE)
+    assert getattr(config, field) == value
+
+
+@pytest.mark.parametrize("flag", ELSEWHERE)
+def test_flags_that_say_something_else_elsewhere_are_answered(flag):
+    with pytest.raises(InputError, match=f"{flag} is no flag of gsplit train: .*say --"):
+        cli.parse(TrainConfig, ["layout", flag, "1"], prog="gsplit train", answers=ELSEWHERE)

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from support.graphs import random_graph
 
-from gsplit.engine.objective import MultiClass, MultiLabel, objective_of
+from gsplit.config.optimisation import ObjectiveConfig
+from gsplit.engine.objective import MultiClass, MultiLabel, objective_for, objective_of
+from gsplit.errors import InputError
 
 N = 30
 
@@ -51,3 +54,82 @@ def test_micro_f1_by_hand():
 def test_nothing_to_score():
     assert MultiClass().score([0, 0]) == 0.0
     assert MultiLabel().score([0, 0, 0]) == 0.0
+
+
+WEIGHTS = torch.tensor([0.5, 2.0, 0.0, 1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_weights_and_smoothing_are_pytorchs_mean(weights, smoothing):
+    objective = MultiClass(weights, smoothing=smoothing)
+    logits, labels = data(multi_label=False)
+    parts = [slice(0, 0), slice(0, 3), slice(3, 20), slice(20, N)]
+    total = sum(objective.loss_sum(logits[part], labels[part]) for part in parts)
+    weight = N if weights is None else sum(objective.weight_sum(labels[part]) for part in parts)
+    wanted = F.cross_entropy(logits, labels, weight=weights, label_smoothing=smoothing)
+    torch.testing.assert_close(total / weight, wanted, rtol=1e-12, atol=0)
+
+
+def test_focal_loss_by_its_formula():
+    logits, labels = data(multi_label=False)
+    right = logits.softmax(dim=1)[torch.arange(N), labels]
+    wanted = -(WEIGHTS[labels] * (1 - right) ** 2.5 * right.log()).sum()
+    torch.testing.assert_close(MultiClass(WEIGHTS, gamma=2.5).loss_sum(logits, labels), wanted)
+    logits, labels = data(multi_label=True)
+    right = torch.where(labels > 0.5, logits.sigmoid(), 1 - logits.sigmoid())
+    each = torch.where(labels > 0.5, WEIGHTS, torch.ones(())) * -right.log() * (1 - right) ** 1.5
+    torch.testing.assert_close(MultiLabel(WEIGHTS, gamma=1.5).loss_sum(logits, labels), each.mean(dim=1).sum())
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+def test_focal_loss_of_what_is_certain_has_a_finite_slope(multi_label):
+    logits = torch.tensor([[50.0, -50.0], [-3.0, 200.0]], requires_grad=True)
+    labels = torch.tensor([[1.0, 0.0], [0.0, 1.0]]) if multi_label else torch.tensor([0, 1])
+    objective = (MultiLabel if multi_label else MultiClass)(gamma=0.5)
+    objective.loss_sum(logits, labels).backward()
+    assert logits.grad.isfinite().all()
+
+
+def test_labels_weigh_as_pytorchs_do():
+    logits, labels = data(multi_label=True)
+    objective = MultiLabel(WEIGHTS)
+    wanted = F.binary_cross_entropy_with_logits(logits, labels.double(), pos_weight=WEIGHTS)
+    torch.testing.assert_close(objective.loss_sum(logits, labels) / N, wanted)
+    assert objective.weight_sum(labels) is None
+
+
+def test_balanced_weights_are_those_of_the_training_vertices():
+    graph = random_graph(60, 5, seed=9, classes=4)
+    graph.labels[graph.train_idx] = np.arange(len(graph.train_idx)) % 3  # nobody is of class 3
+    counts = np.bincount(graph.labels[graph.train_idx], minlength=4)
+    weights = objective_for(ObjectiveConfig(class_weights="balanced"), graph).weight_sum(torch.arange(4))
+    assert weights == pytest.approx(sum(len(graph.train_idx) / (4 * count) for count in counts[:3]))
+    several = random_graph(60, 5, seed=9, classes=3, multi_label=True)
+    several.labels[:, 2] = 0
+    of_label = several.labels[several.train_idx].sum(axis=0)
+    logits, labels = torch.zeros(1, 3).double(), torch.ones(1, 3)
+    wanted = [(len(several.train_idx) - count) / count for count in of_label[:2]] + [1]
+    loss = objective_for(ObjectiveConfig(pos_weight="balanced"), several).loss_sum(logits, labels)
+    assert loss.item() == pytest.approx(np.mean(wanted) * np.log(2))
+
+
+@pytest.mark.parametrize(
+    ("given", "multi_label", "message"),
+    [
+        ({"class_weights": "1,2"}, False, "--class-weights has 2 numbers, but there are 3 classes"),
+        ({"class_weights": "1,2,3"}, True, "--class-weights 1,2,3 is for one class of several.*; use --pos-weight"),
+        ({"label_smoothing": 0.1}, True, "--label-smoothing 0.1 is for one class of several"),
+        ({"pos_weight": "2"}, False, "--pos-weight 2 is for labels of which .*; use --class-weights"),
+        ({"pos_weight": "2,3"}, True, "--pos-weight has 2 numbers, but there are 3 classes"),
+        ({"class_weights": "even"}, False, "--class-weights: 'even' is neither balanced nor numbers from 0 on"),
+        ({"class_weights": "1,-2,3"}, False, "--class-weights: '1,-2,3' is neither"),
+        ({"class_weights": "0,0,0"}, False, "--class-weights: '0,0,0' is neither"),
+        ({"label_smoothing": 1.0}, False, r"--label-smoothing must be in \[0, 1\), not 1.0"),
+        ({"focal_gamma": -1.0}, False, "--focal-gamma must be at least 0, not -1.0"),
+    ],
+)
+def test_what_labels_do_not_go_with_is_refused(given, multi_label, message):
+    graph = random_graph(30, 4, seed=1, classes=3, multi_label=multi_label)
+    with pytest.raises(InputError, match=message):
+        objective_for(ObjectiveConfig(**given), graph)

@@ -112,6 +112,7 @@ def test_a_run_s_reserve_follows_its_flags_and_is_what_auto_is_told(monkeypatch,
     assert plain > reserved(fan_out=(5, 2))
     assert plain < reserved(prefetch=3)
     assert plain < reserved(trainers=1)
+    assert plain < reserved(metrics="ap") < plain + 300 * (3 * 4 + 8)
     assert reserved(groups=2, trainers=1) < reserved(trainers=1)  # half of the targets
     assert plain < reserved(model=models.SAGE(8, 16, 3, num_layers=2).double())
     told = []

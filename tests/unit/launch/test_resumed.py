@@ -117,6 +117,7 @@ def test_a_fan_out_that_says_nothing_is_told(saved, caplog, before, now, said):
         ({"momentum": 0.9}, "--momentum 0.9 has no effect with --optimizer adam"),
         ({"lr_patience": 3}, "--lr-patience 3 has no effect with --lr-schedule constant"),
         ({"lr_gamma": 0.5, "lr_schedule": "cosine"}, "--lr-gamma 0.5 has no effect with --lr-schedule cosine"),
+        ({"warmup": 4, "epochs": 4}, "--warmup 4 lasts as long as --epochs 4: the rate never gets to --lr"),
         ({"lr_step_size": 5, "lr_gamma": 0.5, "lr_schedule": "step"}, None),
         ({"momentum": 0.9, "optimizer": "sgd"}, None),
     ],

@@ -1,0 +1,114 @@
+"""Metrics of logits that were gathered, by scikit-learn, on one trainer.
+
+Legend: n vertices, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.errors import InputError
+
+RANKED = ("auroc", "ap")
+"""Metrics of how vertices are ranked, each class against the others."""
+
+
+def check_installed() -> None:
+    """Whether scikit-learn is there.
+
+    Raises:
+        InputError: where it is not.
+    """
+    try:
+        import sklearn.metrics  # noqa: F401
+    except ImportError as error:
+        raise InputError(f"--metrics needs scikit-learn ({error}): pip install 'gsplit[metrics]'") from None
+
+
+def key_of(name: str) -> str:
+    """What a metric is called in files: ``macro-f1`` is ``macro_f1``."""
+    return name.replace("-", "_")
+
+
+def is_defined(name: str, labels: NDArray[Any], num_classes: int) -> bool:
+    """Whether a metric of vertices with these labels is defined, whatever a model says of them."""
+    if name not in RANKED:
+        return len(labels) > 0
+    return len(_defined(_members(labels, num_classes))) > 0
+
+
+def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) -> list[float]:
+    """The metrics of some vertices, in the order of their names; NaN where one is not defined.
+
+    ``auroc`` and ``ap`` (average precision) are means over the classes, each against the others, of those that some
+    vertices have and others have not; with two classes they are those of the second. ``macro-f1`` is the mean over
+    the classes that some vertex has, or is said to have; with several labels over all of them. With several labels,
+    ``accuracy`` is the share of vertices all of whose labels are right. Logits that are not finite rank nothing:
+    their ``auroc`` and ``ap`` are 0.
+
+    Args:
+        names: of :data:`gsplit.config.optimisation.METRICS`.
+        logits: float [n, C].
+        labels: int [n], or [n, C] above 0.5 where a vertex has a label.
+    """
+    if not len(logits):
+        return [math.nan] * len(names)
+    logits = logits.astype(np.float64)
+    if labels.ndim == 2:
+        said, true = logits > 0, labels > 0.5
+        scores = logits
+    else:
+        said, true = logits.argmax(axis=1), labels.astype(np.int64)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        scores = powers / powers.sum(axis=1, keepdims=True)
+        if logits.shape[1] == 2:
+            scores = scores[:, 1:]
+    members = _members(labels, logits.shape[1])
+    finite = bool(np.isfinite(logits).all())
+    return [
+        _ranked(name, members, scores, finite=finite) if name in RANKED else _counted(name, said, true)
+        for name in names
+    ]
+
+
+def _members(labels: NDArray[Any], num_classes: int) -> NDArray[np.bool_]:
+    """[n, C] who is of which class, or [n, 1] who is of the second of two."""
+    if labels.ndim == 2:
+        return labels > 0.5
+    members = labels.astype(np.int64)[:, None] == np.arange(num_classes)
+    return members[:, 1:] if num_classes == 2 else members
+
+
+def _defined(members: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The classes that some vertices have and others have not."""
+    counts = members.sum(axis=0)
+    return np.flatnonzero((counts > 0) & (counts < len(members)))
+
+
+def _counted(name: str, said: NDArray[Any], true: NDArray[Any]) -> float:
+    from sklearn import metrics
+
+    match name:
+        case "accuracy":
+            return float(metrics.accuracy_score(true, said))
+        case "macro-f1":
+            return float(metrics.f1_score(true, said, average="macro", zero_division=0.0))
+        case _:
+            return float(metrics.f1_score(true, said, average="micro", zero_division=0.0))
+
+
+def _ranked(name: str, members: NDArray[np.bool_], scores: NDArray[Any], *, finite: bool) -> float:
+    from sklearn import metrics
+
+    metric = metrics.roc_auc_score if name == "auroc" else metrics.average_precision_score
+    defined = _defined(members)
+    if not len(defined):
+        return math.nan
+    if not finite:
+        return 0.0
+    return float(np.mean([metric(members[:, c], scores[:, c]) for c in defined]))
