@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -45,6 +46,8 @@ class RunConfig(Checked):
     """Write a checkpoint, too, after every so many mini-batches; 0 never."""
     save_predictions: Predictions = "no"
     """Write predictions.npy of all vertices, in global ids, at the end."""
+    log_every: Annotated[float, Range(0, below=math.inf)] = 30.0
+    """Where the output is no terminal, which has a progress bar, write a line after so many seconds; 0 never."""
     profile: bool = False
     """Write trace.json, in which chrome://tracing and Perfetto show what all processes did in the first 20
     mini-batches after the first one. Slows those down; --resume does not take it over."""

@@ -63,11 +63,10 @@ class MultiClass:
     def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Scalar sum of the cross-entropies."""
         weights = None if self._weights is None else self._weights.to(logits)
-        plain = {"weight": weights, "label_smoothing": self._smoothing}
         if not self._gamma:
-            return F.cross_entropy(logits, labels, reduction="sum", **plain)
+            return F.cross_entropy(logits, labels, weights, reduction="sum", label_smoothing=self._smoothing)
         right = F.log_softmax(logits, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
-        each = F.cross_entropy(logits, labels, reduction="none", **plain)
+        each = F.cross_entropy(logits, labels, weights, reduction="none", label_smoothing=self._smoothing)
         return (_powers(-torch.expm1(right), self._gamma) * each).sum()
 
     def weight_sum(self, labels: Tensor) -> Tensor | None:

@@ -98,12 +98,13 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
             f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation vertices"
         )
     graph, first = layout.graph, config.metric_names[:1]
-    if first and every and len(graph.valid_idx):
-        if not is_defined(first[0], graph.labels[graph.valid_idx], graph.num_classes):
-            raise InputError(
-                f"{first[0]}, by which --metrics chooses the best model, is not defined on the validation vertices of "
-                f"{layout.path}, which are all alike; let another one come first"
-            )
+    if not first or not every or not len(graph.valid_idx):
+        return
+    if not is_defined(first[0], graph.labels[graph.valid_idx], graph.num_classes):
+        raise InputError(
+            f"{first[0]}, by which --metrics chooses the best model, is not defined on the validation vertices of "
+            f"{layout.path}, which are all alike; let another one come first"
+        )
 
 
 def _check_trained_features(config: TrainConfig) -> None:

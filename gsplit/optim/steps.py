@@ -38,7 +38,7 @@ class Steps:
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
         self.rates = Rates(config, -(-num_batches // config.accumulate))
         self._mean_weight: Tensor | None = None
-        """Of the targets of the mini-batch at work; None: each weighs 1."""
+        """Mean weight of the targets of the mini-batch at work; None: each weighs 1."""
         self._sums: list[Tensor] = []
         """Sums of gradients times the weights of all targets, of mini-batches that no step was made of yet."""
         self._weight: float | Tensor = 0.0

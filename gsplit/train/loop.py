@@ -23,6 +23,7 @@ from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.terminal import say
 from gsplit.train.ends import end_epoch, ended_early, finish, stop
+from gsplit.train.progress import Every
 from gsplit.train.saving import restore, save_checkpoint, write_counts
 from gsplit.train.trainer import Trainer
 
@@ -56,6 +57,7 @@ def train(trainer: Trainer) -> bool:
     member = trainer.member
     if progress.epoch >= config.epochs > 0 and member.rank == 0:
         say(f"nothing to train: {progress.epoch} epochs are done, --epochs is {config.epochs}")
+    lines = Every(config.log_every)
     while progress.epoch < config.epochs and not ended_early(trainer):
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)
@@ -94,6 +96,9 @@ def train(trainer: Trainer) -> bool:
             if len(progress.fresh) == MOST_FRESH:
                 write_counts(trainer)
             _show(bar, trainer, mini_batch.num_targets)
+            if bar.disable and member.rank == 0 and lines.due():
+                spent_s = progress.seconds + time.perf_counter() - start_s
+                say(progress.line(trainer.num_batches, config.epochs, spent_s))
             if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
                 progress.seconds += time.perf_counter() - start_s
                 save_checkpoint(trainer)

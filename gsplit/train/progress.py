@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gsplit.bars import tqdm
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.parallel import Member
 from gsplit.parallel.collectives import all_gather
@@ -69,6 +71,8 @@ class Progress:
     """Sum over mini-batches of loss times weight; a tensor on the device, so that adding does not wait."""
     weight: Tensor | float = 0.0
     """Sum over mini-batches of what their targets weigh."""
+    targets: int = 0
+    """Number of targets of the mini-batches done."""
     traffic: dict[str, int] = field(default_factory=dict)
     """Sums over all trainers, without what is still in ``fresh``."""
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
@@ -96,6 +100,7 @@ class Progress:
         self.batches_since_checkpoint += 1
         self.loss_sum = self.loss_sum + loss.double() * weight
         self.weight = self.weight + weight
+        self.targets += mini_batch.num_targets
         self.own_edges += mini_batch.counts["computed_edges"]
         self.fresh.append(
             Computed(
@@ -113,6 +118,21 @@ class Progress:
         weight = float(self.weight)
         return float(self.loss_sum) / weight if weight else 0.0
 
+    def line(self, num_batches: int, epochs: int, seconds: float) -> str:
+        """Where the run stands, for people; reading the loss waits for the device.
+
+        Args:
+            num_batches: number of mini-batches of an epoch.
+            epochs: number of epochs of the run.
+            seconds: spent on the mini-batches that are done in the epoch at work.
+        """
+        each_s = seconds / max(1, self.batch)
+        left = num_batches - self.batch + (epochs - self.epoch - 1) * num_batches
+        return (
+            f"Epoch {self.epoch + 1:02d} | mini-batch {self.batch} of {num_batches} | loss {self.mean_loss():.4f} | "
+            f"{self.targets / max(seconds, 1e-9):,.0f} targets/s | {tqdm.format_interval(left * each_s)} left"
+        )
+
     def next_epoch(self) -> None:
         """Begin the next epoch with nothing done."""
         self.epoch += 1
@@ -120,6 +140,7 @@ class Progress:
         self.seconds = 0.0
         self.loss_sum = 0.0
         self.weight = 0.0
+        self.targets = 0
         self.own_edges = 0
         self.traffic = {}
         self.stages = dict.fromkeys(STAGES, 0.0)
@@ -133,6 +154,7 @@ class Progress:
             "seconds": self.seconds,
             "loss_sum": float(self.loss_sum),
             "weight": float(self.weight),
+            "targets": self.targets,
             "traffic": self.traffic,
             "stages": self.stages,
         }
@@ -141,9 +163,26 @@ class Progress:
     def from_state(cls, state: dict[str, Any], device: torch.device) -> Progress:
         """What :meth:`state` gave."""
         loss_sum = torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)
-        left = {name: value for name, value in state.items() if name != "targets"}
-        weight = state.get("weight", state.get("targets"))  # checkpoints of earlier releases say targets
-        return cls(**{**left, "weight": weight, "done": set(state["done"]), "loss_sum": loss_sum})
+        weight = state.get("weight", state["targets"])  # checkpoints of earlier releases have targets alone
+        return cls(**{**state, "weight": weight, "done": set(state["done"]), "loss_sum": loss_sum})
+
+
+class Every:
+    """Says when some seconds have passed since it last said so.
+
+    Args:
+        seconds: between two times; 0: never.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._since_s = seconds, time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time again."""
+        if not self._seconds or time.monotonic() - self._since_s < self._seconds:
+            return False
+        self._since_s = time.monotonic()
+        return True
 
 
 def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[str, Any]]:

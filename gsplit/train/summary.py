@@ -10,11 +10,10 @@ from gsplit.units import binary
 
 def summary_text(summary: dict[str, Any]) -> str:
     """The lines that a user reads when a run has ended."""
+    names = summary.get("metrics", ("accuracy", "f1"))  # summaries of earlier releases lack them
     scores = [
         f"{key.replace('_', ' ')} {summary[key]:.4f}"
-        for key in (
-            f"{part}_{name}" for part in ("test", "valid") for name in summary.get("metrics", ("accuracy", "f1"))
-        )
+        for key in (f"{part}_{name}" for part in ("test", "valid") for name in names)
         if summary.get(key) is not None
     ]
     best = "" if summary["best_epoch"] is None else f" (best epoch {summary['best_epoch']})"

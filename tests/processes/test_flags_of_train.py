@@ -158,6 +158,7 @@ TRAIN: Table = {
     "checkpoint_every": Row(value=1, see=files),
     "checkpoint_every_batches": Row(value=1, see=files),
     "resume": Row(value=lambda place: place.trained(), see=lambda seen: seen.run.name == "trained"),
+    "log_every": "it writes lines and nothing else: tests/processes/test_recipes.py reads them",
     "profile": Row(value=True, see=files),
     "save_predictions": Row(value="classes", see=files),
     "overwrite": "where a run is in --out it is refused or replaced: test_overwrite_replaces_a_run, below",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ from gsplit.train import loop
 
 EPOCHS = 5
 BASE = {"epochs": EPOCHS, "dtype": "float64", "fan_out": (-1, -1), "batch_size": 12, "lr": 0.05, "seed": 3}
-RECIPES = {
+RECIPES: dict[str, dict[str, Any]] = {
     "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
     "sgd": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.01},
     "cosine": {"lr_schedule": "cosine", "warmup": 1.5},
@@ -218,10 +220,14 @@ def test_a_run_ends_early_after_the_same_epoch_for_any_number_of_trainers(pool, 
 def test_a_run_with_samplers_ends_early_and_is_finished(layouts, tmp_path, capfd):
     """Trainers have asked for mini-batches of an epoch that does not come, and samplers are at work on them."""
     changes = {"epochs": 40, "early_stop": 1, "samplers": 2, "prefetch": 3, "lr": 1e-9, "order": "ready"}
-    summary = gsplit.train(config=config_for(layouts(2).path, tmp_path / "run", **changes))
+    config = config_for(layouts(2).path, tmp_path / "run", **changes, log_every=1e-9)
+    summary = gsplit.train(config=config)
     assert summary["ended_early"]
     assert summary["epochs"] == 2
-    assert "ended early, after epoch 2: 1 validations without a better score" in capfd.readouterr().out
+    lines = capfd.readouterr().out.splitlines()  # which is no terminal
+    assert any(line.startswith("ended early, after epoch 2: 1 validations without a better score") for line in lines)
+    line = r"Epoch 0[12] \| mini-batch [1-4] of 4 \| loss \d\.\d{4} \| [\d,]+ targets/s \| \d\d:\d\d left"
+    assert sum(re.fullmatch(line, said) is not None for said in lines) == 8
     assert gsplit.train(config=TrainConfig.resuming(tmp_path / "run")) == summary
     assert "nothing to train: 2 epochs are done, --early-stop 1 ended the run" in capfd.readouterr().out
 
@@ -303,7 +309,7 @@ def test_features_that_are_trained_get_the_gradient_of_the_weighted_mean(pool, t
         **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "train_features": 6, "dtype": "float64"},
         **{"epochs": 4, "optimizer": "sgd", "lr": 1.0, "class_weights": "1,7,0.1"},
     }
-    results = {}
+    results: dict[Any, Any] = {}
     for world in (1, 3):
         layout = lay_out(graph, tmp_path / str(world), parts=world)
         config = config_for(layout.path, tmp_path / f"run {world}", **changes)

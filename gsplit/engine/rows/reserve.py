@@ -115,7 +115,7 @@ def widths_of(model: nn.Module, num_features: int, layers: int) -> list[int]:
 
 
 def reserve_of(config: TrainConfig, layout: Layout, model: nn.Module, *, groups: int, trainers: int) -> int:
-    """Bytes of a run: see :func:`working_bytes`; with ``--metrics`` also what is said of training vertices in an epoch.
+    """Bytes of a run: see :func:`working_bytes`; with ``--metrics`` also an epoch's logits of training vertices.
 
     Args:
         config: of the run.

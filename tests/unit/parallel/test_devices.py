@@ -64,7 +64,7 @@ def test_no_gpu_at_all(gpus):
         ({"prefetch": None}, "--prefetch must be a whole number, not None"),
         ({"max_sampler_restarts": None}, "--max-sampler-restarts must be a whole number, not None"),
         ({"weight_decay": None}, "--weight-decay must be a number, not None"),
-        ({"weight_decay": -1}, "--weight-decay must be at least 0.0, not -1"),
+        ({"weight_decay": -1}, "--weight-decay must be at least 0, not -1"),
         ({"layout": 5}, "--layout must be a path, not 5"),
         ({"fan_out": 5}, "--fan-out must be a list, not 5"),
         ({"sampler_memory": -5}, "--sampler-memory: '-5' is no number of bytes"),
