@@ -6,6 +6,7 @@ Parsing is tyro's. Flags may be written with ``-`` or ``_``; lists take commas o
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import io
 import logging
@@ -31,6 +32,8 @@ OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
 REQUIRED = re.compile(r"(--\S+ \S+|\S+) (.*?)\.? \(required\)")
 """A flag or a place that was not given, as tyro lists it: its name, and what it is."""
+FLAG = re.compile(r"--[\w-]+")
+"""A flag in a sentence."""
 LONGEST_LINE = 2000
 """Number of characters of an error line at most; a longer one loses its middle."""
 
@@ -234,5 +237,14 @@ def _first_paragraph(box: str) -> str:
         )
     for paragraph in paragraphs[1:]:
         if paragraph and paragraph[0].startswith("Perhaps you meant") and len(paragraph) > 1:
-            words += f"; did you mean {paragraph[1].split()[0].rstrip(',')}?"
+            words += f"; did you mean {_nearest(words, paragraph[1])}?"
     return words
+
+
+def _nearest(complaint: str, line: str) -> str:
+    """The name in a line of flags that is most like what was typed: one flag may have several."""
+    names = [word.rstrip(",") for word in line.split() if word.startswith("-")]
+    typed = FLAG.search(complaint)
+    if typed is None or not names:
+        return line.split()[0].rstrip(",")
+    return max(names, key=lambda name: difflib.SequenceMatcher(None, typed[0], name).ratio())

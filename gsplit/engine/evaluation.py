@@ -119,18 +119,25 @@ class Evaluator:
             gathered[order[np.searchsorted(ids, chunk, sorter=order)]] = logits.cpu().numpy()
         return self._measured(gathered, lambda: self._graph.labels[ids])
 
-    def scores_of(self, logits: Tensor, labels: Tensor) -> dict[str, float | None]:
-        """The metrics of logits [n, C] and labels [n] or [n, C] that each trainer has some of, as :meth:`scores`."""
+    def scores_of(self, said: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
+        """The metrics of logits [n, C] and labels [n] or [n, C], piece by piece, of which each trainer has some.
+
+        All trainers give as many pieces, at least one; what comes back is as :meth:`scores` has it.
+        """
         counts = [0] * self._member.world
-        counts[self._member.rank] = len(logits)
+        counts[self._member.rank] = sum(len(logits) for logits, _ in said)
         sizes = [int(size) for size in sum_over_trainers(counts, self._member)]
         begin, total = sum(sizes[: self._member.rank]), sum(sizes)
         gathered = self._shared(self._levels[0], total, self._graph.num_classes)
-        width = labels.shape[1] if labels.ndim == 2 else 1
+        several = said[0][1].ndim == 2
+        width = self._graph.num_classes if several else 1
         true = self._shared(self._levels[1], total, width)  # classes are small numbers, which any float holds
-        gathered[begin : begin + len(logits)] = logits.cpu().numpy()
-        true[begin : begin + len(logits)] = labels.reshape(-1, width).cpu().numpy()
-        return self._measured(gathered, lambda: true if labels.ndim == 2 else true[:, 0])
+        for logits, labels in said:
+            end = begin + len(logits)
+            gathered[begin:end] = logits.cpu().numpy()
+            true[begin:end] = labels.reshape(-1, width).cpu().numpy()
+            begin = end
+        return self._measured(gathered, lambda: true if several else true[:, 0])
 
     def _measured(self, gathered: NDArray[Any], labels: Callable[[], NDArray[Any]]) -> dict[str, float | None]:
         """Trainer 0 measures what all have written, and tells the others."""

@@ -58,22 +58,29 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
     """
     if not len(logits):
         return [math.nan] * len(names)
-    logits = logits.astype(np.float64)
     if labels.ndim == 2:
         said, true = logits > 0, labels > 0.5
-        scores = logits
     else:
         said, true = logits.argmax(axis=1), labels.astype(np.int64)
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        scores = powers / powers.sum(axis=1, keepdims=True)
-        if logits.shape[1] == 2:
-            scores = scores[:, 1:]
-    members = _members(labels, logits.shape[1])
-    finite = bool(np.isfinite(logits).all())
+    members, scores = None, None
+    if any(name in RANKED for name in names):
+        members, scores = _members(labels, logits.shape[1]), _scores(logits, labels.ndim == 2)
     return [
-        _ranked(name, members, scores, finite=finite) if name in RANKED else _counted(name, said, true)
+        _counted(name, said, true) if members is None or name not in RANKED else _ranked(name, members, scores)
         for name in names
     ]
+
+
+def _scores(logits: NDArray[Any], multi_label: bool) -> NDArray[np.float64] | None:
+    """What vertices are ranked by, float64 [n, C], or [n, 1] for two classes; None where logits are not finite."""
+    if not np.isfinite(logits).all():
+        return None
+    logits = logits.astype(np.float64)
+    if multi_label:
+        return logits
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers[:, 1:] if logits.shape[1] == 2 else powers
 
 
 def _members(labels: NDArray[Any], num_classes: int) -> NDArray[np.bool_]:
@@ -93,22 +100,21 @@ def _defined(members: NDArray[np.bool_]) -> NDArray[np.int64]:
 def _counted(name: str, said: NDArray[Any], true: NDArray[Any]) -> float:
     from sklearn import metrics
 
-    match name:
-        case "accuracy":
-            return float(metrics.accuracy_score(true, said))
-        case "macro-f1":
-            return float(metrics.f1_score(true, said, average="macro", zero_division=0.0))
-        case _:
-            return float(metrics.f1_score(true, said, average="micro", zero_division=0.0))
+    if name == "accuracy":
+        return float(metrics.accuracy_score(true, said))
+    average = name.removesuffix("-f1")
+    if true.ndim == 2 and true.shape[1] == 1:  # one label, which scikit-learn would take for two classes
+        true, said, average = true[:, 0], said[:, 0], "binary"
+    return float(metrics.f1_score(true, said, average=average, zero_division=0.0))
 
 
-def _ranked(name: str, members: NDArray[np.bool_], scores: NDArray[Any], *, finite: bool) -> float:
+def _ranked(name: str, members: NDArray[np.bool_], scores: NDArray[np.float64] | None) -> float:
     from sklearn import metrics
 
     metric = metrics.roc_auc_score if name == "auroc" else metrics.average_precision_score
     defined = _defined(members)
     if not len(defined):
         return math.nan
-    if not finite:
+    if scores is None:
         return 0.0
     return float(np.mean([metric(members[:, c], scores[:, c]) for c in defined]))

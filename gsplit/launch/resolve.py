@@ -12,7 +12,7 @@ from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import decided
-from gsplit.engine.metrics import check_installed, is_defined
+from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
@@ -100,7 +100,7 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
     graph, first = layout.graph, config.metric_names[:1]
     if not first or not every or not len(graph.valid_idx):
         return
-    if not is_defined(first[0], graph.labels[graph.valid_idx], graph.num_classes):
+    if first[0] in RANKED and not is_defined(first[0], graph.labels[graph.valid_idx], graph.num_classes):
         raise InputError(
             f"{first[0]}, by which --metrics chooses the best model, is not defined on the validation vertices of "
             f"{layout.path}, which are all alike; let another one come first"

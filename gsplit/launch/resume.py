@@ -103,10 +103,12 @@ class Resumed:
                 "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
             )
         checkpoint.check_same_model(folder, saved["signature"], run.signature)
-        _check_same_recipe(folder, before.config, run.config, layout.graph.multi_label)
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
-        checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+        state = checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
+        _check_same_recipe(
+            folder, before.config, run.config, layout.graph.multi_label, judged=state["best"] is not None
+        )
         resumed = cls(run=run, before=before.config, checkpoint=saved)
         if saved["batch"]:
             resumed._check_same_epoch(layout)
@@ -143,7 +145,7 @@ class Resumed:
         done, epochs, early_stop = self.checkpoint["epoch"], self.run.config.epochs, self.run.config.early_stop
         try:
             summary: dict[str, Any] = read_json(self.run.folder / SUMMARY)
-            ended_early = 0 < early_stop == self.before.early_stop and summary["ended_early"]
+            ended_early = 0 < early_stop <= self.checkpoint.get("waited", 0)
             if self.checkpoint["batch"] or done != summary["epochs"] or not (done >= epochs or ended_early):
                 return None
         except (OSError, ValueError, KeyError, TypeError):
@@ -174,15 +176,17 @@ class Resumed:
                 logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))
 
 
-def _check_same_recipe(folder: Path, before: TrainConfig, now: TrainConfig, multi_label: bool) -> None:
-    """Refuse what the checkpoint's state and best model do not go with."""
+def _check_same_recipe(
+    folder: Path, before: TrainConfig, now: TrainConfig, multi_label: bool, *, judged: bool
+) -> None:
+    """Refuse what the checkpoint's state, and its best model where one was ``judged``, do not go with."""
     default = ("micro-f1" if multi_label else "accuracy",)
     first_before, first = ((config.metric_names or default)[0] for config in (before, now))
     for flag, old, new, why in (
         ("--optimizer", before.optimizer, now.optimizer, "whose state is in its checkpoint"),
         ("the first of --metrics", first_before, first, "by which its best model was chosen"),
     ):
-        if old != new:
+        if old != new and (judged or flag == "--optimizer"):
             raise InputError(
                 f"the run in {folder} goes on only where {flag} stays {old}, {why}; a new run with --init-from "
                 f"{folder} begins with its weights"

@@ -62,9 +62,9 @@ RATES = {"lr_step_size": ("step",), "lr_gamma": ("step", "plateau"), "lr_patienc
 def _unused_by_recipe(asked: TrainConfig, defaults: TrainConfig) -> Iterator[str]:
     if asked.optimizer != "sgd" and asked.momentum:
         yield f"--momentum {asked.momentum} has no effect with --optimizer {asked.optimizer}"
-    if asked.warmup >= asked.epochs > 0:
-        yield f"--warmup {asked.warmup} lasts as long as --epochs {asked.epochs}: the rate never gets to --lr"
-    if asked.strategy == "full" and 0 < asked.warmup < 2:
+    if asked.warmup > asked.epochs > 0:
+        yield f"--warmup {asked.warmup} lasts longer than --epochs {asked.epochs}: the rate never gets to --lr"
+    if asked.strategy == "full" and asked.warmup and round(asked.warmup) < 2:
         yield f"--warmup {asked.warmup} has no effect with --strategy full, where an epoch is one step"
     for name, schedules in RATES.items():
         value = getattr(asked, name)

@@ -114,8 +114,8 @@ class Steps:
         """Scale all gradients so that their norm is ``largest`` at most, rows of other trainers among them."""
         norm = torch.nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
         if self._rows is not None:
-            own = 0.0 if self._rows.grad is None else float(self._rows.grad.double().square().sum())
-            norm = (norm.double().square() + sum_over_trainers([own], self._member)[0]).sqrt()
+            own = 0.0 if self._rows.grad is None else float(torch.linalg.vector_norm(self._rows.grad))
+            norm = (norm.double().square() + sum_over_trainers([own**2], self._member)[0]).sqrt()
         torch.nn.utils.clip_grads_with_norm_(self._trained(), largest, norm)
 
     def _trained(self) -> list[Any]:

@@ -146,8 +146,7 @@ def _measured_in_training(trainer: Trainer) -> dict[str, float | None]:
         return {}
     if len(said) < trainer.num_batches:
         return dict.fromkeys(trainer.evaluator.names)
-    logits, labels = (torch.cat(pieces) for pieces in zip(*said, strict=True))
-    return trainer.evaluator.scores_of(logits, labels)
+    return trainer.evaluator.scores_of(said)
 
 
 def _valid_scores(trainer: Trainer, kept: Weights, late: dict[str, float | None]) -> dict[str, float | None]:

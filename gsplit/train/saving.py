@@ -39,6 +39,7 @@ def save_checkpoint(trainer: Trainer) -> None:
         "epoch": progress.epoch,
         "batch": progress.batch,
         "ahead": progress.position().ahead,
+        "waited": trainer.kept.waited,
         "trainers": run.trainers,
         "threads": run.config.threads,
         "store_checksum": trainer.layout.store_checksum,

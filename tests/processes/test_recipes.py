@@ -25,6 +25,8 @@ import gsplit
 from gsplit import TrainConfig
 from gsplit.data import open_layout
 from gsplit.errors import InputError
+from gsplit.launch.resolve import resolve
+from gsplit.launch.resume import Resumed, taken_up
 from gsplit.runs import checkpoint
 from gsplit.sampling.plan import EpochPlan
 from gsplit.train import loop
@@ -217,6 +219,12 @@ def test_a_run_ends_early_after_the_same_epoch_for_any_number_of_trainers(pool, 
     assert all_equal(gone_on["before"], gone_on["after"])
 
 
+def resumable(config):
+    """What ``Resumed.checked`` takes."""
+    config, before = taken_up(config)
+    return resolve(config), before
+
+
 def test_a_run_with_samplers_ends_early_and_is_finished(layouts, tmp_path, capfd):
     """Trainers have asked for mini-batches of an epoch that does not come, and samplers are at work on them."""
     changes = {"epochs": 40, "early_stop": 1, "samplers": 2, "prefetch": 3, "lr": 1e-9, "order": "ready"}
@@ -228,6 +236,11 @@ def test_a_run_with_samplers_ends_early_and_is_finished(layouts, tmp_path, capfd
     assert any(line.startswith("ended early, after epoch 2: 1 validations without a better score") for line in lines)
     line = r"Epoch 0[12] \| mini-batch [1-4] of 4 \| loss \d\.\d{4} \| [\d,]+ targets/s \| \d\d:\d\d left"
     assert sum(re.fullmatch(line, said) is not None for said in lines) == 8
+    asked = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**asked, "early_stop": 9}))  # asked for, and killed
+    resumed = Resumed.checked(*resumable(TrainConfig.resuming(tmp_path / "run")))
+    assert resumed.finished() is None
+    (tmp_path / "run" / "config.json").write_text(json.dumps(asked))
     assert gsplit.train(config=TrainConfig.resuming(tmp_path / "run")) == summary
     assert "nothing to train: 2 epochs are done, --early-stop 1 ended the run" in capfd.readouterr().out
 

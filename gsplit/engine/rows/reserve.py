@@ -132,7 +132,8 @@ def reserve_of(config: TrainConfig, layout: Layout, model: nn.Module, *, groups:
     said = 0
     if config.metrics is not None:
         own = min(1.0, UNEVEN / (groups * trainers)) * len(graph.train_idx)
-        said = int(own * (graph.num_classes * itemsize + 8))
+        of_labels = 4 * graph.num_classes if graph.multi_label else 8
+        said = int(own * (graph.num_classes * itemsize + of_labels))
     return said + working_bytes(
         share,
         widths_of(model, graph.num_features, config.layers),

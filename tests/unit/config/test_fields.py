@@ -96,6 +96,15 @@ def test_flags_that_say_the_same_elsewhere(words, field, value):
     assert getattr(config, field) == value
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("--epoch", "--epochs"), ("--hiden", "--hidden"), ("--fan-outs", "--fan-out"), ("--wdd", "--wd")],
+)
+def test_what_was_meant_is_the_nearest_of_a_flag_s_names(typed, meant):
+    with pytest.raises(InputError, match=rf"did you mean {meant}\?"):
+        cli.parse(TrainConfig, ["layout", typed, "1"], prog="gsplit train")
+
+
 @pytest.mark.parametrize("flag", ELSEWHERE)
 def test_flags_that_say_something_else_elsewhere_are_answered(flag):
     with pytest.raises(InputError, match=f"{flag} is no flag of gsplit train: .*say --"):

@@ -7,9 +7,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from gsplit.config.optimisation import METRICS, ObjectiveConfig
 from gsplit.engine.metrics import check_installed, is_defined, key_of, values_of
+from gsplit.engine.objective import MultiLabel
 from gsplit.errors import InputError
 
 sklearn = pytest.importorskip("sklearn.metrics")  # in the extra ``metrics``; the tests' environment has it
@@ -62,6 +64,13 @@ def test_several_labels():
         sklearn.average_precision_score(labels, scores, average="macro"),
     ]
     assert values_of(METRICS, logits, labels) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_one_label_is_that_of_the_default_score():
+    logits, labels = (array[:, :1] for array in data(multi_label=True))
+    objective = MultiLabel()
+    wanted = objective.score(objective.counts(torch.from_numpy(logits), torch.from_numpy(labels)))
+    assert values_of(("micro-f1", "macro-f1"), logits, labels) == pytest.approx([wanted, wanted], abs=1e-12)
 
 
 def test_classes_that_nobody_has_are_left_out_of_means():
