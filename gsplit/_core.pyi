@@ -29,6 +29,42 @@ class _Sampler:
         edge_ids: bool,
         max_edges: int,
     ) -> bool: ...
+    def use_pool(self, edge_weight: NDArray[np.float32] | None, counts: bool) -> None: ...
+    def sample_pools(
+        self,
+        targets: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        seed: int,
+        epoch: int,
+        batch: int,
+        micro: int,
+        num_targets: int,
+        exponential: bool,
+        edge_ids: bool,
+    ) -> None: ...
+    def sample_inside(
+        self,
+        targets: NDArray[np.int64],
+        sets: list[tuple[NDArray[np.int64], NDArray[np.float32]]],
+        epoch: int,
+        batch: int,
+        micro: int,
+        num_targets: int,
+        edge_ids: bool,
+    ) -> None: ...
+    def sample_subgraph(
+        self,
+        vertices: NDArray[np.int64],
+        targets: int,
+        layers: int,
+        scales: NDArray[np.float32] | None,
+        scale: float | None,
+        epoch: int,
+        batch: int,
+        micro: int,
+        num_targets: int,
+        edge_ids: bool,
+    ) -> None: ...
     def segment_bytes(self, rank: int) -> int: ...
     def write_segment(self, rank: int, out: NDArray[np.uint8]) -> None: ...
 
@@ -36,6 +72,7 @@ class Sampler32(_Sampler): ...
 class Sampler64(_Sampler): ...
 class DefaultSignals: ...
 
+def shuffled_runs(global_ids: NDArray[np.int64], key: int, bounds: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def csc_from_edges(
     sources: NDArray[Any], destinations: NDArray[Any], n: int, symmetric: bool
 ) -> tuple[NDArray[np.int64], NDArray[Any]]: ...

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -16,6 +17,7 @@
 #include "graph.hpp"
 #include "mail.hpp"
 #include "sampler.hpp"
+#include "shuffle.hpp"
 #include "signals.hpp"
 #include "stream.hpp"
 #include "symmetric.hpp"
@@ -48,8 +50,9 @@ struct BoundSampler {
   Array<Index> indices;
   Array<int64_t> global_ids;
   gsplit::Sampler<Index> sampler;
+  std::optional<Array<float>> edge_weight;
   gsplit::MiniBatchId id;
-  bool edge_ids = false;
+  gsplit::SegmentContents contents;
   bool sampled = false;  // the last call gave a whole mini-batch
 
   BoundSampler(Array<int64_t> indptr_, Array<Index> indices_, Array<int64_t> global_ids_,
@@ -61,13 +64,56 @@ struct BoundSampler {
   bool sample(Array<int64_t> targets, Array<int64_t> fan_outs, uint64_t seed, int64_t epoch, int64_t batch,
               int64_t micro, int64_t num_targets, bool with_edge_ids, int64_t max_edges) {
     nb::gil_scoped_release unlocked;
-    id = {epoch, batch, num_targets, micro};
-    edge_ids = with_edge_ids;
-    sampled = false;
-    const gsplit::DrawKey key{seed, static_cast<uint64_t>(epoch), static_cast<uint64_t>(batch),
-                              static_cast<uint64_t>(micro)};
-    sampled = sampler.sample(span_of(targets), span_of(fan_outs), key, with_edge_ids, max_edges);
+    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids});
+    sampled = sampler.sample(span_of(targets), span_of(fan_outs), key(seed), with_edge_ids, max_edges);
     return sampled;
+  }
+
+  void use_pool(std::optional<Array<float>> weights, bool counts) {
+    edge_weight = std::move(weights);
+    sampler.use_pool(edge_weight ? span_of(*edge_weight) : std::span<const float>(),
+                     counts ? gsplit::Importance::counts : gsplit::Importance::squares);
+  }
+
+  void sample_pools(Array<int64_t> targets, Array<int64_t> sizes, uint64_t seed, int64_t epoch, int64_t batch,
+                    int64_t micro, int64_t num_targets, bool exponential, bool with_edge_ids) {
+    nb::gil_scoped_release unlocked;
+    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = true});
+    sampler.sample_pools(span_of(targets), span_of(sizes), key(seed),
+                         exponential ? gsplit::Race::exponential : gsplit::Race::priority, with_edge_ids);
+    sampled = true;
+  }
+
+  void sample_inside(Array<int64_t> targets, std::vector<std::pair<Array<int64_t>, Array<float>>> sets, int64_t epoch,
+                     int64_t batch, int64_t micro, int64_t num_targets, bool with_edge_ids) {
+    nb::gil_scoped_release unlocked;
+    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = true});
+    std::vector<typename gsplit::Sampler<Index>::Sources> sources;
+    for (const auto& [vertices, scales] : sets) sources.push_back({span_of(vertices), span_of(scales)});
+    sampler.sample_inside(span_of(targets), sources, with_edge_ids, true);
+    sampled = true;
+  }
+
+  void sample_subgraph(Array<int64_t> vertices, int64_t targets, int64_t layers, std::optional<Array<float>> scales,
+                       std::optional<double> scale, int64_t epoch, int64_t batch, int64_t micro, int64_t num_targets,
+                       bool with_edge_ids) {
+    nb::gil_scoped_release unlocked;
+    const bool scaled = scales || scale;
+    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = scaled});
+    sampler.sample_subgraph({span_of(vertices), scales ? span_of(*scales) : std::span<const float>(),
+                             static_cast<float>(scale.value_or(1.0))},
+                            static_cast<size_t>(targets), static_cast<size_t>(layers), with_edge_ids, scaled);
+    sampled = true;
+  }
+
+  void begin(gsplit::MiniBatchId of_batch, gsplit::SegmentContents carried) {
+    id = of_batch;
+    contents = carried;
+    sampled = false;
+  }
+
+  gsplit::DrawKey key(uint64_t seed) const {
+    return {seed, static_cast<uint64_t>(id.epoch), static_cast<uint64_t>(id.batch), static_cast<uint64_t>(id.micro)};
   }
 
   int checked_rank(int64_t rank) const {
@@ -78,14 +124,14 @@ struct BoundSampler {
   }
 
   int64_t segment_bytes(int64_t rank) const {
-    return gsplit::segment_bytes(sampler.splits(), checked_rank(rank), edge_ids);
+    return gsplit::segment_bytes(sampler.splits(), checked_rank(rank), contents);
   }
 
   void write_segment(int64_t rank, Bytes out) const {
     if (static_cast<int64_t>(out.size()) < segment_bytes(rank))
       throw nb::value_error("the buffer is smaller than the segment");
     nb::gil_scoped_release unlocked;
-    gsplit::write_segment(sampler.splits(), static_cast<int>(rank), edge_ids, id, out.data());
+    gsplit::write_segment(sampler.splits(), static_cast<int>(rank), contents, id, out.data());
   }
 };
 
@@ -98,6 +144,15 @@ void bind_sampler(nb::module_& m, const char* name) {
            nb::arg("threads"), nb::arg("partial_sums"))
       .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
            nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"), nb::arg("max_edges"))
+      .def("use_pool", &Self::use_pool, nb::arg("edge_weight").none(), nb::arg("counts"))
+      .def("sample_pools", &Self::sample_pools, nb::arg("targets"), nb::arg("sizes"), nb::arg("seed"),
+           nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("exponential"),
+           nb::arg("edge_ids"))
+      .def("sample_inside", &Self::sample_inside, nb::arg("targets"), nb::arg("sets"), nb::arg("epoch"),
+           nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"))
+      .def("sample_subgraph", &Self::sample_subgraph, nb::arg("vertices"), nb::arg("targets"), nb::arg("layers"),
+           nb::arg("scales").none(), nb::arg("scale").none(), nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"),
+           nb::arg("num_targets"), nb::arg("edge_ids"))
       .def("segment_bytes", &Self::segment_bytes, nb::arg("rank"))
       .def("write_segment", &Self::write_segment, nb::arg("rank"), nb::arg("out"));
 }
@@ -191,6 +246,17 @@ NB_MODULE(_core, m) {
   bind_stream<int32_t>(m);
   bind_stream<int64_t>(m);
   gsplit::python::bind_aggregate(m);
+  m.def(
+      "shuffled_runs",
+      [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds) {
+        std::vector<int64_t> order;
+        {
+          nb::gil_scoped_release unlocked;
+          order = gsplit::shuffled_runs(span_of(global_ids), key, span_of(bounds));
+        }
+        return to_numpy(std::move(order));
+      },
+      nb::arg("global_ids"), nb::arg("key"), nb::arg("bounds"));
   nb::class_<gsplit::DefaultSignals>(m, "DefaultSignals", "While one lives, SIGTERM has its default meaning.")
       .def(nb::init<>());
   m.def(

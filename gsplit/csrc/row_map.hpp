@@ -31,6 +31,9 @@ class DenseMap {
   /// The value of a key; where it is -1 the caller sets it, to at least 0.
   int32_t& operator[](size_t key) { return values_[key]; }
 
+  /// The value of a key, -1 where it has none.
+  int32_t find(size_t key) const { return values_[key]; }
+
   /// Forgets everything; key_at(i), i = 0 .. num_keys - 1, are the keys that were given a value.
   template <class KeyAt>
   void clear(size_t num_keys, const KeyAt& key_at) {
@@ -68,6 +71,9 @@ class HashMap {
     const size_t at = probe(key);
     return slots_[at].value < 0 ? insert(key, at) : slots_[at].value;
   }
+
+  /// The value of a key, -1 where it has none.
+  int32_t find(size_t key) const { return slots_[probe(key)].value; }
 
   /// Forgets everything. A table far too large for what was in it is halved, so that clearing stays proportional
   /// to use.

@@ -18,12 +18,17 @@ int checked_threads(int threads) {
   return threads;
 }
 
+/// The key of a vertex folds (key of the hop, global id); the first of the two is the same for all.
+uint64_t prefix_of(const DrawKey& key, int hop) {
+  return fold_key({fold_key({key.seed, key.epoch, key.batch, key.micro, static_cast<uint64_t>(hop)})});
+}
+
 }  // namespace
 
 template <class Index>
 Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, int64_t memory, int threads,
                         bool partial_sums)
-    : graph_(graph), pipeline_(graph, checked_threads(threads)),
+    : graph_(graph), pipeline_(graph, checked_threads(threads)), memory_(memory),
       run_edges_(threads > 1 ? SHARED_RUN_EDGES : RUN_EDGES) {
   const auto n = static_cast<int64_t>(graph_.indptr.size()) - 1;
   if (n < 0) throw std::invalid_argument("indptr is empty");
@@ -36,6 +41,7 @@ Sampler<Index>::Sampler(GraphView<Index> graph, std::vector<int64_t> offsets, in
   wish_for_huge_pages(graph_.indices);
   wish_for_huge_pages(graph_.global_ids);
   splitter_ = make_splitter<Index>(offsets, memory, partial_sums);
+  if (memory_ >= 0) memory_ = std::max<int64_t>(0, memory_ - dense_bytes(offsets));
 }
 
 template <class Index>
@@ -44,7 +50,7 @@ bool Sampler<Index>::sample(std::span<const int64_t> targets, std::span<const in
   for (int64_t fan_out : fan_outs)
     if (fan_out < -1 || fan_out == 0)
       throw std::invalid_argument("a fan-out must be -1 (all) or at least 1, not " + std::to_string(fan_out));
-  splitter_->start(fan_outs.size(), targets);
+  splitter_->start(fan_outs.size(), targets, {});
   num_edges_ = 0;
   for (size_t hop = 1; hop <= fan_outs.size(); ++hop)
     if (!sample_hop(static_cast<int>(hop), fan_outs[hop - 1], key, edge_ids, max_edges)) return false;
@@ -53,9 +59,7 @@ bool Sampler<Index>::sample(std::span<const int64_t> targets, std::span<const in
 
 template <class Index>
 bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges) {
-  // The key of a vertex folds (key of the hop, global id); the first of the two is the same for all.
-  const uint64_t hop_prefix =
-      fold_key({fold_key({key.seed, key.epoch, key.batch, key.micro, static_cast<uint64_t>(hop)})});
+  const uint64_t hop_prefix = prefix_of(key, hop);
   const std::vector<Split>& splits = splitter_->splits();
   const size_t level = splits[0].level_sizes.size() - hop;  // of the destinations
   const auto destinations = [&](size_t part) {
@@ -85,6 +89,81 @@ bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, bo
   if (!pipeline_.run(claim, draw, number)) return false;
   splitter_->end_hop(level);
   return true;
+}
+
+template <class Index>
+void Sampler<Index>::use_pool(std::span<const float> edge_weight, Importance importance) {
+  if (!edge_weight.empty() && edge_weight.size() != graph_.indices.size())
+    throw std::invalid_argument("edge_weight must have one entry an edge");
+  pool_ = make_pool<Index>(graph_, edge_weight, importance, memory_);
+}
+
+template <class Index>
+void Sampler<Index>::sample_pools(std::span<const int64_t> targets, std::span<const int64_t> sizes,
+                                  const DrawKey& key, Race race, bool edge_ids) {
+  if (!pool_) throw std::invalid_argument("what masses are made of was not said");
+  for (int64_t size : sizes)
+    if (size < 1) throw std::invalid_argument("a layer must have at least 1 source, not " + std::to_string(size));
+  splitter_->start(sizes.size(), targets, {});
+  const std::vector<Split>& splits = splitter_->splits();
+  for (size_t hop = 1; hop <= sizes.size(); ++hop) {
+    const size_t level = sizes.size() + 1 - hop;  // of the destinations
+    int64_t destinations = 0;
+    for (const Split& split : splits) destinations += split.level_sizes[level];
+    pool_->start(destinations);
+    for (const Split& split : splits) pool_->add({split.vertices.data(), size_t(split.level_sizes[level])});
+    pool_->end();
+    run_race(pool_->candidates(), sizes[hop - 1], prefix_of(key, static_cast<int>(hop)), race);
+    keep_hop(*pool_, level, edge_ids, true);
+  }
+}
+
+template <class Index>
+void Sampler<Index>::sample_inside(std::span<const int64_t> targets, std::span<const Sources> sets, bool edge_ids,
+                                   bool scales) {
+  splitter_->start(sets.size(), targets, {});
+  for (size_t hop = 1; hop <= sets.size(); ++hop) {
+    const Sources& set = sets[hop - 1];
+    inside().start(set.vertices, set.scales, set.scale);
+    keep_hop(inside(), sets.size() + 1 - hop, edge_ids, scales);
+  }
+}
+
+template <class Index>
+void Sampler<Index>::sample_subgraph(const Sources& set, size_t num_targets, size_t layers, bool edge_ids,
+                                     bool scales) {
+  if (layers < 1) throw std::invalid_argument("a subgraph needs at least one layer");
+  if (num_targets > set.vertices.size()) throw std::invalid_argument("there are more targets than vertices");
+  splitter_->start(layers, set.vertices.first(num_targets), set.vertices.subspan(num_targets));
+  inside().start(set.vertices, set.scales, set.scale);
+  keep_hop(inside(), layers, edge_ids, scales);
+  if (layers == 1) return;
+  keep_hop(inside(), layers - 1, edge_ids, scales);
+  splitter_->share_below(layers - 1);
+}
+
+/// One hop, of the in-edges from what was selected.
+template <class Index>
+void Sampler<Index>::keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales) {
+  const std::vector<Split>& splits = splitter_->splits();
+  for (size_t part = 0; part < splits.size(); ++part) {
+    const std::span<const int64_t> destinations(splits[part].vertices.data(), splits[part].level_sizes[level]);
+    const auto rows = static_cast<int64_t>(destinations.size());
+    for (int64_t first = 0; first < rows;) {
+      const int64_t last = end_of_run(destinations, first, -1);
+      selection.keep({part, first, last}, destinations, edge_ids, kept_);
+      splitter_->add(kept_, level);
+      first = last;
+    }
+  }
+  splitter_->end_hop(level);
+  if (scales) splitter_->put_scales(level, [&](int64_t vertex) { return selection.scale(vertex); });
+}
+
+template <class Index>
+Inside<Index>& Sampler<Index>::inside() {
+  if (!inside_) inside_ = std::make_unique<Inside<Index>>(graph_);
+  return *inside_;
 }
 
 /// Where a run ends that begins at a row: it draws about run_edges_ edges, more only for a single destination.

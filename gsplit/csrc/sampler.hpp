@@ -8,6 +8,9 @@
 // when the destination belongs to another split, its owner also lists the row among those to send. Every row is
 // numbered by first appearance in the order (hop, split of the destination, destination row, draw).
 //
+// That is neighbour sampling. By the other rules a hop, or the whole mini-batch, has a set of sources, and every
+// in-edge from the set is kept (selection.hpp). The rest is the same: who owns a vertex, its row, what is sent.
+//
 // A hop is cut into runs of destinations. Each is drawn (draw.hpp: pure, by any thread) and then numbered
 // (splitter.hpp: in order, by one thread); pipeline.hpp lets threads draw ahead.
 #pragma once
@@ -18,7 +21,9 @@
 #include <vector>
 
 #include "draw.hpp"
+#include "inside.hpp"
 #include "pipeline.hpp"
+#include "pool.hpp"
 #include "segment.hpp"
 #include "splitter.hpp"
 
@@ -47,16 +52,44 @@ class Sampler {
   bool sample(std::span<const int64_t> targets, std::span<const int64_t> fan_outs, const DrawKey& key, bool edge_ids,
               int64_t max_edges);
 
+  /// LADIES: hop h draws at most sizes[h-1] sources out of the in-neighbours of all its destinations, by a race.
+  /// use_pool() was called before. Throws as sample().
+  void sample_pools(std::span<const int64_t> targets, std::span<const int64_t> sizes, const DrawKey& key, Race race,
+                    bool edge_ids);
+
+  /// What the masses of sample_pools() are made of. edge_weight: [E], at least 0, or empty; it outlives the sampler.
+  void use_pool(std::span<const float> edge_weight, Importance importance);
+
+  /// A set of vertices with what edges from each count.
+  struct Sources {
+    std::span<const int64_t> vertices;
+    std::span<const float> scales;  // of the same; empty: `scale` each
+    float scale = 1.0f;
+  };
+
+  /// Hop h keeps the in-edges whose sources are in sets[h-1]. Throws as sample().
+  void sample_inside(std::span<const int64_t> targets, std::span<const Sources> sets, bool edge_ids, bool scales);
+
+  /// The subgraph of a set, of whose vertices the first num_targets are targets: the last layer computes these, the
+  /// layers below share one block over all of the set. Throws as sample().
+  void sample_subgraph(const Sources& set, size_t num_targets, size_t layers, bool edge_ids, bool scales);
+
   /// The last mini-batch sampled.
   const std::vector<Split>& splits() const { return splitter_->splits(); }
 
  private:
   bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges);
+  void keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales);
+  Inside<Index>& inside();
   int64_t end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out) const;
 
   GraphView<Index> graph_;
   std::unique_ptr<Splitter<Index>> splitter_;
   Pipeline<Index> pipeline_;
+  std::unique_ptr<Pool<Index>> pool_;      // once use_pool() was called
+  std::unique_ptr<Inside<Index>> inside_;  // once it is asked for
+  Drawn<Index> kept_;                      // scratch
+  int64_t memory_;                         // that maps of the pool may take; negative: no bound
   int64_t run_edges_;
   int64_t num_edges_ = 0;  // of the mini-batch at work
 };

@@ -83,32 +83,52 @@ int64_t put_sums(Cursor& cursor, const LayerSplit& layer, bool edge_ids) {
   return cursor.put(words);
 }
 
-int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
+/// Writes the arrays of a layer; returns the words of its header.
+std::vector<int64_t> put_layer(Cursor& cursor, const std::vector<Split>& splits, int rank, size_t l,
+                               SegmentContents contents) {
+  const LayerSplit& layer = splits[rank].layers[l];
+  std::vector<int64_t> words;
+  words.push_back(static_cast<int64_t>(layer.indices.size()));
+  words.push_back(cursor.put(layer.indptr));
+  words.push_back(cursor.put(layer.indices));
+  words.push_back(cursor.begin());
+  for (const auto& rows : layer.send_rows) cursor.append(rows);
+  words.push_back(contents.edge_ids ? cursor.put(layer.edge_ids) : 0);
+  words.push_back(put_sums(cursor, layer, contents.edge_ids));
+  if (contents.scales) words.push_back(cursor.put(layer.scales));
+  for (size_t q = 0; q < splits.size(); ++q) words.push_back(static_cast<int64_t>(layer.rows_sent(q)));
+  for (const Split& peer : splits) words.push_back(static_cast<int64_t>(peer.layers[l].rows_sent(rank)));
+  return words;
+}
+
+int64_t lay_out(const std::vector<Split>& splits, int rank, SegmentContents contents, const MiniBatchId& id,
+                uint8_t* out) {
   const Split& split = splits[rank];
   const auto parts = static_cast<int64_t>(splits.size());
   const auto layers = static_cast<int64_t>(split.layers.size()) - 1;
-  const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * (LAYER_FIXED_WORDS + 2 * parts);
+  const int64_t layer_words = LAYER_FIXED_WORDS + (contents.scales ? 1 : 0) + 2 * parts;
+  const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * layer_words;
+  const int64_t flags = (contents.edge_ids ? SEGMENT_HAS_EDGE_IDS : 0) | (contents.scales ? SEGMENT_HAS_SCALES : 0);
 
   std::vector<int64_t> header;
   header.reserve(words);
   Cursor cursor(out, words * 8);
   const int64_t vertices_at = cursor.put(split.vertices);
-  header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts,          rank,
-            layers,        id.epoch,        id.batch,          id.num_targets, edge_ids ? SEGMENT_HAS_EDGE_IDS : 0,
-            vertices_at,   id.micro};
+  header = {SEGMENT_MAGIC, SEGMENT_VERSION, /*total bytes*/ 0, parts, rank,        layers,
+            id.epoch,      id.batch,        id.num_targets,    flags, vertices_at, id.micro};
   header.insert(header.end(), split.level_sizes.begin(), split.level_sizes.end());
 
+  std::vector<int64_t> shared;  // the words of the layer whose block others have, too
   for (int64_t l = 1; l <= layers; ++l) {
-    const LayerSplit& layer = split.layers[l];
-    header.push_back(static_cast<int64_t>(layer.indices.size()));
-    header.push_back(cursor.put(layer.indptr));
-    header.push_back(cursor.put(layer.indices));
-    header.push_back(cursor.begin());
-    for (const auto& rows : layer.send_rows) cursor.append(rows);
-    header.push_back(edge_ids ? cursor.put(layer.edge_ids) : 0);
-    header.push_back(put_sums(cursor, layer, edge_ids));
-    for (size_t q = 0; q < splits.size(); ++q) header.push_back(static_cast<int64_t>(layer.rows_sent(q)));
-    for (const Split& peer : splits) header.push_back(static_cast<int64_t>(peer.layers[l].rows_sent(rank)));
+    const bool is_shared = l <= static_cast<int64_t>(split.shared_layer);
+    if (!is_shared || shared.empty()) {
+      const std::vector<int64_t> of_layer =
+          put_layer(cursor, splits, rank, is_shared ? split.shared_layer : l, contents);
+      header.insert(header.end(), of_layer.begin(), of_layer.end());
+      if (is_shared) shared = of_layer;
+    } else {
+      header.insert(header.end(), shared.begin(), shared.end());
+    }
   }
   const int64_t total = cursor.begin();
   header[2] = total;
@@ -118,12 +138,13 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, bool edge_ids, const
 
 }  // namespace
 
-int64_t segment_bytes(const std::vector<Split>& splits, int rank, bool edge_ids) {
-  return lay_out(splits, rank, edge_ids, {}, nullptr);
+int64_t segment_bytes(const std::vector<Split>& splits, int rank, SegmentContents contents) {
+  return lay_out(splits, rank, contents, {}, nullptr);
 }
 
-void write_segment(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out) {
-  lay_out(splits, rank, edge_ids, id, out);
+void write_segment(const std::vector<Split>& splits, int rank, SegmentContents contents, const MiniBatchId& id,
+                   uint8_t* out) {
+  lay_out(splits, rank, contents, id, out);
 }
 
 }  // namespace gsplit

@@ -18,6 +18,7 @@ struct LayerSplit {
   Array<int32_t> indptr;                  // [destinations + 1]
   Array<int32_t> indices;                 // [edges] source rows: own rows, then rows received from 0, 1, ...
   Array<int64_t> edge_ids;                // [edges] positions in the graph's indices, or empty
+  Array<float> scales;                    // [own sources, then rows received] what an edge counts; or empty
   std::vector<Array<int32_t>> send_rows;  // [P][rows that trainer q needs], own level-(l-1) rows
 
   // Where fewer partial sums than rows are sent (partial_sums.hpp):
@@ -38,6 +39,7 @@ struct Split {
   Array<int64_t> vertices;           // layout ids, targets first
   std::vector<int64_t> level_sizes;  // [L + 1]: level l is vertices[0 .. level_sizes[l])
   std::vector<LayerSplit> layers;    // [L + 1], entry 0 unused
+  size_t shared_layer = 0;           // layers below it have the same block as it has; 0: each has its own
 };
 
 /// The words of a segment's header that belong to the whole mini-batch.
@@ -51,14 +53,22 @@ struct MiniBatchId {
 inline constexpr int64_t SEGMENT_MAGIC = 0x474553544c505347;  // "GSPLTSEG", little-endian
 inline constexpr int64_t SEGMENT_VERSION = 2;
 inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
+inline constexpr int64_t SEGMENT_HAS_SCALES = 2;
 inline constexpr int64_t HEADER_FIXED_WORDS = 12;
 inline constexpr int64_t LAYER_FIXED_WORDS = 6;
 inline constexpr int64_t SUMS_WORDS = 9;
 
+/// What segments carry that not all rules or models want.
+struct SegmentContents {
+  bool edge_ids = false;
+  bool scales = false;
+};
+
 /// Bytes that write_segment() will fill for split `rank`.
-int64_t segment_bytes(const std::vector<Split>& splits, int rank, bool edge_ids);
+int64_t segment_bytes(const std::vector<Split>& splits, int rank, SegmentContents contents);
 
 /// Writes split `rank` to `out`, which has segment_bytes() bytes and starts on an 8-byte boundary.
-void write_segment(const std::vector<Split>& splits, int rank, bool edge_ids, const MiniBatchId& id, uint8_t* out);
+void write_segment(const std::vector<Split>& splits, int rank, SegmentContents contents, const MiniBatchId& id,
+                   uint8_t* out);
 
 }  // namespace gsplit

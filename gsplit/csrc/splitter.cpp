@@ -43,7 +43,7 @@ class MappedSplitter final : public Splitter<Index> {
     }
   }
 
-  void start(size_t layers, std::span<const int64_t> targets) override;
+  void start(size_t layers, std::span<const int64_t> targets, std::span<const int64_t> others) override;
   void add(const Drawn<Index>& drawn, size_t level) override;
   void end_hop(size_t level) override;
 
@@ -51,6 +51,7 @@ class MappedSplitter final : public Splitter<Index> {
   size_t owner(int64_t vertex) const;
   int32_t row_at_owner(int64_t vertex, size_t owner);
   void add_remote(size_t part, size_t level, std::span<const Index> neighbours, size_t first);
+  void add_first(const char* what, std::span<const int64_t> vertices);
   void forget_places();
 
   std::vector<int64_t> offsets_;
@@ -83,7 +84,8 @@ int32_t MappedSplitter<Index, Map>::row_at_owner(int64_t vertex, size_t owner) {
 }
 
 template <class Index, class Map>
-void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> targets) {
+void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> targets,
+                                       std::span<const int64_t> others) {
   const size_t parts = this->splits_.size();
   if (!torn_) forget_places();
   for (size_t part = 0; part < parts; ++part) {
@@ -96,11 +98,13 @@ void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> t
     }
     split.vertices.clear();
     split.level_sizes.assign(layers + 1, 0);
+    split.shared_layer = 0;
     split.layers.resize(layers + 1);
     for (LayerSplit& layer : split.layers) {
       layer.indptr.clear();
       layer.indices.clear();
       layer.edge_ids.clear();
+      layer.scales.clear();
       layer.send_rows.resize(parts);
       layer.send_ends.resize(parts);
       layer.send_ids.resize(parts);
@@ -116,20 +120,27 @@ void MappedSplitter<Index, Map>::start(size_t layers, std::span<const int64_t> t
   }
   level_ = 0;
   torn_ = false;
-  const int64_t n = offsets_.back();
-  for (int64_t target : targets) {
-    if (target < 0 || target >= n)
-      throw std::invalid_argument("target " + std::to_string(target) + " is not a vertex; there are " +
-                                  std::to_string(n));
-    const size_t part = owner(target);
-    const size_t before = this->splits_[part].vertices.size();
-    row_at_owner(target, part);
-    if (this->splits_[part].vertices.size() == before)
-      throw std::invalid_argument("target " + std::to_string(target) + " is given twice");
-  }
+  add_first("target", targets);
   for (Split& split : this->splits_) {
     split.level_sizes[layers] = static_cast<int64_t>(split.vertices.size());
     for (size_t level = 1; level <= layers; ++level) split.layers[level].indptr.push_back(0);
+  }
+  add_first("vertex", others);
+}
+
+/// Gives rows to vertices that no edge leads to yet.
+template <class Index, class Map>
+void MappedSplitter<Index, Map>::add_first(const char* what, std::span<const int64_t> vertices) {
+  const int64_t n = offsets_.back();
+  for (int64_t vertex : vertices) {
+    if (vertex < 0 || vertex >= n)
+      throw std::invalid_argument(std::string(what) + " " + std::to_string(vertex) + " is not a vertex; there are " +
+                                  std::to_string(n));
+    const size_t part = owner(vertex);
+    const size_t before = this->splits_[part].vertices.size();
+    row_at_owner(vertex, part);
+    if (this->splits_[part].vertices.size() == before)
+      throw std::invalid_argument(std::string(what) + " " + std::to_string(vertex) + " is given twice");
   }
 }
 
@@ -269,9 +280,7 @@ void MappedSplitter<Index, Map>::end_hop(size_t level) {
 template <class Index>
 std::unique_ptr<Splitter<Index>> make_splitter(const std::vector<int64_t>& offsets, int64_t memory,
                                                bool partial_sums) {
-  const int64_t maps = offsets.size() > 2 ? 2 : 1;  // rows, and places where there are several splits
-  const int64_t dense_bytes = maps * static_cast<int64_t>(sizeof(int32_t)) * offsets.back();
-  if (memory >= 0 && dense_bytes > memory)
+  if (memory >= 0 && dense_bytes(offsets) > memory)
     return std::make_unique<MappedSplitter<Index, HashMap>>(offsets, partial_sums);
   return std::make_unique<MappedSplitter<Index, DenseMap>>(offsets, partial_sums);
 }

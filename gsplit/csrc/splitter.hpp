@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,8 +27,9 @@ class Splitter {
  public:
   virtual ~Splitter() = default;
 
-  /// Forgets the last mini-batch; targets are distinct layout ids, or std::invalid_argument is thrown.
-  virtual void start(size_t layers, std::span<const int64_t> targets) = 0;
+  /// Forgets the last mini-batch; targets are distinct layout ids, or std::invalid_argument is thrown. others:
+  /// vertices beside the targets that are of all levels but theirs.
+  virtual void start(size_t layers, std::span<const int64_t> targets, std::span<const int64_t> others) = 0;
 
   /// Adds a run to the block of `level`. Throws std::invalid_argument where rows outgrow 32 bits.
   virtual void add(const Drawn<Index>& drawn, size_t level) = 0;
@@ -35,11 +37,20 @@ class Splitter {
   /// Ends the hop whose destinations are of `level`.
   virtual void end_hop(size_t level) = 0;
 
+  /// Notes what edges from each source of the block of `level` count, by vertex, once its hop has ended.
+  void put_scales(size_t level, const std::function<float(int64_t)>& scale_of);
+
+  /// Lets the layers below `level` have its block: all its sources are its destinations.
+  void share_below(size_t level);
+
   const std::vector<Split>& splits() const { return splits_; }
 
  protected:
   std::vector<Split> splits_;
 };
+
+/// Bytes of a splitter's maps that have an entry for every vertex.
+int64_t dense_bytes(const std::vector<int64_t>& offsets);
 
 /// offsets: [P + 1]. memory: bytes that dense maps may take; negative for no bound. partial_sums: of a pair of
 /// splits, list sums in the place of rows where fewer are sent then (partial_sums.hpp).

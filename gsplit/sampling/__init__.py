@@ -1,17 +1,23 @@
 """Mini-batches: which targets an epoch brings, and sampling and splitting them. Imports no torch.
 
 ``rule`` says how mini-batches are sampled; ``plan`` has their targets, ``sampler`` draws and splits, ``segment`` is a
-split at rest, ``micro_batches`` brings them together.
+split at rest, ``micro_batches`` brings them together. The rules: neighbours in ``rule``, LADIES and FastGCN in
+``layerwise``, uniform subgraphs and clusters in ``subgraphs``.
 """
 
+from gsplit.sampling.layerwise import FastGCN, Ladies
 from gsplit.sampling.micro_batches import MicroBatches, split_offsets
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
+from gsplit.sampling.subgraphs import Clusters, Uniform
 
 __all__ = [
+    "Clusters",
     "EpochPlan",
+    "FastGCN",
+    "Ladies",
     "MicroBatchSampler",
     "MicroBatches",
     "MiniBatchSampler",
@@ -19,6 +25,7 @@ __all__ = [
     "Plan",
     "Rule",
     "Segment",
+    "Uniform",
     "sampler_of",
     "split_offsets",
 ]

@@ -73,9 +73,14 @@ class MicroBatches:
 
     def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:
         """Sample one micro-batch of a mini-batch; it stays in the sampler until the next call."""
-        targets = self.plan.micro_batches(epoch, batch)
+        targets, others = self.plan.micro_batches(epoch, batch), self.plan.others(epoch, batch)
         self._sampler.sample(
-            targets[micro], epoch=epoch, batch=batch, micro=micro, num_targets=sum(map(len, targets))
+            targets[micro],
+            epoch=epoch,
+            batch=batch,
+            micro=micro,
+            num_targets=sum(map(len, targets)),
+            others=None if others is None else others[micro],
         )
         return self._sampler
 

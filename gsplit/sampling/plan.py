@@ -7,9 +7,12 @@ mini-batches are the same whatever the partition and the number of trainers (law
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gsplit.data import Layout
 
 GOLDEN = 0x9E3779B97F4A7C15
 """The increment of SplitMix64, as in csrc/random.hpp."""
@@ -81,6 +84,9 @@ class EpochPlan:
         number = self._micro_batches
         return [share[-((g - begin) // number) : -((g - end) // number)] for g, share in enumerate(self._epoch[1])]
 
+    def others(self, epoch: int, batch: int) -> None:
+        """None: nothing but the targets starts."""
+
     def batch(self, epoch: int, batch: int) -> NDArray[np.int64]:
         """The targets of one mini-batch, int64 [at most ``batch_size``] layout ids."""
         return np.concatenate(self.micro_batches(epoch, batch))
@@ -94,6 +100,28 @@ class EpochPlan:
         if self.shares is None:
             return [targets]
         return [targets[np.isin(targets, share)] for share in self.shares]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfTraining:
+    """The part of a rule whose mini-batches start from shuffled training vertices."""
+
+    def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
+        """Number of mini-batches that the training vertices fill; the last one may be smaller."""
+        return num_batches(len(layout.graph.train_idx), batch_size)
+
+    def plan(
+        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
+    ) -> EpochPlan:
+        """The training vertices, shuffled anew in each epoch."""
+        return EpochPlan(
+            layout.graph.train_idx,
+            layout.permutation,
+            batch_size,
+            seed,
+            micro_batches=micro_batches,
+            fixed_shares=fixed_shares,
+        )
 
 
 def mix64(x: int) -> int:

@@ -4,10 +4,9 @@
 |---|---|
 | which vertices start | the plan that the rule makes: epoch and batch give the targets, by micro-batch |
 | which in-edges are kept | the sampler that the rule makes: targets give a segment for each split |
-| what a kept edge counts | the model, from the block: a kept in-edge of a vertex stands for degree / kept in-edges |
+| what a kept edge counts | the segment: each source has a scale; without scales all edges of a vertex count alike |
 
-The last answer is that of :class:`Neighbours`. A segment has no room for another yet: a rule by which the kept edges
-of one destination count differently needs a new version of segments (docs/formats.md).
+What is made of scales, a ratio or an unbiased sum, is said in :mod:`gsplit.nn.estimate`.
 
 A run has one rule. It travels to the sampler processes by pickle, so its class must stand in a module that they can
 import, without torch. Nothing behind the segments knows the rule: not the slots, the order, the feed or the loop.
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling.plan import EpochPlan, num_batches
+from gsplit.sampling.plan import OfTraining
 from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
 
@@ -36,6 +35,9 @@ class Plan(Protocol):
     def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
         """The targets of one mini-batch by micro-batch: [G] int64 arrays of distinct layout ids, perhaps empty."""
 
+    def others(self, epoch: int, batch: int) -> list[NDArray[np.int64]] | None:
+        """What else is in the same mini-batch from the start, [G] int64 arrays of layout ids; None: nothing."""
+
 
 class MicroBatchSampler(Protocol):
     """Samples and splits micro-batches, one at a time; :class:`MiniBatchSampler` says what each method does."""
@@ -44,7 +46,14 @@ class MicroBatchSampler(Protocol):
     """P, the number of splits."""
 
     def sample(
-        self, targets: NDArray[np.int64], *, epoch: int, batch: int, micro: int = 0, num_targets: int | None = None
+        self,
+        targets: NDArray[np.int64],
+        *,
+        epoch: int,
+        batch: int,
+        micro: int = 0,
+        num_targets: int | None = None,
+        others: NDArray[np.int64] | None = None,
     ) -> bool:
         """Sample a micro-batch, the same for the same arguments (law 1); it stays until the next call."""
 
@@ -61,7 +70,7 @@ class MicroBatchSampler(Protocol):
 class Rule(Protocol):
     """A way to sample mini-batches: makes their plan, and the sampler that follows it."""
 
-    def num_batches(self, layout: Layout, *, batch_size: int) -> int:
+    def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
         """Number of mini-batches of an epoch, the same in all epochs; quicker than making a plan."""
 
     def plan(
@@ -102,7 +111,7 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbours:
+class Neighbours(OfTraining):
     """Neighbour sampling: training vertices start, and each destination keeps a fixed number of random in-neighbours.
 
     Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs", NeurIPS 2017, with draws without
@@ -111,23 +120,6 @@ class Neighbours:
 
     fan_out: tuple[int, ...]
     """Number of in-neighbours drawn per hop, the first for the targets; -1 keeps all."""
-
-    def num_batches(self, layout: Layout, *, batch_size: int) -> int:
-        """Number of mini-batches that the training vertices fill; the last one may be smaller."""
-        return num_batches(len(layout.graph.train_idx), batch_size)
-
-    def plan(
-        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
-    ) -> EpochPlan:
-        """The training vertices, shuffled anew in each epoch."""
-        return EpochPlan(
-            layout.graph.train_idx,
-            layout.permutation,
-            batch_size,
-            seed,
-            micro_batches=micro_batches,
-            fixed_shares=fixed_shares,
-        )
 
     def sampler(
         self,

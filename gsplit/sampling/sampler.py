@@ -1,6 +1,7 @@
-"""Neighbour sampling: draws one mini-batch and splits it; a thin front of the C++ core.
+"""Samplers, thin fronts of the C++ core: each draws one mini-batch and splits it.
 
-csrc/sampler.hpp opens with how it is done.
+:class:`CoreSampler` is what all have in common, :class:`MiniBatchSampler` samples neighbours; csrc/sampler.hpp opens
+with how it is done. Samplers of other rules stand beside their rules.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ NO_BOUND = -1
 """The core's word for maps of any size."""
 
 
-class MiniBatchSampler:
-    """Draws mini-batches from a graph and splits them over the parts.
+class CoreSampler:
+    """Splits mini-batches of a graph over the parts, and holds the last one.
 
     Not to be called from several threads at once: the row maps belong to the mini-batch at work. The GIL is released.
 
@@ -31,7 +32,6 @@ class MiniBatchSampler:
         indices: int32 or int64 [E], in-neighbours.
         offsets: int64 [P + 1]; part p owns the ids offsets[p] .. offsets[p + 1]. ``[0, N]`` does not split.
         global_ids: int64 [N] layout id -> global id; None where they are the same.
-        fan_outs: neighbours drawn per hop, the first for the targets; -1 takes all.
         seed: of the run.
         edge_ids: let segments carry the positions of the drawn edges in ``indices``.
         memory: bytes that the maps from vertex to row may take with an entry for every vertex (4 bytes a vertex,
@@ -52,7 +52,6 @@ class MiniBatchSampler:
         indices: NDArray[Any],
         offsets: Sequence[int] | NDArray[np.int64],
         *,
-        fan_outs: Sequence[int],
         seed: int,
         global_ids: NDArray[np.int64] | None = None,
         edge_ids: bool = False,
@@ -70,47 +69,8 @@ class MiniBatchSampler:
         self._core = bound(indptr, indices, ids, [int(offset) for offset in offsets], bytes_, threads, partial_sums)
         self.parts = len(offsets) - 1
         """P, the number of splits."""
-        self._fan_outs = np.array(fan_outs, np.int64)
         self._seed = seed % 2**64
         self._edge_ids = edge_ids
-
-    def sample(
-        self,
-        targets: NDArray[np.int64],
-        *,
-        epoch: int,
-        batch: int,
-        micro: int = 0,
-        num_targets: int | None = None,
-        max_edges: int = NO_LIMIT,
-    ) -> bool:
-        """Sample a mini-batch; it stays until the next call.
-
-        Returns False, and there is no mini-batch, where it would have more than ``max_edges`` edges.
-
-        Args:
-            targets: int64 [T] distinct layout ids.
-            epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
-            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
-            max_edges: that the mini-batch may have over all hops and splits.
-
-        Raises:
-            ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
-            MemoryError: where there is none.
-
-        After an error there is no mini-batch; the next call samples as if the failed one had not been.
-        """
-        return self._core.sample(
-            np.ascontiguousarray(targets, np.int64),
-            self._fan_outs,
-            self._seed,
-            epoch,
-            batch,
-            micro,
-            len(targets) if num_targets is None else num_targets,
-            self._edge_ids,
-            max_edges,
-        )
 
     def segment_bytes(self, rank: int) -> int:
         """Room that split ``rank`` of the last mini-batch takes."""
@@ -125,6 +85,71 @@ class MiniBatchSampler:
         data = np.empty(self.segment_bytes(rank), np.uint8)
         self.write_segment(rank, data)
         return Segment(data)
+
+
+class MiniBatchSampler(CoreSampler):
+    """Draws neighbours: each destination keeps a fixed number of its in-edges.
+
+    Args:
+        indptr, indices, offsets, options: see :class:`CoreSampler`.
+        fan_outs: neighbours drawn per hop, the first for the targets; -1 takes all.
+
+    Raises:
+        ValueError: as :class:`CoreSampler` does.
+    """
+
+    def __init__(
+        self,
+        indptr: NDArray[np.int64],
+        indices: NDArray[Any],
+        offsets: Sequence[int] | NDArray[np.int64],
+        *,
+        fan_outs: Sequence[int],
+        **options: Any,
+    ) -> None:
+        super().__init__(indptr, indices, offsets, **options)
+        self._fan_outs = np.array(fan_outs, np.int64)
+
+    def sample(
+        self,
+        targets: NDArray[np.int64],
+        *,
+        epoch: int,
+        batch: int,
+        micro: int = 0,
+        num_targets: int | None = None,
+        others: NDArray[np.int64] | None = None,
+        max_edges: int = NO_LIMIT,
+    ) -> bool:
+        """Sample a mini-batch; it stays until the next call.
+
+        Returns False, and there is no mini-batch, where it would have more than ``max_edges`` edges.
+
+        Args:
+            targets: int64 [T] distinct layout ids.
+            epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
+            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
+            others: None; nothing starts beside the targets.
+            max_edges: that the mini-batch may have over all hops and splits.
+
+        Raises:
+            ValueError: for targets that are out of range or given twice, or rows beyond 32 bits.
+            MemoryError: where there is none.
+
+        After an error there is no mini-batch; the next call samples as if the failed one had not been.
+        """
+        assert others is None
+        return self._core.sample(
+            np.ascontiguousarray(targets, np.int64),
+            self._fan_outs,
+            self._seed,
+            epoch,
+            batch,
+            micro,
+            len(targets) if num_targets is None else num_targets,
+            self._edge_ids,
+            max_edges,
+        )
 
 
 def sampler_of(

@@ -17,10 +17,12 @@ MAGIC = int.from_bytes(b"GSPLTSEG", "little")
 VERSION = 2
 HAS_EDGE_IDS = 1
 """The bit of the header's flags that says that edge ids are carried."""
+HAS_SCALES = 2
+"""The bit of the header's flags that says that scales are carried."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
 LAYER_FIXED_WORDS = 6
-"""Words of a layer's header before the counts of rows sent and received."""
+"""Words of a layer's header before the counts of rows sent and received; one more where scales are carried."""
 SUMS_WORDS = (
     *("num_drawn_edges", "num_send_rows", "num_summed_edges", "send_indptr_at", "send_ids_at", "in_degrees_at"),
     *("num_moved", "moved_rows_at", "moved_ids_at"),
@@ -68,6 +70,8 @@ class LayerHeader:
     """Offset in bytes of ``moved_rows``, int32 [num_moved]: destination rows of these edges; 0 without them."""
     moved_ids_at: int
     """Offset in bytes of ``moved_ids``, int64 [num_moved]: positions in the layout's indices; 0 without them."""
+    scales_at: int
+    """Offset in bytes of ``scales``, float32 [num_own_sources + sum(receive_counts)]; 0 without them."""
     send_counts: tuple[int, ...]
     """[P] numbers of rows sent to each trainer."""
     receive_counts: tuple[int, ...]
@@ -104,9 +108,10 @@ class Segment:
             self.micro,
         ) = head[2:12]
         # num_targets counts the targets of all splits of all micro-batches: the loss is divided by it (law 2).
-        self.has_edge_ids = bool(flags & HAS_EDGE_IDS)
+        self.has_edge_ids, self.has_scales = bool(flags & HAS_EDGE_IDS), bool(flags & HAS_SCALES)
         levels = self.num_layers + 1
-        layer_words = LAYER_FIXED_WORDS + 2 * self.parts
+        fixed_words = LAYER_FIXED_WORDS + self.has_scales
+        layer_words = fixed_words + 2 * self.parts
         end = HEADER_FIXED_WORDS + levels + self.num_layers * layer_words
         words = data[HEADER_FIXED_WORDS * 8 : end * 8].view(np.int64).tolist()
         self.level_sizes: tuple[int, ...] = tuple(words[:levels])
@@ -116,7 +121,7 @@ class Segment:
         for layer in range(1, levels):
             at = levels + (layer - 1) * layer_words
             edges, indptr_at, indices_at, send_rows_at, edge_ids_at, sums_at = words[at : at + LAYER_FIXED_WORDS]
-            counts = words[at + LAYER_FIXED_WORDS : at + layer_words]
+            counts = words[at + fixed_words : at + layer_words]
             of_sums = dict.fromkeys(SUMS_WORDS, 0)
             of_sums |= {"num_drawn_edges": edges, "num_send_rows": sum(counts[: self.parts])}
             if sums_at:
@@ -129,6 +134,7 @@ class Segment:
                 indices_at=indices_at,
                 send_rows_at=send_rows_at,
                 edge_ids_at=edge_ids_at,
+                scales_at=words[at + LAYER_FIXED_WORDS] if self.has_scales else 0,
                 send_counts=tuple(counts[: self.parts]),
                 receive_counts=tuple(counts[self.parts :]),
                 **of_sums,
@@ -200,6 +206,17 @@ class Segment:
         if not self.has_edge_ids:
             return None
         return self._int64(header.edge_ids_at, header.num_edges)
+
+    def scales(self, layer: int) -> NDArray[np.float32] | None:
+        """What an edge from each source of a layer counts, float32 [own sources, then rows received]; None: 1 each.
+
+        It is 1 over the chance that the source was drawn, and 0 of sources that no edge leads from.
+        """
+        header = self.layers[layer]
+        if not self.has_scales:
+            return None
+        count = header.num_own_sources + sum(header.receive_counts)
+        return self.data[header.scales_at : header.scales_at + 4 * count].view(np.float32)
 
     @property
     def num_edges(self) -> int:

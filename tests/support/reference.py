@@ -82,6 +82,8 @@ class ReferenceSplit:
     edge_ids: dict[int, list[int]] = field(default_factory=dict)
     received: dict[int, list[list[int]]] = field(default_factory=dict)
     """layer -> [P] vertices needed from each trainer, by first appearance"""
+    scales: dict[int, dict[int, float]] = field(default_factory=dict)
+    """layer -> what an edge counts, by its source; vertices that were not drawn are not in it"""
 
     def source_rows(self, layer: int) -> list[int]:
         """The block's indices: own rows first, then what came from 0, 1, ..."""
@@ -94,9 +96,26 @@ class ReferenceSplit:
 
 
 def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, micro=0, global_ids=None):
-    """The splits of one mini-batch; ``graph`` has ``indptr`` and ``indices``."""
+    """The splits of one mini-batch of neighbour sampling; ``graph`` has ``indptr`` and ``indices``."""
+    indptr = graph.indptr.tolist()
+
+    def choose(hop, destinations):
+        hop_key = key_of([seed, epoch, batch, micro, hop])
+        names = {v: v if global_ids is None else int(global_ids[v]) for v in destinations}
+        degrees = {v: indptr[v + 1] - indptr[v] for v in destinations}
+        return {v: draw_positions(degrees[v], fan_outs[hop - 1], hop_key, names[v]) for v in destinations}, {}
+
+    return split_by(graph, offsets, targets, len(fan_outs), choose)
+
+
+def split_by(graph, offsets, targets, layers, choose, others=()):
+    """The splits of one mini-batch, by any rule.
+
+    ``choose(hop, destinations)`` gives the places of the in-edges that each destination keeps, and the scales of
+    their sources; ``others`` are in all levels but that of the targets.
+    """
     indptr, indices = graph.indptr.tolist(), graph.indices.tolist()
-    layers, parts = len(fan_outs), len(offsets) - 1
+    parts = len(offsets) - 1
 
     def owner(v):
         return next(p for p in range(parts) if offsets[p] <= v < offsets[p + 1])
@@ -106,17 +125,17 @@ def sample_and_split(graph, offsets, targets, fan_outs, *, seed, epoch, batch, m
         splits[owner(v)].vertices.append(int(v))
     for split in splits:
         split.level_sizes[layers] = len(split.vertices)
-    for hop, fan_out in enumerate(fan_outs, start=1):
+    for v in others:
+        splits[owner(v)].vertices.append(int(v))
+    for hop in range(1, layers + 1):
         layer = layers - hop + 1
-        hop_key = key_of([seed, epoch, batch, micro, hop])
+        places, scales = choose(hop, [v for split in splits for v in split.vertices[: split.level_sizes[layer]]])
         known = [set(split.vertices) for split in splits]
         for p, split in enumerate(splits):
             split.edges[layer], split.edge_ids[layer] = [], []
-            split.received[layer] = [[] for _ in range(parts)]
+            split.received[layer], split.scales[layer] = [[] for _ in range(parts)], scales
             for v in split.vertices[: split.level_sizes[layer]]:
-                begin, degree = indptr[v], indptr[v + 1] - indptr[v]
-                name = v if global_ids is None else int(global_ids[v])
-                positions = [begin + i for i in draw_positions(degree, fan_out, hop_key, name)]
+                positions = [indptr[v] + i for i in places[v]]
                 drawn = [indices[at] for at in positions]
                 split.edges[layer].append(drawn)
                 split.edge_ids[layer] += positions

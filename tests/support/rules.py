@@ -25,6 +25,9 @@ class InSequence:
         begin = batch * self.batch_size
         return np.array_split(self.ids[begin : begin + self.batch_size], self.number)
 
+    def others(self, epoch, batch):
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class FirstNeighbours:
@@ -33,7 +36,7 @@ class FirstNeighbours:
     keep: int
     hops: int
 
-    def num_batches(self, layout: Layout, *, batch_size):
+    def num_batches(self, layout: Layout, *, batch_size, micro_batches=1):
         return -(-layout.graph.num_vertices // batch_size)
 
     def plan(self, layout: Layout, *, batch_size, seed, micro_batches=1, fixed_shares=False):

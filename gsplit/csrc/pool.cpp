@@ -1,0 +1,176 @@
+#include "pool.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "row_map.hpp"
+
+namespace gsplit {
+namespace {
+
+constexpr int UNIT_BITS = 40;               // a mass of 1 is 2^40
+constexpr int64_t MOST = int64_t{1} << 23;  // destinations whose masses of 1 can be added
+constexpr size_t LOOK_AHEAD = 32;           // edges whose map entry is fetched early
+constexpr size_t ROWS_AHEAD = 16;           // destinations whose neighbours are fetched early
+constexpr int64_t LINE_BYTES = 64;
+constexpr int64_t FETCH_BYTES = 512;  // of a destination's neighbours
+constexpr size_t BUFFER = 4096;       // neighbours that are gathered, or more where one destination has more
+
+/// 2^40 / d^2, rounded, at least 1.
+uint64_t mass_of_degree(uint64_t degree) {
+  const uint64_t square = degree * degree;
+  return std::max<uint64_t>(1, ((uint64_t{1} << UNIT_BITS) + square / 2) / square);
+}
+
+/// 2^40 p^2, rounded, at least 1 unless p is 0.
+uint64_t mass_of_share(double p) {
+  if (!(p > 0)) return 0;
+  return std::max<uint64_t>(1, static_cast<uint64_t>(std::llrint(std::ldexp(p * p, UNIT_BITS))));
+}
+
+template <class Index, class Map>
+class MappedPool final : public Pool<Index> {
+ public:
+  MappedPool(GraphView<Index> graph, std::span<const float> edge_weight, Importance importance)
+      : graph_(graph), weight_(edge_weight), importance_(importance), map_(graph.indptr.size() - 1) {}
+
+  void start(int64_t destinations) override {
+    if (destinations > MOST)
+      throw std::invalid_argument("a hop has " + std::to_string(destinations) +
+                                  " destinations, and masses can be summed over " + std::to_string(MOST) +
+                                  "; use smaller mini-batches");
+    Candidates& all = this->candidates_;
+    map_.clear(all.size(), [&](size_t i) { return all.vertices[i]; });
+    all.vertices.clear();
+    all.global_ids.clear();
+    all.masses.clear();
+    of_edge_.clear();
+    neighbours_.clear();
+    masses_.clear();
+    at_ = 0;
+  }
+
+  void add(std::span<const int64_t> destinations) override {
+    for (size_t row = 0; row < destinations.size(); ++row) {
+      if (row + 2 * ROWS_AHEAD < destinations.size())
+        __builtin_prefetch(&graph_.indptr[destinations[row + 2 * ROWS_AHEAD]]);
+      if (row + ROWS_AHEAD < destinations.size()) fetch(destinations[row + ROWS_AHEAD]);
+      gather(destinations[row]);
+      if (neighbours_.size() >= BUFFER) count();
+    }
+    count();
+  }
+
+  void end() override {
+    if (importance_ == Importance::squares) return;
+    for (uint64_t& mass : this->candidates_.masses) mass *= mass;
+  }
+
+  void keep(const Run& run, std::span<const int64_t> destinations, bool positions, Drawn<Index>& kept) override {
+    const Candidates& all = this->candidates_;
+    kept.run = run;
+    kept.counts.resize(run.last_row - run.first_row);
+    size_t edges = 0;
+    for (int64_t row = run.first_row; row < run.last_row; ++row) edges += degree(destinations[row]);
+    kept.neighbours.resize(edges + 1);  // one more than is kept is written
+    kept.positions.resize(positions ? edges + 1 : 0);
+    size_t out = 0;
+    for (int64_t row = run.first_row; row < run.last_row; ++row) {
+      const int64_t begin = graph_.indptr[destinations[row]], length = degree(destinations[row]);
+      const size_t before = out;
+      for (int64_t i = 0; i < length; ++i) {
+        const int32_t candidate = of_edge_[at_++];
+        kept.neighbours[out] = static_cast<Index>(all.vertices[candidate]);
+        if (positions) kept.positions[out] = begin + i;
+        out += all.scales[candidate] > 0;
+      }
+      kept.counts[row - run.first_row] = static_cast<int32_t>(out - before);
+    }
+    kept.neighbours.resize(out);
+    if (positions) kept.positions.resize(out);
+  }
+
+  float scale(int64_t vertex) const override {
+    const int32_t candidate = map_.find(vertex);
+    return candidate < 0 ? 0.0f : this->candidates_.scales[candidate];
+  }
+
+ private:
+  int64_t degree(int64_t vertex) const { return graph_.indptr[vertex + 1] - graph_.indptr[vertex]; }
+
+  void fetch(int64_t vertex) const {
+    const auto* bytes = reinterpret_cast<const char*>(graph_.indices.data() + graph_.indptr[vertex]);
+    const auto length = static_cast<int64_t>(degree(vertex) * sizeof(Index));
+    for (int64_t b = 0; b < std::min(length, FETCH_BYTES); b += LINE_BYTES) __builtin_prefetch(bytes + b);
+  }
+
+  /// Puts the neighbours of a destination into the buffer, each with its mass.
+  void gather(int64_t vertex) {
+    const int64_t begin = graph_.indptr[vertex], end = graph_.indptr[vertex + 1];
+    if (end - begin > std::numeric_limits<int32_t>::max())
+      throw std::invalid_argument("vertex " + std::to_string(vertex) + " has 2^31 or more neighbours");
+    neighbours_.insert(neighbours_.end(), graph_.indices.begin() + begin, graph_.indices.begin() + end);
+    const size_t edges = neighbours_.size();
+    if (importance_ == Importance::counts) {
+      masses_.resize(edges, 1);
+    } else if (weight_.empty()) {
+      masses_.resize(edges, end > begin ? mass_of_degree(end - begin) : 0);
+    } else {
+      double total = 0;
+      for (int64_t e = begin; e < end; ++e) total += weight_[e];
+      for (int64_t e = begin; e < end; ++e) masses_.push_back(total > 0 ? mass_of_share(weight_[e] / total) : 0);
+    }
+  }
+
+  /// Adds the buffer's masses to the candidates, and empties it.
+  void count() {
+    Candidates& all = this->candidates_;
+    const size_t edges = neighbours_.size(), first = of_edge_.size();
+    if (first + edges > of_edge_.capacity()) of_edge_.reserve(std::max(first + edges, 2 * of_edge_.capacity()));
+    of_edge_.resize(first + edges);
+    for (size_t i = 0; i < std::min(LOOK_AHEAD, edges); ++i) map_.prefetch(neighbours_[i]);
+    for (size_t i = 0; i < edges; ++i) {
+      if (i + LOOK_AHEAD < edges) map_.prefetch(neighbours_[i + LOOK_AHEAD]);
+      const int64_t vertex = neighbours_[i];
+      int32_t& candidate = map_[vertex];
+      if (candidate < 0) {
+        all.masses.push_back(0);
+        all.global_ids.push_back(graph_.global_ids.empty() ? vertex : graph_.global_ids[vertex]);
+        all.vertices.push_back(vertex);  // last: from here on the map may name it
+        candidate = static_cast<int32_t>(all.vertices.size()) - 1;
+      }
+      all.masses[candidate] += masses_[i];
+      of_edge_[first + i] = candidate;
+    }
+    neighbours_.clear();
+    masses_.clear();
+  }
+
+  GraphView<Index> graph_;
+  std::span<const float> weight_;  // [E], or empty
+  Importance importance_;
+  Map map_;                  // number of each candidate
+  Array<int32_t> of_edge_;   // the candidate of each in-edge of the hop, in the order in which they were added
+  size_t at_ = 0;            // where keep() is among them
+  Array<Index> neighbours_;  // buffer
+  Array<uint64_t> masses_;   // of the buffer
+};
+
+}  // namespace
+
+template <class Index>
+std::unique_ptr<Pool<Index>> make_pool(GraphView<Index> graph, std::span<const float> edge_weight,
+                                       Importance importance, int64_t memory) {
+  const auto dense_bytes = static_cast<int64_t>(sizeof(int32_t) * (graph.indptr.size() - 1));
+  if (memory >= 0 && dense_bytes > memory)
+    return std::make_unique<MappedPool<Index, HashMap>>(graph, edge_weight, importance);
+  return std::make_unique<MappedPool<Index, DenseMap>>(graph, edge_weight, importance);
+}
+
+template std::unique_ptr<Pool<int32_t>> make_pool(GraphView<int32_t>, std::span<const float>, Importance, int64_t);
+template std::unique_ptr<Pool<int64_t>> make_pool(GraphView<int64_t>, std::span<const float>, Importance, int64_t);
+
+}  // namespace gsplit

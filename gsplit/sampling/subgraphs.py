@@ -1,0 +1,207 @@
+"""Rules whose mini-batch is a subgraph: a set of vertices with all edges between them, in every layer.
+
+The training vertices of the set are the targets; the last layer computes them alone, the layers below share one block
+over the whole set. Split over the trainers like any other mini-batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gsplit._core as _core
+from gsplit.data import Layout
+from gsplit.sampling.plan import fold_key, hashed
+from gsplit.sampling.sampler import CoreSampler
+
+SETS = 0x53455453
+"""A tag that keeps the keys of sets apart from those of draws."""
+
+
+class SetPlan:
+    """The sets of a run, each with its training vertices first.
+
+    An epoch shuffles what sets are made of, all vertices or all parts, and cuts it into runs that differ by one at
+    most: every vertex is in one set of the epoch, and its features are loaded once.
+
+    Args:
+        layout: to take vertices from.
+        pieces: number of runs that an epoch is cut into.
+        seed: of the run.
+        micro_batches: sets of a mini-batch, G.
+    """
+
+    def __init__(self, layout: Layout, *, pieces: int, seed: int, micro_batches: int) -> None:
+        self._layout, self._pieces, self._seed, self._number = layout, pieces, seed, micro_batches
+        self._train = np.zeros(layout.graph.num_vertices, bool)
+        self._train[layout.graph.train_idx] = True
+        self._ids = np.ascontiguousarray(layout.permutation)
+        self._epoch: tuple[int, list[NDArray[np.int64]]] | None = None
+        """The epoch asked for last and its sets."""
+
+    def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
+        """The training vertices of each set of a mini-batch: [G] int64 arrays of layout ids, perhaps empty."""
+        return [vertices[self._train[vertices]] for vertices in self.sets(epoch, batch)]
+
+    def others(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
+        """The other vertices of each set of a mini-batch: [G] int64 arrays of layout ids, perhaps empty."""
+        return [vertices[~self._train[vertices]] for vertices in self.sets(epoch, batch)]
+
+    def sets(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
+        """The sets of a mini-batch: [G] int64 arrays of layout ids; the last mini-batch may have empty ones."""
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._epoch = epoch, self._cut(epoch)
+        sets = self._epoch[1][batch * self._number : (batch + 1) * self._number]
+        return [*sets, *[np.empty(0, np.int64)] * (self._number - len(sets))]
+
+    def _cut(self, epoch: int) -> list[NDArray[np.int64]]:
+        """All sets of an epoch: runs of a shuffle of all vertices."""
+        bounds = np.linspace(0, len(self._ids), self._pieces + 1).astype(np.int64)
+        order = _core.shuffled_runs(self._ids, fold_key(self._seed, epoch, SETS), bounds)
+        return np.split(order, bounds[1:-1])
+
+
+class ClusterPlan(SetPlan):
+    """The sets of a run that are unions of whole parts; arguments as :class:`SetPlan`'s."""
+
+    def _cut(self, epoch: int) -> list[NDArray[np.int64]]:
+        key, parts = fold_key(self._seed, epoch, SETS), self._layout.parts
+        order = np.argsort(hashed(key, np.arange(parts, dtype=np.uint64)))
+        offsets = self._layout.offsets
+        return [
+            np.concatenate([np.arange(offsets[part], offsets[part + 1]) for part in np.sort(some)])
+            for some in np.array_split(order, self._pieces)
+        ]
+
+
+class SubgraphSampler(CoreSampler):
+    """Cuts the subgraph of a set out of the graph, and splits it.
+
+    Args:
+        layout: to sample from.
+        offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``.
+        layers: number of layers.
+        scaled: segments carry what an edge counts: (N - 1) / (S - 1) for a set of S out of N vertices.
+        options: of :class:`CoreSampler`.
+    """
+
+    def __init__(
+        self, layout: Layout, offsets: NDArray[np.int64], *, layers: int, scaled: bool, **options: Any
+    ) -> None:
+        graph = layout.graph
+        super().__init__(graph.indptr, graph.indices, offsets, global_ids=layout.permutation, **options)
+        self._layers, self._scaled, self._all = layers, scaled, graph.num_vertices
+
+    def sample(
+        self,
+        targets: NDArray[np.int64],
+        *,
+        epoch: int,
+        batch: int,
+        micro: int = 0,
+        num_targets: int | None = None,
+        others: NDArray[np.int64] | None = None,
+    ) -> bool:
+        """Cut out the subgraph of the targets and the others, always.
+
+        Args:
+            targets: int64 [T] distinct layout ids of training vertices.
+            epoch, batch, micro: for the header of the segments.
+            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
+            others: int64 [S - T] distinct layout ids of the vertices of the set that are no targets.
+
+        Raises:
+            ValueError: for vertices that are out of range or given twice, and for too many rows.
+        """
+        vertices = np.concatenate([targets, [] if others is None else others]).astype(np.int64)
+        scale = (self._all - 1) / max(1, len(vertices) - 1) if self._scaled else None
+        self._core.sample_subgraph(
+            vertices,
+            len(targets),
+            self._layers,
+            None,
+            scale,
+            epoch,
+            batch,
+            micro,
+            len(targets) if num_targets is None else num_targets,
+            self._edge_ids,
+        )
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform:
+    """Uniform vertex sampling: the subgraph of a random set, the same for all layers.
+
+    ScaleGNN (arXiv 2604.02651, section 4): equations 20 to 24 with ``unbiased`` estimates; one shuffle an epoch in
+    place of a permutation a step, so that a set is as random and every vertex is met once an epoch.
+    """
+
+    subgraph: str
+    """Vertices of a set: a number, or a share of all such as ``10%``."""
+    layers: int
+    """Number of layers."""
+    unbiased: bool = False
+    """Let segments carry what an edge stands for; a ratio of sums has no need of it."""
+
+    def pieces(self, layout: Layout) -> int:
+        """Number of sets of an epoch."""
+        n = layout.graph.num_vertices
+        return max(1, -(-n // set_size(self.subgraph, n)))
+
+    def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
+        """Number of mini-batches in which every vertex is in one set; they say nothing of ``batch_size``."""
+        return -(-self.pieces(layout) // micro_batches)
+
+    def plan(
+        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
+    ) -> SetPlan:
+        """Runs of each epoch's shuffle of all vertices."""
+        return SetPlan(layout, pieces=self.pieces(layout), seed=seed, micro_batches=micro_batches)
+
+    def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> SubgraphSampler:
+        """The sampler that cuts subgraphs out."""
+        return SubgraphSampler(layout, offsets, layers=self.layers, scaled=self.unbiased, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters:
+    """Cluster-GCN: the subgraph of some whole parts of the layout, edges between them kept.
+
+    Chiang et al., "Cluster-GCN: An Efficient Algorithm for Training Deep and Large Graph Convolutional Networks", KDD
+    2019, section 3.2. The sets are those of the layout, so no other rule depends on the partition as this one does.
+    """
+
+    clusters: int
+    """Parts of a set, q."""
+    layers: int
+    """Number of layers."""
+
+    def pieces(self, layout: Layout) -> int:
+        """Number of sets of an epoch."""
+        return max(1, -(-layout.parts // self.clusters))
+
+    def num_batches(self, layout: Layout, *, batch_size: int, micro_batches: int = 1) -> int:
+        """Number of mini-batches in which every part is in one set; they say nothing of ``batch_size``."""
+        return -(-self.pieces(layout) // micro_batches)
+
+    def plan(
+        self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
+    ) -> ClusterPlan:
+        """Runs of each epoch's shuffle of all parts."""
+        return ClusterPlan(layout, pieces=self.pieces(layout), seed=seed, micro_batches=micro_batches)
+
+    def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> SubgraphSampler:
+        """The sampler that cuts subgraphs out."""
+        return SubgraphSampler(layout, offsets, layers=self.layers, scaled=False, **options)
+
+
+def set_size(subgraph: str, num_vertices: int) -> int:
+    """Number of vertices that ``--subgraph`` means, of a graph of so many: ``10%`` or ``4096``, at least 1."""
+    if subgraph.endswith("%"):
+        return max(1, round(float(subgraph[:-1]) / 100 * num_vertices))
+    return min(int(subgraph), max(1, num_vertices))

@@ -1,0 +1,247 @@
+"""LADIES, FastGCN and subgraphs: segments equal a slow reference, row by row and scale by scale."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import rule_reference
+from support.graphs import random_graph
+
+import gsplit._core as _core
+from gsplit.sampling import Clusters, FastGCN, Ladies, MiniBatchSampler, Uniform
+from gsplit.sampling.plan import fold_key
+from gsplit.sampling.subgraphs import SETS
+
+N = 90
+HOWS = [(None, 1), (0, 1), (None, 2), (0, 3)]
+
+
+def drawn_case(seed, parts, wide, data, *, weighted):
+    """A graph with vertices in any order and parts that may be empty, as rules see it; targets, and a key."""
+    dtype = np.int64 if wide else np.int32
+    graph = random_graph(N, 9, seed=seed % 7, index_dtype=dtype, weighted=weighted)
+    if weighted:  # some edges weigh nothing
+        graph.edge_weight[::7] = 0
+    random = np.random.default_rng(seed)
+    cuts = sorted(data.draw(st.lists(st.integers(0, N), min_size=parts - 1, max_size=parts - 1)))
+    layout = SimpleNamespace(graph=graph, permutation=random.permutation(N), parts=parts)
+    layout.offsets = np.array([0, *cuts, N])
+    key = {"epoch": seed % 5, "batch": seed % 11, "micro": seed % 3}
+    return layout, random.permutation(N)[: data.draw(st.integers(0, 30))], key
+
+
+def segments_of(sampler, targets, **key):
+    assert sampler.sample(targets, **key)
+    segments = [sampler.segment(rank) for rank in range(sampler.parts)]
+    for segment in segments:
+        segment.validate()
+    return segments
+
+
+def assert_equal(segments, reference, *, edge_ids, scales=True):
+    for rank, (segment, wanted) in enumerate(zip(segments, reference, strict=True)):
+        assert segment.vertices.tolist() == wanted.vertices
+        assert list(segment.level_sizes) == wanted.level_sizes
+        assert segment.has_scales == scales
+        for layer in segment.layers:
+            assert np.diff(segment.indptr(layer)).tolist() == [len(row) for row in wanted.edges[layer]]
+            assert segment.indices(layer).tolist() == wanted.source_rows(layer)
+            if edge_ids:
+                assert segment.edge_ids(layer).tolist() == wanted.edge_ids[layer]
+            for q, rows in enumerate(segment.send_rows(layer)):
+                assert segment.vertices[rows].tolist() == reference[q].received[layer][rank]
+                assert segments[q].layers[layer].receive_counts[rank] == len(rows)
+            if scales:
+                sources = wanted.vertices[: wanted.level_sizes[layer - 1]] + sum(wanted.received[layer], [])
+                assert segment.scales(layer).tolist() == [wanted.scales[layer].get(u, 0.0) for u in sources]
+            else:
+                assert segment.scales(layer) is None
+
+
+@pytest.mark.parametrize(("memory", "threads"), HOWS)
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    parts=st.integers(1, 5),
+    sizes=st.lists(st.sampled_from([1, 3, 10, 40, 200]), min_size=1, max_size=3),
+    importance=st.sampled_from(["squares", "counts"]),
+    draw=st.sampled_from(["priority", "race"]),
+    wide=st.booleans(),
+    weighted=st.booleans(),
+    data=st.data(),
+)
+def test_ladies(memory, threads, seed, parts, sizes, importance, draw, wide, weighted, data):
+    layout, targets, key = drawn_case(seed, parts, wide, data, weighted=weighted)
+    rule = Ladies(sizes=tuple(sizes), importance=importance, draw=draw)
+    how = {"seed": seed, "edge_ids": weighted, "memory": memory, "threads": threads}
+    segments = segments_of(rule.sampler(layout, layout.offsets, **how), targets, **key)
+    reference = rule_reference.ladies(
+        layout.graph,
+        layout.offsets,
+        targets,
+        sizes,
+        importance=importance,
+        draw=draw,
+        weighted=weighted,
+        global_ids=layout.permutation,
+        seed=seed,
+        **key,
+    )
+    assert_equal(segments, reference, edge_ids=weighted)
+
+
+@pytest.mark.parametrize(("memory", "threads"), HOWS[:2])
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    parts=st.integers(1, 5),
+    sizes=st.lists(st.sampled_from([1, 5, 60]), min_size=1, max_size=3),
+    importance=st.sampled_from(["squares", "counts"]),
+    wide=st.booleans(),
+    weighted=st.booleans(),
+    data=st.data(),
+)
+def test_fastgcn(memory, threads, seed, parts, sizes, importance, wide, weighted, data):
+    layout, targets, key = drawn_case(seed, parts, wide, data, weighted=weighted)
+    rule = FastGCN(sizes=tuple(sizes), importance=importance)
+    how = {"seed": seed, "edge_ids": weighted, "memory": memory, "threads": threads}
+    segments = segments_of(rule.sampler(layout, layout.offsets, **how), targets, **key)
+    reference = rule_reference.fastgcn(
+        layout.graph,
+        layout.offsets,
+        targets,
+        sizes,
+        importance=importance,
+        weighted=weighted,
+        global_ids=layout.permutation,
+        seed=seed,
+        **key,
+    )
+    assert_equal(segments, reference, edge_ids=weighted)
+
+
+@pytest.mark.parametrize("unbiased", [False, True])
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**63 - 1),
+    parts=st.integers(1, 5),
+    layers=st.integers(1, 4),
+    size=st.integers(0, N),
+    wide=st.booleans(),
+    data=st.data(),
+)
+def test_subgraphs(unbiased, seed, parts, layers, size, wide, data):
+    layout, _, key = drawn_case(seed, parts, wide, data, weighted=True)
+    chosen = np.random.default_rng(seed).permutation(N)[:size]
+    targets, others = np.split(chosen, [data.draw(st.integers(0, size))])
+    rule = Uniform(subgraph=str(max(1, size)), layers=layers, unbiased=unbiased)
+    sampler = rule.sampler(layout, layout.offsets, seed=seed, edge_ids=True)
+    segments = segments_of(sampler, targets, others=others, **key)
+    scale = (N - 1) / max(1, size - 1)
+    reference = rule_reference.subgraph(layout.graph, layout.offsets, targets, others, layers, scale)
+    assert_equal(segments, reference, edge_ids=True, scales=unbiased)
+    for segment in segments:  # the layers below the last are one block in memory
+        header = [segment.layers[layer] for layer in range(1, layers)]
+        assert len({(layer.indptr_at, layer.indices_at, layer.edge_ids_at, layer.scales_at) for layer in header}) <= 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(0, 3000), pieces=st.integers(1, 40), seed=st.integers(0, 2**63 - 1), epoch=st.integers(0, 5)
+)
+def test_sets_are_runs_of_the_shuffle(n, pieces, seed, epoch):
+    ids = np.random.default_rng(seed).permutation(n)
+    bounds = np.array([n * i // pieces for i in range(pieces + 1)])
+    order = _core.shuffled_runs(ids, fold_key(seed, epoch, SETS), bounds)
+    wanted = rule_reference.shuffled_sets(ids, pieces, seed=seed, epoch=epoch)
+    assert [run.tolist() for run in np.split(order, bounds[1:-1])] == wanted
+
+
+@pytest.mark.parametrize("bounds", [[], [0], [1, 5], [0, 4], [0, 3, 2, 5]])
+def test_runs_that_are_none_are_refused(bounds):
+    with pytest.raises(ValueError, match="bounds must ascend"):
+        _core.shuffled_runs(np.arange(5), 1, np.array(bounds, np.int64))
+
+
+def test_sets_of_an_epoch_have_every_vertex_once_whatever_the_layout(layouts):
+    sets = {}
+    for parts in (1, 3):
+        layout = layouts(parts)
+        rule = Uniform(subgraph="17%", layers=2)
+        plan = rule.plan(layout, batch_size=1, seed=4, micro_batches=2)
+        number = rule.num_batches(layout, batch_size=1, micro_batches=2)
+        assert number == 3
+        found = [plan.sets(epoch, batch) for epoch in (0, 1) for batch in range(number)]
+        sets[parts] = [sorted(layout.permutation[some].tolist()) for both in found for some in both]
+        train = set(layout.graph.train_idx.tolist())
+        for batch in range(number):
+            for targets, others in zip(plan.micro_batches(0, batch), plan.others(0, batch), strict=True):
+                assert train.issuperset(targets.tolist())
+                assert train.isdisjoint(others.tolist())
+    assert sets[1] == sets[3]
+    first, second = sets[1][:6], sets[1][6:]
+    assert sorted(v for some in first for v in some) == list(range(300))
+    assert sorted(v for some in second for v in some) == list(range(300))
+    assert first != second
+
+
+def test_clusters_are_whole_parts(layouts):
+    layout = layouts(5)
+    rule = Clusters(clusters=2, layers=2)
+    plan, number = rule.plan(layout, batch_size=1, seed=0), rule.num_batches(layout, batch_size=1)
+    assert number == 3
+    met = []
+    for batch in range(number):
+        (some,) = plan.sets(0, batch)
+        parts = np.unique(np.searchsorted(layout.offsets, some, side="right") - 1)
+        assert some.tolist() == [v for p in parts for v in range(layout.offsets[p], layout.offsets[p + 1])]
+        met += parts.tolist()
+    assert sorted(met) == list(range(5))
+
+
+@pytest.mark.parametrize("draw", ["priority", "race"])
+def test_sizes_above_every_pool_keep_all_edges(layouts, draw):
+    layout = layouts(3)
+    targets = layout.graph.train_idx[::9]
+    rule = Ladies(sizes=(300, 300), draw=draw)
+    every = rule.sampler(layout, layout.offsets, seed=1, edge_ids=True)
+    whole = MiniBatchSampler(
+        layout.graph.indptr, layout.graph.indices, layout.offsets, fan_outs=[-1, -1], seed=1, edge_ids=True
+    )
+    for ours, theirs in zip(*(segments_of(each, targets, epoch=0, batch=0) for each in (every, whole)), strict=True):
+        assert ours.vertices.tobytes() == theirs.vertices.tobytes()
+        for layer in (1, 2):
+            for name in ("indptr", "indices", "edge_ids"):
+                assert getattr(ours, name)(layer).tobytes() == getattr(theirs, name)(layer).tobytes()
+            assert [rows.tolist() for rows in ours.send_rows(layer)] == [r.tolist() for r in theirs.send_rows(layer)]
+            assert set(ours.scales(layer).tolist()) <= {0.0, 1.0}
+            assert (ours.scales(layer)[ours.indices(layer)] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [(Ladies(sizes=(0,)), "at least 1 source, not 0"), (Uniform(subgraph="5", layers=0), "at least one layer")],
+)
+def test_what_cannot_be_sampled_is_refused(layouts, rule, message):
+    sampler = rule.sampler(layouts(2), layouts(2).offsets, seed=0)
+    with pytest.raises(ValueError, match=message):
+        sampler.sample(np.arange(4), epoch=0, batch=0)
+    with pytest.raises(ValueError, match="sample one first"):
+        sampler.segment_bytes(0)
+
+
+def test_a_set_of_vertices_given_twice_or_not_there_is_refused_and_the_sampler_goes_on(layouts):
+    layout = layouts(2)
+    sampler = Uniform(subgraph="5", layers=2).sampler(layout, layout.offsets, seed=0)
+    for targets, others, message in (([1, 2], [2], "vertex 2 is given twice"), ([1], [300], "is not a vertex")):
+        with pytest.raises(ValueError, match=message):
+            sampler.sample(np.array(targets), others=np.array(others), epoch=0, batch=0)
+    sampler.sample(np.array([1]), others=np.array([2, 3]), epoch=0, batch=0)
+    again = Uniform(subgraph="5", layers=2).sampler(layout, layout.offsets, seed=0)
+    again.sample(np.array([1]), others=np.array([2, 3]), epoch=0, batch=0)
+    for rank in range(2):
+        assert sampler.segment(rank).data.tobytes() == again.segment(rank).data.tobytes()
