@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -9,19 +10,61 @@ from tyro.conf import arg
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.errors import InputError
 from gsplit.units import parse_bytes
 
 Order = Literal["sequence", "ready"]
+Sampling = Literal["neighbours", "ladies", "fastgcn", "uniform", "clusters"]
+Estimate = Literal["ratio", "unbiased"]
+Importance = Literal["squares", "counts"]
+Draw = Literal["priority", "race"]
 MAX_SLOTS = 1024
+LAYERWISE = ("ladies", "fastgcn")
+"""Rules that draw a number of sources for a whole layer."""
+SUBGRAPHS = ("uniform", "clusters")
+"""Rules whose mini-batch is the subgraph of a set of vertices."""
+
+
+def _check_sizes(sizes: tuple[int, ...] | None) -> None:
+    if sizes is not None and (not sizes or min(sizes) < 1):
+        given = ",".join(map(str, sizes)) or "none"
+        raise InputError(f"--layer-sizes takes a number from 1 on for each hop, such as 512,512,512, not {given}")
+
+
+def _check_subgraph(text: str) -> None:
+    number = text.removesuffix("%")
+    if text.endswith("%"):
+        if re.fullmatch(r"\d+(\.\d*)?|\.\d+", number) is None or not 0 < float(number) <= 100:
+            raise InputError(f"--subgraph takes a share of the vertices above 0% and up to 100%, not {text}")
+    elif not number.isdecimal() or int(number) < 1:
+        raise InputError(f"--subgraph takes a number of vertices from 1 on, or a share such as 10%, not {text}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig(Checked):
     """How mini-batches are sampled and handed to the trainers."""
 
+    sampling: Sampling = "neighbours"
+    """neighbours: each destination keeps --fan-out of its in-edges; ladies: a layer draws --layer-sizes sources out
+    of its in-neighbours, by importance; fastgcn: out of all vertices; uniform: the subgraph of a random --subgraph of
+    the vertices, as ScaleGNN; clusters: that of some --clusters of the layout's parts, as Cluster-GCN."""
     fan_out: Annotated[IntList, Accepted(check_fan_out), arg(aliases=("--num-neighbors",))] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
+    layer_sizes: Annotated[IntList | None, Accepted(_check_sizes)] = None
+    """ladies, fastgcn: sources drawn per hop, with commas or spaces; the first is for the targets."""
+    subgraph: Annotated[str | None, Accepted(_check_subgraph)] = None
+    """uniform: vertices of a subgraph, a number or a share such as 10%%; an epoch has every vertex once."""
+    clusters: Annotated[int | None, Range(1)] = None
+    """clusters: parts of the layout that make a subgraph; a layout with many parts for few trainers is best."""
+    estimate: Estimate = "ratio"
+    """ladies, fastgcn, uniform: ratio takes the mean over the edges that are kept, each by what it stands for, which
+    is off by a little; unbiased sums them, which is right on average, and varies more."""
+    importance: Importance = "squares"
+    """ladies, fastgcn: a source's chance goes by the sum of the squares of its edges' shares (LADIES), or by the
+    square of their number (the bulk sampling paper)."""
+    draw: Draw = "priority"
+    """ladies: priority sampling; or race, one source after the other without replacement."""
     batch_size: Annotated[int, Range(1)] = 4096
     """Targets of one mini-batch over ALL trainers together (DGL and PyG count per GPU)."""
     samplers: Annotated[int | None, Range(0)] = None

@@ -14,7 +14,7 @@ from gsplit.config.model import ModelConfig
 from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
 from gsplit.config.run import RunConfig
-from gsplit.config.sampling import SamplingConfig
+from gsplit.config.sampling import LAYERWISE, SamplingConfig
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
 from gsplit.runs.folder import CONFIG, RESOLVED, put_run_right
@@ -24,8 +24,9 @@ logger = logging.getLogger(__name__)
 OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
 """What says what a model is; null in ``config.json`` where the model takes nothing of it."""
 RESULTS_DEPEND_ON = (
-    *("seed", "batch_size", "fan_out", "optimizer", "lr", "lr_schedule", "warmup", "lr_step_size", "lr_gamma"),
-    *("lr_patience", "momentum", "weight_decay", "clip_grad_norm", "accumulate"),
+    *("seed", "batch_size", "fan_out", "sampling", "layer_sizes", "subgraph", "clusters", "estimate", "importance"),
+    *("draw", "optimizer", "lr", "lr_schedule", "warmup", "lr_step_size", "lr_gamma", "lr_patience"),
+    *("momentum", "weight_decay", "clip_grad_norm", "accumulate"),
     *("class_weights", "label_smoothing", "focal_gamma", "pos_weight"),
     *("dropout", "input_dropout", "attention_dropout"),
     *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange"),
@@ -54,9 +55,12 @@ class TrainConfig(
         super().__post_init__()
         if self.strategy == "full":
             object.__setattr__(self, "fan_out", self._all_neighbours())
+        elif self.sampling != "neighbours":
+            object.__setattr__(self, "fan_out", self._all_that_are_kept())
         if self.num_layers is not None and self.num_layers != self.layers:
+            flag = "--layer-sizes" if self.sampling in LAYERWISE and self.strategy != "full" else "--fan-out"
             raise InputError(
-                f"--fan-out has {self.layers} numbers, but --num-layers is {self.num_layers}; "
+                f"{flag} has {self.layers} numbers, but --num-layers is {self.num_layers}; "
                 "give one number for each layer"
             )
 
@@ -77,6 +81,18 @@ class TrainConfig(
                 numbers,
                 layers,
             )
+        return (-1,) * layers
+
+    def _all_that_are_kept(self) -> tuple[int, ...]:
+        """All neighbours at every hop, out of those that the rule keeps."""
+        if self.resume is None and self.fan_out != SamplingConfig.fan_out and any(n != -1 for n in self.fan_out):
+            numbers = ",".join(map(str, self.fan_out))
+            raise InputError(f"--fan-out {numbers} is for --sampling neighbours, not {self.sampling}; drop it")
+        if self.sampling in LAYERWISE and self.layer_sizes is None:
+            raise InputError(
+                f"--sampling {self.sampling} needs --layer-sizes, sources drawn per hop, such as 512,512,512"
+            )
+        layers = len(self.layer_sizes or ()) if self.sampling in LAYERWISE else self.num_layers or len(self.fan_out)
         return (-1,) * layers
 
     def to_json(self, unused: Collection[str] = ()) -> str:

@@ -249,7 +249,7 @@ class Evaluator:
                 self._layout, fan_outs=[-1] * hops, seed=0, edge_ids=self._loader.edges.weights
             )
         sampler = self._samplers[hops]
-        limit = {} if max_edges is None else {"max_edges": max_edges}
+        limit: dict[str, Any] = {} if max_edges is None else {"max_edges": max_edges}
         return sampler.segment(0) if sampler.sample(targets, epoch=0, batch=0, **limit) else None
 
     def _chunks(self, ids: NDArray[np.int64], row_bytes: int) -> Iterator[NDArray[np.int64]]:

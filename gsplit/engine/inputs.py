@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -9,8 +11,12 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.features import EdgeLoader, FeatureLoader
-from gsplit.nn import Block, Chain, blocks_of
+from gsplit.kernels import Edges, TwoWayEdges
+from gsplit.nn import Block, Chain, Route
 from gsplit.sampling import Segment
+
+NONE_OF_LAYERS: Mapping[int, Tensor] = MappingProxyType({})
+"""What belongs to no layer."""
 
 
 class Inputs(NamedTuple):
@@ -59,3 +65,76 @@ class SplitLoader:
     def labels(self, segment: Segment) -> Tensor:
         """Labels of the split's own targets: int64 [n_L], or [n_L, C] where each vertex may have several."""
         return torch.from_numpy(self.layout.graph.labels[segment.targets]).to(self.device, non_blocking=True)
+
+
+def blocks_of(
+    segment: Segment,
+    device: torch.device,
+    chain: Chain | None,
+    *,
+    edge_weights: dict[int, Tensor] | None = None,
+    send_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
+    drawn_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
+    degrees: Tensor | None = None,
+    edge_scales: Mapping[int, Tensor] = NONE_OF_LAYERS,
+    whole_degrees: Mapping[int, Tensor] = NONE_OF_LAYERS,
+    whole_out_degrees: Callable[[], Tensor] | None = None,
+) -> dict[int, Block]:
+    """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
+
+    Args:
+        segment: this trainer's; unsplit (one part) where ``chain`` is None.
+        device: where the blocks shall be.
+        chain: the chain of the mini-batch.
+        edge_weights: [edges] of each layer, on the device.
+        send_weights: [own rows sent or summed] of the layers that send weighted sums, on the device.
+        drawn_weights: [num_destinations] of the layers where others sum weighted in-edges, on the device.
+        degrees: [num_own_sources of layer 1] degrees of the segment's vertices in the whole graph, on the device.
+        edge_scales: [edges] of the layers whose sums are estimates, on the device.
+        whole_degrees: [num_destinations] of the same layers, int32 numbers of all in-edges, on the device.
+        whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
+    """
+    assert chain is not None or segment.parts == 1
+    data = torch.from_numpy(segment.data).to(device, non_blocking=True)
+
+    def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
+        return data[at : at + count * dtype.itemsize].view(dtype)
+
+    blocks = {}
+    for layer, header in segment.layers.items():
+        route = None
+        if chain is not None and segment.parts > 1:
+            send_rows, sums = view(header.send_rows_at, header.num_send_rows, torch.int32), None
+            if header.send_indptr_at:
+                indptr = view(header.send_indptr_at, sum(header.send_counts) + 1, torch.int32)
+                sums = TwoWayEdges(Edges(indptr=indptr, indices=send_rows), header.num_own_sources)
+            route = Route(
+                send_rows=send_rows,
+                sums=sums,
+                send_counts=header.send_counts,
+                receive_counts=header.receive_counts,
+                layer=layer,
+                always_returns=layer > 1,
+            )
+        at = header.in_degrees_at
+        in_degrees = view(at, header.num_destinations, torch.int32) if at else whole_degrees.get(layer)
+        below = segment.layers.get(layer - 1)
+        blocks[layer] = Block(
+            num_destinations=header.num_destinations,
+            num_own_sources=header.num_own_sources,
+            indptr=view(header.indptr_at, header.num_destinations + 1, torch.int32),
+            indices=view(header.indices_at, header.num_edges, torch.int32),
+            edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64) if segment.has_edge_ids else None,
+            edge_weight=None if edge_weights is None else edge_weights[layer],
+            degrees=None if degrees is None else degrees[: header.num_own_sources],
+            whole_out_degrees=whole_out_degrees,
+            route=route,
+            chain=chain,
+            send_weight=send_weights.get(layer),
+            drawn_degrees=in_degrees,
+            edge_scale=edge_scales.get(layer),
+            drawn_weights=drawn_weights.get(layer),
+        )
+        if below is not None and below.indices_at == header.indices_at:  # one block: its edges are turned once
+            blocks[layer].__dict__["two_way"] = blocks[layer - 1].two_way
+    return blocks

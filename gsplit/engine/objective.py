@@ -216,7 +216,7 @@ def mini_batch_loss(objective: Objective, logits: Tensor, labels: Tensor, num_ta
 def mean_weight(objective: Objective, labels: Tensor, num_targets: int) -> Tensor | None:
     """This trainer's share of the mean weight of all targets; None where each weighs 1."""
     weight = objective.weight_sum(labels)
-    return None if weight is None else weight / num_targets
+    return None if weight is None else weight / max(1, num_targets)
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gsplit.data import GraphArrays
 from gsplit.data.graph import row_ranges
+from gsplit.features.estimates import Estimate, edge_factors
 from gsplit.sampling.segment import Segment
 
 PIECE_EDGES = 1 << 24
@@ -21,7 +22,7 @@ PIECE_WEIGHTS = 1 << 18
 
 
 class EdgeData(TypedDict):
-    """The named arguments of :func:`gsplit.nn.blocks_of`."""
+    """The named arguments of :func:`gsplit.engine.inputs.blocks_of`."""
 
     edge_weights: dict[int, Tensor] | None
     """[edges] weights of the edges of each layer's block, 1 of those from sums; None where the model uses none."""
@@ -31,6 +32,10 @@ class EdgeData(TypedDict):
     """[num_destinations] weights of all in-edges drawn, for layers where others sum some of them."""
     degrees: Tensor | None
     """[level_sizes[0]] degrees in the whole graph, weighted where edges are; None where the model uses none."""
+    edge_scales: dict[int, Tensor]
+    """[edges] what each edge of a layer counts in sums and means that know no weights; of rules with scales."""
+    whole_degrees: dict[int, Tensor]
+    """[num_destinations] int32 numbers of in-edges in the whole graph, which such sums stand for."""
 
 
 class EdgeLoader:
@@ -42,17 +47,28 @@ class EdgeLoader:
         dtype: in which the model computes.
         weights: carry edge weights, where the graph has any. The segments must carry edge ids then.
         degrees: carry the degrees of the whole graph.
+        estimate: what sums over edges with scales are made of (:mod:`gsplit.features.estimates`).
     """
 
     def __init__(
-        self, graph: GraphArrays, *, device: torch.device, dtype: torch.dtype, weights: bool, degrees: bool
+        self,
+        graph: GraphArrays,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: bool,
+        degrees: bool,
+        estimate: Estimate = "ratio",
     ) -> None:
         self._graph, self._device, self._dtype = graph, device, dtype
+        self._estimate, self._takes_weights = estimate, weights
         self.weights = weights and graph.edge_weight is not None
         self.degrees = degrees
 
     def load(self, segment: Segment) -> EdgeData:
         """The edge data of one split, on the device, in the type that the model computes in."""
+        if segment.has_scales:
+            return self._load_estimates(segment)
         weights: dict[int, Tensor] = {}
         send_weights: dict[int, Tensor] = {}
         drawn_weights: dict[int, Tensor] = {}
@@ -71,7 +87,53 @@ class EdgeLoader:
             "send_weights": send_weights,
             "drawn_weights": drawn_weights,
             "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
+            "edge_scales": {},
+            "whole_degrees": {},
         }
+
+    def _load_estimates(self, segment: Segment) -> EdgeData:
+        """The edge data where edges have scales: sums over them are estimates of those over all in-edges.
+
+        Blocks that share a layer share its data.
+        """
+        data: EdgeData = {
+            "edge_weights": {} if self._takes_weights else None,
+            "send_weights": {},
+            "drawn_weights": {},
+            "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
+            "edge_scales": {},
+            "whole_degrees": {},
+        }
+        for layer, header in segment.layers.items():
+            below = segment.layers.get(layer - 1)
+            if below is not None and below.indices_at == header.indices_at:
+                for part in (data["edge_weights"], data["edge_scales"], data["whole_degrees"], data["drawn_weights"]):
+                    if part is not None and layer - 1 in part:
+                        part[layer] = part[layer - 1]
+            else:
+                self._load_estimate(segment, layer, data)
+        return data
+
+    def _load_estimate(self, segment: Segment, layer: int, data: EdgeData) -> None:
+        scales, ids = segment.scales(layer), segment.edge_ids(layer)
+        assert scales is not None
+        each = scales[segment.indices(layer)]
+        rows = np.repeat(np.arange(segment.layers[layer].num_destinations), np.diff(segment.indptr(layer)))
+        destinations = segment.vertices[: segment.layers[layer].num_destinations]
+        numbers = self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]
+        factors = edge_factors(each, rows, numbers.astype(np.float64), None, self._estimate)
+        data["edge_scales"][layer] = self._tensor(factors)
+        data["whole_degrees"][layer] = torch.from_numpy(numbers.astype(np.int32)).to(self._device, non_blocking=True)
+        if data["edge_weights"] is None:
+            return
+        if not self.weights:
+            data["edge_weights"][layer] = data["edge_scales"][layer]
+            return
+        if ids is None:
+            raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
+        weights, whole = self._weights_of(ids).astype(np.float64), self._weighted_degrees[destinations]
+        data["edge_weights"][layer] = self._tensor(weights * edge_factors(each, rows, whole, weights, self._estimate))
+        data["drawn_weights"][layer] = self._tensor(whole)
 
     def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Degrees of vertices in the whole graph, weighted where edges are, [n] on the device.

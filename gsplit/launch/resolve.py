@@ -16,6 +16,7 @@ from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
+from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import describe
@@ -59,6 +60,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
     if not described.takes_sums:
         config = replace(config, exchange="rows")
+    check_model_of_rule(config, described.takes_scales, described.signature)
     run = Run(
         config=config,
         asked=asked,
@@ -138,7 +140,13 @@ def _check_trainable(layout: Layout, trained_features: int | None) -> None:
 def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
     """Say where the layout was weighted for another training, which its parts may be less even for."""
     presampled = layout.description.get("presample")
-    if presampled and presampled["fan_out"] != list(config.fan_out):
+    if presampled and config.sampling != "neighbours":
+        logger.warning(
+            "%s was presampled for neighbours, not --sampling %s: its parts may be less even, and other rows hotter",
+            layout.path,
+            config.sampling,
+        )
+    elif presampled and presampled["fan_out"] != list(config.fan_out):
         given, known = (",".join(map(str, fan_out)) for fan_out in (config.fan_out, presampled["fan_out"]))
         logger.warning(
             "%s was presampled for --fan-out %s, not %s: its parts may be less even, and other rows hotter",

@@ -9,6 +9,7 @@ from typing import Any
 
 from gsplit.aside import InUse
 from gsplit.config.parallel import SAMPLED
+from gsplit.config.sampling import SUBGRAPHS
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
@@ -120,7 +121,19 @@ class Resumed:
         stay: dict[str, tuple[Any, Any]] = {
             "--seed": (before.seed, now.seed),
             "--batch-size": (before.batch_size, now.batch_size),
+            "--sampling": (before.sampling, now.sampling),
         }
+        if now.sampling == "uniform":
+            stay["--subgraph"] = (before.subgraph, now.subgraph)
+        if now.sampling == "clusters":
+            stay["--clusters"] = (before.clusters, now.clusters)
+            if saved["layout_checksum"] != layout.checksum:
+                stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
+        if now.sampling in SUBGRAPHS:  # a set for each group
+            groups = saved["trainers"] if before.strategy == "data" else 1
+            if before.strategy != "data" and before.split_group is not None:
+                groups = saved["trainers"] // before.split_group
+            stay["the number of split groups"] = (groups, self.run.strategy.micro_batches)
         if "replicated" in (before.cache, now.cache):  # then each trainer has a share of its own, by layout
             stay["--cache"] = (before.cache, now.cache)
             stay["--gpus"] = (saved["trainers"], self.run.trainers)

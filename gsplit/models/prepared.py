@@ -15,6 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
+from gsplit.nn import GAT
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.dense import convert_dropouts
 from gsplit.nn.layered import LayeredModel
@@ -44,6 +45,9 @@ class Checked(NamedTuple):
     needs: Needs
     takes_sums: bool
     """Whether it asks its blocks for sums and means alone, never for the rows of sources; a model has to say so."""
+    takes_scales: bool
+    """Whether it can be trained where each edge counts by its source: it asks its blocks for sums, means and
+    attention, or takes weights of edges."""
 
 
 def prepare(model: nn.Module) -> Prepared:
@@ -106,7 +110,14 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
                 f"graph has {lonely:,}; construct it with allow_zero_in_degree=True, or import the graph with "
                 "--self-loops add"
             )
-    return Checked(content, needs, takes_sums=not getattr(prepared, "uses_source_rows", True))
+    takes_sums = not getattr(prepared, "uses_source_rows", True)
+    return Checked(content, needs, takes_sums=takes_sums, takes_scales=takes_sums or _takes_scales(prepared))
+
+
+def _takes_scales(model: nn.Module) -> bool:
+    if isinstance(model, Adapter):
+        return model.takes_scales
+    return isinstance(model, GAT) or bool(getattr(model, "uses_edge_weight", False))
 
 
 def pickled(model: nn.Module) -> bytes:

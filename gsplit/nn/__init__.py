@@ -2,7 +2,7 @@
 
 from gsplit.nn.aggregate import mean_of_neighbours, sum_of_neighbours
 from gsplit.nn.attention import softmax_over_neighbours
-from gsplit.nn.block import Block, blocks_of
+from gsplit.nn.block import Block
 from gsplit.nn.exchange import Chain, ExchangeCounters, Route, exchange
 from gsplit.nn.gat import GAT, GATConv
 from gsplit.nn.gcn import GCN, GCNConv
@@ -26,7 +26,6 @@ __all__ = [
     "Neighbourhood",
     "Route",
     "SAGEConv",
-    "blocks_of",
     "exchange",
     "mean_of_neighbours",
     "softmax_over_neighbours",

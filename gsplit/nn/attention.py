@@ -3,6 +3,8 @@
     e_uv = LeakyReLU(a_source . z_u + a_destination . z_v)         per head
     out_v = sum over u of dropout(softmax_u(e_uv)) z_u
 
+Where edges have scales s_uv, the softmax is of e_uv + log(s_uv): the estimate of the one over all in-edges.
+
 One autograd function from the rows of the own sources to those of the destinations, with the exchange inside: what it
 keeps for backward are the rows, the scores of the vertices and the shares, [edges, heads].
 
@@ -38,6 +40,7 @@ def attention_over_neighbours(
     negative_slope: float,
     dropout: Callable[[Tensor], Tensor],
     loops: bool,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """Exchange rows and attend to them, as :meth:`gsplit.nn.Neighbourhood.attend` says.
 
@@ -48,7 +51,8 @@ def attention_over_neighbours(
         att_source, att_destination: [H, D].
         negative_slope: slope of the LeakyReLU below 0.
         dropout: multiplies the shares by what it makes of ones.
-        loops: whether every destination attends to itself, too.
+        loops: whether every destination attends to itself, too; it counts 1 then.
+        scale: [edges] in the dtype of z, what each edge counts; None: 1 each.
 
     Returns:
         [num_destinations, H, D].
@@ -62,6 +66,7 @@ def attention_over_neighbours(
         dropout=dropout,
         loops=loops,
         heads=z.shape[1],
+        scale=scale,
     )
     returns = split and wants_gradient_back(z, route) if route is not None else False
     token = chain.token if returns and chain is not None else None
@@ -82,6 +87,17 @@ class _Way:
     dropout: Callable[[Tensor], Tensor]
     loops: bool
     heads: int
+    scale: Tensor | None
+
+    def counted(self, shares: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The shares of edges and loops, which are a softmax's, with the scales in it."""
+        if self.scale is None:
+            return shares, own
+        rows, shares = self.edges.edges.rows(), shares * self.scale.unsqueeze(1)
+        total = shares.new_zeros((self.edges.edges.num_rows, self.heads)) if own is None else own.clone()
+        total.index_add_(0, rows, shares)
+        part = torch.where(total > 0, total.reciprocal(), 0)
+        return shares * part[rows], None if own is None else own * part
 
 
 class _Attention(torch.autograd.Function):
@@ -99,7 +115,7 @@ class _Attention(torch.autograd.Function):
         if received is not None:
             source = torch.cat([source, received @ columns_source])
         destination = z[:num_rows] @ columns_destination
-        shares, own_shares = kernels.shares(edges, source, destination, way.slope, loops=way.loops)
+        shares, own_shares = way.counted(*kernels.shares(edges, source, destination, way.slope, loops=way.loops))
         kept, own_kept = _kept(way.dropout, shares), None if own_shares is None else _kept(way.dropout, own_shares)
         dropped = _times(shares, kept)
         out = z.new_empty((num_rows, z.shape[1]))

@@ -7,10 +7,9 @@ source rows by ``block.indices``, where trainers do not send each other sums of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +21,6 @@ from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.dense import both_linear, is_plain, linear_sum
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
-from gsplit.sampling.segment import Segment
-
-NONE_OF_LAYERS: Mapping[int, Tensor] = MappingProxyType({})
-"""What belongs to no layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +43,11 @@ class Block(Neighbourhood):
     """Position of each edge in the layout's indices, int64 [edges], -1 of an edge from a sum; None where nobody asked
     for it."""
     edge_weight: Tensor | None
-    """Weight of each drawn edge (the paper's w_e), [edges]; None: the graph has none, or the model wants none."""
+    """Weight of each drawn edge (the paper's w_e), [edges]; None: the graph has none, or the model wants none. Where
+    edges have scales, that times what the edge counts, also of graphs without weights."""
+    edge_scale: Tensor | None = None
+    """What each edge counts in sums and means without weights, [edges]: sums are estimates of those over all in-edges
+    then (:mod:`gsplit.features.estimates`). None: 1 each, and sums are over the drawn edges."""
     degrees: Tensor | None
     """Degree of each own source, [num_own_sources], as :meth:`graph_degrees` gives it; None: the model wants none."""
     whole_out_degrees: Callable[[], Tensor] | None = None
@@ -59,10 +58,11 @@ class Block(Neighbourhood):
     send_weight: Tensor | None = None
     """Weight of each of the route's ``send_rows`` in the sums sent, [own rows]; None: no weights, or no sums."""
     drawn_degrees: Tensor | None = None
-    """Number of drawn in-edges of each destination, int32 [num_destinations]; None: as ``indptr`` says, for no row
-    received is a sum."""
+    """Number of in-edges that the sum of each destination stands for, int32 [num_destinations]: of all that were
+    drawn where some of the rows received are sums, of all in the graph where edges have scales. None: as ``indptr``
+    says."""
     drawn_weights: Tensor | None = None
-    """Weight of the drawn in-edges of each destination, [num_destinations]; None: that of the block's edges."""
+    """Weight of the same in-edges, [num_destinations]; None: that of the block's edges."""
     chain: Chain | None
     """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
 
@@ -88,16 +88,16 @@ class Block(Neighbourhood):
         return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources)
 
     def in_degrees(self) -> Tensor:
-        """Number of drawn in-edges of each destination, int32 [num_destinations]."""
+        """Number of in-edges that the sum of each destination stands for, int32 [num_destinations]."""
         return self.indptr.diff() if self.drawn_degrees is None else self.drawn_degrees
 
     @override
     def drawn_weight(self) -> Tensor:
-        """Sum of the weights of the drawn in-edges, [num_destinations]; without weights, their number."""
-        if self.edge_weight is None:
-            return self.in_degrees()
+        """Weight of the in-edges that :meth:`sum` stands for, [num_destinations]; without weights, their number."""
         if self.drawn_weights is not None:
             return self.drawn_weights
+        if self.edge_weight is None or self.edge_scale is not None:
+            return self.in_degrees()
         total = self.edge_weight.new_zeros(self.num_destinations)
         return total.index_add(0, self.two_way.edges.rows(), self.edge_weight)
 
@@ -145,7 +145,8 @@ class Block(Neighbourhood):
     def adjacency(self, dtype: torch.dtype) -> Tensor:
         """Edge weights (1 without) as a sparse CSR tensor [num_destinations, num_sources], PyG's ``adj_t``."""
         self._check_rows_alone()
-        weight = self.indices.new_ones(self.num_edges) if self.edge_weight is None else self.edge_weight
+        weight = self.edge_scale if self.edge_weight is None else self.edge_weight
+        weight = self.indices.new_ones(self.num_edges) if weight is None else weight
         edges = self.indptr.long(), self.indices.long(), weight.to(dtype)
         return torch.sparse_csr_tensor(*edges, size=(self.num_destinations, self.num_sources))
 
@@ -167,7 +168,8 @@ class Block(Neighbourhood):
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
 
     def _check_rows_alone(self) -> None:
-        if self.drawn_degrees is not None or (self.route is not None and self.route.sums is not None):
+        receives_sums = self.drawn_degrees is not None and self.edge_scale is None
+        if receives_sums or (self.route is not None and self.route.sums is not None):
             raise ValueError(
                 "trainers send sums of rows here, so the rows of all sources cannot be had; leave out "
                 "uses_source_rows = False on the model, or use --exchange rows"
@@ -175,12 +177,13 @@ class Block(Neighbourhood):
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
-        weight = self.edge_weight.to(x.dtype) if weighted and self.edge_weight is not None else None
+        weight = self.edge_weight.to(x.dtype) if weighted and self.edge_weight is not None else self._scale(x)
         return self.projected(x, project, lambda rows: self._summed(rows, weight=weight))
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        return self.projected(x, project, lambda rows: self._summed(rows, mean=True))
+        scale = self._scale(x)
+        return self.projected(x, project, lambda rows: self._summed(rows, weight=scale, mean=True))
 
     @override
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
@@ -190,12 +193,22 @@ class Block(Neighbourhood):
             return super().self_and_mean(x, lin_self, lin_neigh)
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)
-            return self._summed(rows, mean=True, start=own)
+            return self._summed(rows, weight=self._scale(x), mean=True, start=own)
         means, own_rows = neighbour_sum(
-            self.two_way, copied(x), self.route, self.chain, mean=True, own=True, drawn=self.drawn_degrees
+            self.two_way,
+            copied(x),
+            self.route,
+            self.chain,
+            weight=self._scale(x),
+            mean=True,
+            own=True,
+            drawn=self.drawn_degrees,
         )
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh)
+
+    def _scale(self, x: Tensor | StoredRows) -> Tensor | None:
+        return None if self.edge_scale is None else self.edge_scale.to(x.dtype)
 
     def _summed(
         self, x: Tensor, *, weight: Tensor | None = None, mean: bool = False, start: Tensor | None = None
@@ -231,69 +244,5 @@ class Block(Neighbourhood):
             negative_slope=negative_slope,
             dropout=dropout,
             loops=loops,
+            scale=self._scale(z),
         )
-
-
-def blocks_of(
-    segment: Segment,
-    device: torch.device,
-    chain: Chain | None,
-    *,
-    edge_weights: dict[int, Tensor] | None = None,
-    send_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
-    drawn_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
-    degrees: Tensor | None = None,
-    whole_out_degrees: Callable[[], Tensor] | None = None,
-) -> dict[int, Block]:
-    """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
-
-    Args:
-        segment: this trainer's; unsplit (one part) where ``chain`` is None.
-        device: where the blocks shall be.
-        chain: the chain of the mini-batch.
-        edge_weights: [edges] of each layer, on the device.
-        send_weights: [own rows sent or summed] of the layers that send weighted sums, on the device.
-        drawn_weights: [num_destinations] of the layers where others sum weighted in-edges, on the device.
-        degrees: [num_own_sources of layer 1] degrees of the segment's vertices in the whole graph, on the device.
-        whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
-    """
-    assert chain is not None or segment.parts == 1
-    data = torch.from_numpy(segment.data).to(device, non_blocking=True)
-
-    def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
-        return data[at : at + count * dtype.itemsize].view(dtype)
-
-    blocks = {}
-    for layer, header in segment.layers.items():
-        route = None
-        if chain is not None and segment.parts > 1:
-            send_rows, sums = view(header.send_rows_at, header.num_send_rows, torch.int32), None
-            if header.send_indptr_at:
-                indptr = view(header.send_indptr_at, sum(header.send_counts) + 1, torch.int32)
-                sums = TwoWayEdges(Edges(indptr=indptr, indices=send_rows), header.num_own_sources)
-            route = Route(
-                send_rows=send_rows,
-                sums=sums,
-                send_counts=header.send_counts,
-                receive_counts=header.receive_counts,
-                layer=layer,
-                always_returns=layer > 1,
-            )
-        at = header.in_degrees_at
-        in_degrees = view(at, header.num_destinations, torch.int32) if at else None
-        blocks[layer] = Block(
-            num_destinations=header.num_destinations,
-            num_own_sources=header.num_own_sources,
-            indptr=view(header.indptr_at, header.num_destinations + 1, torch.int32),
-            indices=view(header.indices_at, header.num_edges, torch.int32),
-            edge_ids=view(header.edge_ids_at, header.num_edges, torch.int64) if segment.has_edge_ids else None,
-            edge_weight=None if edge_weights is None else edge_weights[layer],
-            degrees=None if degrees is None else degrees[: header.num_own_sources],
-            whole_out_degrees=whole_out_degrees,
-            route=route,
-            chain=chain,
-            send_weight=send_weights.get(layer),
-            drawn_degrees=in_degrees,
-            drawn_weights=drawn_weights.get(layer),
-        )
-    return blocks

@@ -76,14 +76,19 @@ class Steps:
 
         Args:
             epoch, batch: how many epochs are done, and how many mini-batches of the one at work before this one.
-            num_targets: of the mini-batch, over all trainers.
+            num_targets: of the mini-batch, over all trainers; of one without any no step is made.
         """
         each = self._config.accumulate
         if each > 1 or self._sums:  # a run that goes on may have added up some before
             self._add(num_targets)
             if (batch + 1) % each and batch + 1 < self._num_batches:
                 return
+            if not isinstance(self._weight, Tensor) and not self._weight:
+                self._sums = []
+                return
             self._spread()
+        elif not num_targets:
+            return
         elif self._mean_weight is not None:
             share = _inverse(self._mean_weight)
             for parameter in self._trained():

@@ -61,7 +61,9 @@ class Trainer:
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
         self.objective = objective_for(run.config, layout.graph, member.device, run.dtype)
-        edges = EdgeLoader(layout.graph, device=member.device, dtype=run.dtype, **run.needs)
+        edges = EdgeLoader(
+            layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
+        )
         self.loading = Loading(run, layout, member, shared, self.model)
         self.evaluator = Evaluator(
             layout,

@@ -9,10 +9,11 @@ from support.graphs import lay_out, random_graph
 from support.steps import CPU
 
 from gsplit.config.train import TrainConfig
+from gsplit.engine.inputs import blocks_of
 from gsplit.engine.sampled.sources import Pins
 from gsplit.features import FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
-from gsplit.nn import blocks_of, mean_of_neighbours
+from gsplit.nn import mean_of_neighbours
 from gsplit.predict.api import predict
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train

@@ -8,7 +8,8 @@ import torch
 from support.graphs import random_graph
 from support.steps import CPU
 
-from gsplit.nn import Chain, ExchangeCounters, GATConv, SAGEConv, blocks_of
+from gsplit.engine.inputs import blocks_of
+from gsplit.nn import Chain, ExchangeCounters, GATConv, SAGEConv
 from gsplit.parallel import Member
 from gsplit.sampling import MiniBatchSampler
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
-from gsplit.nn import blocks_of
 from gsplit.sampling import MiniBatchSampler
 from support.graphs import random_graph
 from support.steps import CPU

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
+
 from support.reference import MASK, WEYL, key_of, scramble, split_by
 
 DARTS, SETS = 0x44415254, 0x53455453
@@ -140,7 +142,7 @@ def shuffled_sets(global_ids, pieces, *, seed, epoch):
     key = key_of([seed, epoch, SETS])
     order = sorted(range(len(global_ids)), key=lambda v: scramble(((key ^ int(global_ids[v])) + WEYL) & MASK))
     bounds = [len(order) * i // pieces for i in range(pieces + 1)]
-    return [sorted(order[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [sorted(order[a:b]) for a, b in pairwise(bounds)]
 
 
 def subgraph(graph, offsets, targets, others, layers, scale):

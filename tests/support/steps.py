@@ -12,7 +12,7 @@ from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import prepared
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_board
-from gsplit.sampling import MiniBatchSampler, split_offsets
+from gsplit.sampling import Neighbours, split_offsets
 from support import pool as pool_module
 from support.models import make_model
 
@@ -24,11 +24,24 @@ class Step:
 
     ``grid``: of the trainers whose micro-batches the targets are cut into; by default one, split over all. A member
     that is alone may take any place on it where micro-batches are not split. ``sums``: trainers send sums of rows
-    where these are fewer.
+    where these are fewer. ``rule``: samples in the place of ``fan_outs``, which number the layers alone then;
+    ``global_others`` start beside the targets.
     """
 
     def __init__(
-        self, member: Member, layout: Layout, global_targets, fan_outs, dtype, name="sage", grid=None, *, sums=False
+        self,
+        member: Member,
+        layout: Layout,
+        global_targets,
+        fan_outs,
+        dtype,
+        name="sage",
+        grid=None,
+        *,
+        sums=False,
+        rule=None,
+        global_others=None,
+        estimate="ratio",
     ):
         grid = grid or trainer_grid(member.world)
         micro = grid.coordinate(member.rank, DATA)
@@ -39,19 +52,15 @@ class Step:
         self.member, self.layout = member, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model, needs = prepared.prepare(self.user_model)
-        edges = EdgeLoader(graph, device=CPU, dtype=dtype, **needs)
-        sampler = MiniBatchSampler(
-            graph.indptr,
-            graph.indices,
-            split_offsets(layout, grid.size(SPLIT)),
-            fan_outs=fan_outs,
-            seed=1,
-            global_ids=layout.permutation,
-            edge_ids=edges.weights,
-            partial_sums=sums,
+        edges = EdgeLoader(graph, device=CPU, dtype=dtype, estimate=estimate, **needs)
+        rule = rule or Neighbours(fan_out=tuple(fan_outs))
+        sampler = rule.sampler(
+            layout, split_offsets(layout, grid.size(SPLIT)), seed=1, edge_ids=edges.weights, partial_sums=sums
         )
-        own = np.array_split(targets, grid.size(DATA))[micro]
-        sampler.sample(own, epoch=0, batch=0, micro=micro, num_targets=len(targets))
+        own, others = np.array_split(targets, grid.size(DATA))[micro], None
+        if global_others is not None:
+            others = np.array_split(np.argsort(layout.permutation)[global_others], grid.size(DATA))[micro]
+        sampler.sample(own, epoch=0, batch=0, micro=micro, num_targets=len(targets), others=others)
         self.segment = sampler.segment(grid.coordinate(member.rank, SPLIT))
         self.counters = ExchangeCounters()
         group = member.along(SPLIT) if member.world > 1 else None

@@ -24,6 +24,7 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
+from gsplit.engine.sampled.rules import check_rule, check_weights, has_scales, rule_of
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
@@ -32,7 +33,7 @@ from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
 from gsplit.runs.log import level_name
-from gsplit.sampling import MicroBatches, Neighbours, Rule, Segment
+from gsplit.sampling import MicroBatches, Rule, Segment
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.pool import SamplerPool
@@ -53,6 +54,9 @@ class Sampled:
     def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
         """Decide groups, caches, samplers and slots."""
         config = resolve_strategy(config, layout)
+        check_rule(config, layout)
+        if has_scales(config):  # a sum that is sent knows no scale of the edges that it is made of
+            config = replace(config, exchange="rows")
         assert config.gpus is not None
         samplers = samplers_of(config, config.gpus)
         wanted = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
@@ -65,16 +69,20 @@ class Sampled:
 
     def rule(self, run: Run) -> Rule:
         """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
-        return Neighbours(fan_out=run.config.fan_out)
+        return rule_of(run.config)
 
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""
-        return self.rule(run).num_batches(layout, batch_size=run.config.batch_size)
+        return self.rule(run).num_batches(
+            layout, batch_size=run.config.batch_size, micro_batches=run.strategy.micro_batches
+        )
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """What gives the trainers their mini-batches; the samplers have ended when the block has."""
         config = run.config
+        if run.needs["weights"]:
+            check_weights(layout.graph, config)
         spec = SamplerSpec(
             layout=run.layout,
             rule=self.rule(run),

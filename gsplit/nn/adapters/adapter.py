@@ -40,9 +40,14 @@ class Adapter(nn.Module, ABC):
         self._last_layer = 0
         self._stop_at = 0
         self._parameters_of_forward = self._forward_parameters()
-        for convolution in convolutions:
+        weighted = {"edge_weight", "adj_t"} & set(self._parameters_of_forward.values())
+        self.takes_scales = bool(weighted)
+        """Whether sums over its edges can be estimates: it takes weights, or blocks compute all its convolutions."""
+        equivalents = [equivalent_of(convolution) for convolution in convolutions]
+        self.takes_scales |= all(equivalents)
+        for convolution, equivalent in zip(convolutions, equivalents, strict=True):
             convolution.register_forward_pre_hook(self._before_convolution, with_kwargs=True)
-            if (equivalent := equivalent_of(convolution)) is not None:
+            if equivalent is not None:
                 convolution.forward = EquivalentForward(convolution, equivalent)
 
     def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:

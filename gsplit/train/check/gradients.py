@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import check_logits, mini_batch_loss, objective_of
@@ -32,6 +33,8 @@ from gsplit.train.check.cases import Case, Draws, chosen_cases
 from gsplit.train.check.dropout import DropoutOff
 
 TRAINERS = 2
+NEIGHBOURS = 10
+"""Neighbours per hop where a run has another rule."""
 TOLERANCE = 1e-8
 """Bound on the difference, relative to the gradient; where models can be split, 1e-14 is seen."""
 NEGLIGIBLE = 1e-3
@@ -72,7 +75,7 @@ def check_model(run: Run) -> str:
         with rendezvous(TRAINERS) as port:
             spec = CheckSpec(
                 layout=run.layout,
-                fan_out=run.config.fan_out,
+                fan_out=_checked_fan_out(run.config),
                 batch_size=run.config.batch_size,
                 seed=run.config.seed,
                 partial_sums=run.partial_sums,
@@ -85,6 +88,11 @@ def check_model(run: Run) -> str:
             return start(_run, TRAINERS, spec).join()[0]
     finally:
         board.close()
+
+
+def _checked_fan_out(config: TrainConfig) -> tuple[int, ...]:
+    """The neighbours that are drawn: of the run; some where its rule draws no neighbours."""
+    return config.fan_out if config.sampling == "neighbours" else (NEIGHBOURS,) * config.layers
 
 
 def _run(rank: int, spec: CheckSpec) -> str | None:

@@ -14,11 +14,12 @@ from torch import nn
 
 from gsplit import nn as models
 from gsplit.config.train import TrainConfig
+from gsplit.engine.inputs import blocks_of
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.reserve import Share, reserve_of, share_of, widths_of, working_bytes
 from gsplit.features import EdgeLoader, Memory
 from gsplit.models.prepared import prepare
-from gsplit.nn import Chain, ExchangeCounters, blocks_of
+from gsplit.nn import Chain, ExchangeCounters
 from gsplit.sampling import MiniBatchSampler
 
 

@@ -8,8 +8,8 @@ import torch
 from support.rules import FirstNeighbours
 from support.steps import CPU
 
+from gsplit.engine.inputs import blocks_of
 from gsplit.engine.sampled.sources import SampledHere
-from gsplit.nn import blocks_of
 from gsplit.parallel import DATA, SPLIT, Grid, Member
 from gsplit.sampling import MicroBatches, Neighbours
 from gsplit.supply.ring import Handle

@@ -23,7 +23,8 @@ from experiments.baselines.stored import write_arrays
 from experiments.baselines.workload import STAGES, Setting
 from experiments.compare.config import CompareConfig
 from gsplit.data import write_store
-from gsplit.nn import GAT, GCN, SAGE, blocks_of
+from gsplit.engine.inputs import blocks_of
+from gsplit.nn import GAT, GCN, SAGE
 from gsplit.sampling import MiniBatchSampler
 
 needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")

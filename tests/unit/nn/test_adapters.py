@@ -12,8 +12,8 @@ from support.models import HAS_DGL, make_model
 from support.steps import CPU
 from torch import nn
 
+from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
-from gsplit.nn import blocks_of
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.sampling import MiniBatchSampler
 

@@ -11,8 +11,9 @@ from support.steps import CPU
 from torch import nn
 from torch_geometric import nn as geometric
 
+from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
-from gsplit.nn import GATConv, SAGEConv, blocks_of
+from gsplit.nn import GATConv, SAGEConv
 from gsplit.nn.adapters import adapter, wrap
 from gsplit.nn.adapters.equivalents import equivalent_of
 from gsplit.sampling import MiniBatchSampler

@@ -12,8 +12,9 @@ from support.steps import CPU
 from torch import nn
 from torch.nn import functional as F
 
+from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
-from gsplit.nn import Chain, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv, blocks_of
+from gsplit.nn import Chain, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv
 from gsplit.nn.exchange import Link
 from gsplit.sampling import MiniBatchSampler
 

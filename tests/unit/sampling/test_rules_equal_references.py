@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from types import SimpleNamespace
 
 import numpy as np
@@ -56,7 +57,7 @@ def assert_equal(segments, reference, *, edge_ids, scales=True):
                 assert segment.vertices[rows].tolist() == reference[q].received[layer][rank]
                 assert segments[q].layers[layer].receive_counts[rank] == len(rows)
             if scales:
-                sources = wanted.vertices[: wanted.level_sizes[layer - 1]] + sum(wanted.received[layer], [])
+                sources = [*wanted.vertices[: wanted.level_sizes[layer - 1]], *chain(*wanted.received[layer])]
                 assert segment.scales(layer).tolist() == [wanted.scales[layer].get(u, 0.0) for u in sources]
             else:
                 assert segment.scales(layer) is None
@@ -150,9 +151,7 @@ def test_subgraphs(unbiased, seed, parts, layers, size, wide, data):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    n=st.integers(0, 3000), pieces=st.integers(1, 40), seed=st.integers(0, 2**63 - 1), epoch=st.integers(0, 5)
-)
+@given(n=st.integers(0, 3000), pieces=st.integers(1, 40), seed=st.integers(0, 2**63 - 1), epoch=st.integers(0, 5))
 def test_sets_are_runs_of_the_shuffle(n, pieces, seed, epoch):
     ids = np.random.default_rng(seed).permutation(n)
     bounds = np.array([n * i // pieces for i in range(pieces + 1)])

@@ -1,0 +1,164 @@
+"""The rule of a run: which sampling the flags ask for, and what does not go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gsplit.config.fields import flag_of
+from gsplit.config.parallel import SAMPLED
+from gsplit.config.sampling import LAYERWISE, SUBGRAPHS
+from gsplit.config.train import TrainConfig
+from gsplit.data import GraphArrays, Layout
+from gsplit.engine.strategy import Strategy
+from gsplit.errors import InputError
+from gsplit.sampling import Clusters, FastGCN, Ladies, Neighbours, Rule, Uniform
+from gsplit.sampling.subgraphs import set_size
+
+FLAGS = {
+    "layer_sizes": LAYERWISE,
+    "subgraph": ("uniform",),
+    "clusters": ("clusters",),
+    "importance": LAYERWISE,
+    "draw": ("ladies",),
+    "estimate": (*LAYERWISE, "uniform"),
+}
+"""Flags of some rules, with those."""
+NEEDED = {"uniform": ("subgraph", "the vertices of a subgraph: 10%"), "clusters": ("clusters", "parts of each: 4")}
+"""Flags that a rule cannot do without."""
+PIECE = 1 << 24
+"""Weights that are looked at at a time."""
+
+
+def rule_of(config: TrainConfig) -> Rule:
+    """The rule that the flags ask for, which :func:`check_rule` has seen."""
+    match config.sampling:
+        case "ladies":
+            assert config.layer_sizes is not None
+            return Ladies(sizes=config.layer_sizes, importance=config.importance, draw=config.draw)
+        case "fastgcn":
+            assert config.layer_sizes is not None
+            return FastGCN(sizes=config.layer_sizes, importance=config.importance)
+        case "uniform":
+            assert config.subgraph is not None
+            unbiased = config.estimate == "unbiased"
+            return Uniform(subgraph=config.subgraph, layers=config.layers, unbiased=unbiased)
+        case "clusters":
+            assert config.clusters is not None
+            return Clusters(clusters=config.clusters, layers=config.layers)
+        case _:
+            return Neighbours(fan_out=config.fan_out)
+
+
+def has_scales(config: TrainConfig) -> bool:
+    """Whether edges count differently by their sources, so that sums are estimates."""
+    return config.sampling in LAYERWISE or (config.sampling == "uniform" and config.estimate == "unbiased")
+
+
+def check_rule(config: TrainConfig, layout: Layout) -> None:
+    """Refuse what does not go with the rule.
+
+    Args:
+        config: with trainers, groups and caches decided.
+        layout: to sample from.
+
+    Raises:
+        InputError: by the flag that is wrong.
+    """
+    rule, defaults = config.sampling, TrainConfig()
+    if config.resume is None:
+        for name, rules in FLAGS.items():
+            if rule not in rules and getattr(config, name) != getattr(defaults, name):
+                value = getattr(config, name)
+                shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
+                wanted = " and ".join(rules) if len(rules) < 3 else f"{', '.join(rules[:-1])} and {rules[-1]}"
+                raise InputError(f"{flag_of(name)} {shown} is for --sampling {wanted}, not {rule}; drop it")
+        if rule in SUBGRAPHS and config.batch_size != defaults.batch_size:
+            raise InputError(
+                f"--batch-size {config.batch_size} says nothing with --sampling {rule}, whose mini-batches are "
+                f"subgraphs; drop it, and say --{'subgraph' if rule == 'uniform' else 'clusters'}"
+            )
+        if rule in SUBGRAPHS and config.cache == "replicated":
+            raise InputError(
+                f"--cache replicated gives each trainer training vertices of its own, and --sampling {rule} takes "
+                "them as they come; use another --cache"
+            )
+    if rule in NEEDED and getattr(config, NEEDED[rule][0]) is None:
+        name, what = NEEDED[rule]
+        raise InputError(f"--sampling {rule} needs {flag_of(name)}, {what}")
+    if has_scales(config) and config.estimate == "unbiased" and config.model == "gat":
+        raise InputError(
+            "--estimate unbiased is for sums, and the attention of --model gat is a mean by its nature; drop it"
+        )
+    if rule in SUBGRAPHS:
+        _check_sets(config, layout)
+
+
+def _check_sets(config: TrainConfig, layout: Layout) -> None:
+    """Refuse sets that the graph is too small for, or that have no training vertex on average."""
+    graph, groups = layout.graph, Strategy.of(config).micro_batches
+    if config.sampling == "clusters":
+        assert config.clusters is not None
+        if config.clusters * groups > layout.parts:
+            each = f" for each of {groups} groups" if groups > 1 else ""
+            raise InputError(
+                f"--clusters is {config.clusters}{each}, but {layout.path} has {layout.parts} parts; make a layout "
+                "with more --parts"
+            )
+        return
+    assert config.subgraph is not None
+    n = graph.num_vertices
+    if not config.subgraph.endswith("%") and int(config.subgraph) > n:
+        raise InputError(f"--subgraph is {config.subgraph}, but {layout.path} has {n} vertices")
+    least = -(-n // len(graph.train_idx))
+    if set_size(config.subgraph, n) < least:
+        raise InputError(
+            f"--subgraph {config.subgraph} has less than one training vertex on average; it takes {least} or more"
+        )
+
+
+def check_model_of_rule(config: TrainConfig, takes_scales: bool, signature: Mapping[str, Any]) -> None:
+    """Refuse a model that a rule's sums would be wrong of.
+
+    Args:
+        config: of the run, decided.
+        takes_scales: whether the model can be trained where each edge counts by its source.
+        signature: of the model.
+
+    Raises:
+        InputError: by its name.
+    """
+    if config.strategy not in SAMPLED or not has_scales(config):
+        return
+    name = signature.get("class", signature["model"])
+    unbiased = " --estimate unbiased" if config.sampling == "uniform" else ""
+    if not takes_scales:
+        raise InputError(
+            f"--sampling {config.sampling}{unbiased} lets each edge count by its source, which the model {name} does "
+            "not see: it takes no edge_weight, and computes by more than sums and means; use --sampling neighbours, "
+            "or uniform"
+        )
+
+
+def check_weights(graph: GraphArrays, config: TrainConfig) -> None:
+    """Refuse edge weights that no chances can be made of, where the model uses them; read piece by piece.
+
+    Raises:
+        InputError: where some are below 0, or all are 0.
+    """
+    weights = graph.edge_weight
+    if config.sampling not in LAYERWISE or weights is None:
+        return
+    some = False
+    for begin in range(0, len(weights), PIECE):
+        piece = np.asarray(weights[begin : begin + PIECE])
+        if (piece < 0).any():
+            raise InputError(
+                f"--sampling {config.sampling} draws by the weights of edges, and some are negative; use another "
+                "rule, or --model sage, which takes no weights"
+            )
+        some = some or bool((piece > 0).any())
+    if len(weights) and not some:
+        raise InputError(f"--sampling {config.sampling} draws by the weights of edges, and all are 0")
