@@ -89,7 +89,7 @@ def _unused_by_plan(run: Run, defaults: TrainConfig) -> Iterator[str]:
 
 SAMPLED_ONLY = (
     *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
-    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate"),
+    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate", "sampling"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
 WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")

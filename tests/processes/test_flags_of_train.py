@@ -76,6 +76,9 @@ CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
 PLATEAU = {"lr_schedule": "plateau", "lr": 1e-6, "epochs": 4, "validate_every": 1}
 FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
+LADIES = {"sampling": "ladies", "layer_sizes": (20, 20), "fan_out": (-1, -1)}
+UNIFORM = {"sampling": "uniform", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 4096}
+CLUSTERS = {**UNIFORM, "sampling": "clusters", "subgraph": None, "clusters": 1}
 ROTATE = {**FULL, "model": "gcn", "algorithm": "rotate"}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
@@ -102,6 +105,13 @@ TRAIN: Table = {
     "dtype": Row(value="float64", see=weights),
     "normalize_features": Row(value=True, see=weights),
     "fan_out": Row(value=(4, 3), see=traffic("sampled_edges")),
+    "sampling": Row(value="fastgcn", see=weights, base=LADIES),
+    "layer_sizes": Row(value=(20, 30), see=traffic("sampled_edges"), base=LADIES),
+    "subgraph": Row(value="50%", see=lambda seen: len(records(seen.run, "mini-batch")), base=UNIFORM),
+    "clusters": Row(value=2, see=lambda seen: len(records(seen.run, "mini-batch")), base=CLUSTERS),
+    "estimate": Row(value="unbiased", see=weights, base=LADIES),
+    "importance": Row(value="counts", see=traffic("sampled_edges"), base=LADIES),
+    "draw": Row(value="race", see=traffic("sampled_edges"), base=LADIES),
     "batch_size": Row(value=50, see=lambda seen: len(records(seen.run, "mini-batch"))),
     "epochs": Row(value=2, see=lambda seen: len(records(seen.run))),
     "early_stop": Row(value=1, see=lambda seen: len(records(seen.run)), base={"epochs": 9, "validate_every": 1}),

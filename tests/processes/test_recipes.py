@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from support import pool as pool_module
 from support.graphs import lay_out, random_graph
-from support.runs import InPool, all_equal, config_for, records, run_for, train_in_trainer
+from support.runs import InPool, all_equal, config_for, records, stopped_and_gone_on, train_in_trainer
 from torch.optim import lr_scheduler
 
 import gsplit
@@ -29,7 +28,6 @@ from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, taken_up
 from gsplit.runs import checkpoint
 from gsplit.sampling.plan import EpochPlan
-from gsplit.train import loop
 
 EPOCHS = 5
 BASE = {"epochs": EPOCHS, "dtype": "float64", "fan_out": (-1, -1), "batch_size": 12, "lr": 0.05, "seed": 3}
@@ -161,16 +159,6 @@ def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, wor
     assert [record["lr"] for record in records(tmp_path / "run")] == pytest.approx(rates, rel=1e-12)
     assert [record["loss"] for record in records(tmp_path / "run")] == pytest.approx(losses, rel=1e-8)
     assert len(set(rates)) > 1 or config.lr_schedule == "constant"
-
-
-def stopped_and_gone_on(member, config, after):
-    """Weights after a run that ended with the checkpoint of a mini-batch, and went on from it."""
-    trainer = loop.ready(member, run_for(config, member.world), pool_module.SHARED)
-    feed = trainer.feed
-    trainer.feed = (next(feed) for _ in range(after))
-    assert not loop.train(trainer)
-    again = replace(config, out=None, resume=config.out)
-    return train_in_trainer(member, replace(again, out=config.out), resume=True)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,16 @@ def train_in_trainer(member, config: TrainConfig, model=None, resume=False):
     return {"summary": finish(trainer), "before": before, "after": after, "logits": logits}
 
 
+def stopped_and_gone_on(member, config, after):
+    """Weights after a run that ended with the checkpoint of a mini-batch, and went on from it."""
+    trainer = trainer_of(member, config)
+    feed = trainer.feed
+    trainer.feed = (next(feed) for _ in range(after))
+    assert not loop.train(trainer)
+    again = replace(config, out=None, resume=config.out)
+    return train_in_trainer(member, replace(again, out=config.out), resume=True)
+
+
 def observed_in_trainer(member, run, backwards=False):
     """Summary, and the threads that training began."""
     before = set(threading.enumerate())

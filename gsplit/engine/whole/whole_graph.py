@@ -32,7 +32,7 @@ from gsplit.supply.tickets import Position, tickets
 
 logger = logging.getLogger(__name__)
 
-SAMPLED_ONLY = ("batch_size", "split_group", "samplers", "cache", "cache_size")
+SAMPLED_ONLY = ("sampling", "batch_size", "split_group", "samplers", "cache", "cache_size")
 """Flags that contradict the strategy: they say something of samples, or of rows that are loaded again and again."""
 MOST_VERTICES = (1 << 31) - 1
 """Number of vertices at most: rows are int32."""

@@ -41,7 +41,8 @@ class Adapter(nn.Module, ABC):
         self._stop_at = 0
         self._parameters_of_forward = self._forward_parameters()
         weighted = {"edge_weight", "adj_t"} & set(self._parameters_of_forward.values())
-        self.takes_scales = bool(weighted)
+        # PyG's whole models take weights whatever their convolutions do, and say whether these do.
+        self.takes_scales = bool(weighted) and bool(getattr(module, "supports_edge_weight", True))
         """Whether sums over its edges can be estimates: it takes weights, or blocks compute all its convolutions."""
         equivalents = [equivalent_of(convolution) for convolution in convolutions]
         self.takes_scales |= all(equivalents)

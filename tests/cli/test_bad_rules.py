@@ -1,0 +1,91 @@
+"""Mistakes with --sampling and its flags: one line that names the flag, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.graphs import lay_out, random_graph
+
+TRAIN = ("train", "layout", "--out", "new", "--device", "cpu")
+LADIES = (*TRAIN, "--sampling", "ladies")
+SIZES = ("--layer-sizes", "20,20")
+UNIFORM = (*TRAIN, "--sampling", "uniform", "--num-layers", "2")
+CLUSTERS = (*TRAIN, "--sampling", "clusters", "--num-layers", "2")
+
+FLAGS = [
+    ((*TRAIN, "--sampling", "labor"), "'labor'.*--sampling.*ladies"),
+    (LADIES, "--sampling ladies needs --layer-sizes, sources drawn per hop, such as 512,512,512"),
+    ((*TRAIN, "--sampling", "fastgcn"), "--sampling fastgcn needs --layer-sizes"),
+    ((*LADIES, "--layer-sizes", "0,5"), "--layer-sizes takes a number from 1 on for each hop.*not 0,5"),
+    ((*LADIES, "--layer-sizes", "x"), "--layer-sizes.*'x'"),
+    ((*LADIES, *SIZES, "--num-layers", "3"), "--layer-sizes has 2 numbers, but --num-layers is 3"),
+    ((*LADIES, *SIZES, "--fan-out", "5,5"), "--fan-out 5,5 is for --sampling neighbours, not ladies; drop it"),
+    ((*TRAIN, *SIZES), "--layer-sizes 20,20 is for --sampling ladies and fastgcn, not neighbours; drop it"),
+    ((*TRAIN, "--estimate", "unbiased"), "--estimate unbiased is for --sampling ladies, fastgcn and uniform, not"),
+    ((*TRAIN, "--draw", "race"), "--draw race is for --sampling ladies, not neighbours"),
+    ((*TRAIN, "--importance", "counts"), "--importance counts is for --sampling ladies and fastgcn, not neighbours"),
+    ((*TRAIN, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform, not neighbours"),
+    ((*TRAIN, "--clusters", "2"), "--clusters 2 is for --sampling clusters, not neighbours"),
+    ((*LADIES, *SIZES, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform, not ladies"),
+    ((*LADIES, *SIZES, "--estimate", "mean"), "'mean'.*--estimate.*unbiased"),
+    ((*LADIES, *SIZES, "--estimate", "unbiased", "--model", "gat"), "--estimate unbiased is for sums.*--model gat"),
+    (
+        (*LADIES, *SIZES, "--model", "torch_geometric.nn:GAT"),
+        "--sampling ladies lets each edge.*torch_geometric.nn:GAT",
+    ),
+    (UNIFORM, "--sampling uniform needs --subgraph, the vertices of a subgraph: 10%"),
+    *(
+        ((*UNIFORM, "--subgraph", share), f"--subgraph takes a share of the vertices above 0%.*not {share}")
+        for share in ("0%", "101%", "x%")
+    ),
+    *(
+        ((*UNIFORM, "--subgraph", number), f"--subgraph takes a number of vertices from 1 on.*not {number}")
+        for number in ("0", "1.5", "ten")
+    ),
+    ((*UNIFORM, "--subgraph", "1001"), "--subgraph is 1001, but .*layout has 1000 vertices"),
+    ((*UNIFORM, "--subgraph", "1"), "--subgraph 1 has less than one training vertex on average; it takes [0-9]+ or"),
+    ((*UNIFORM, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 says nothing with --sampling uniform"),
+    (
+        (*UNIFORM, "--subgraph", "10%", "--importance", "counts"),
+        "--importance counts is for --sampling ladies and fast",
+    ),
+    (
+        (*UNIFORM, "--subgraph", "10%", "--strategy", "data", "--cache", "replicated", "--cache-size", "10%"),
+        "--cache replicated gives each trainer training vertices of its own.*--sampling uniform",
+    ),
+    (CLUSTERS, "--sampling clusters needs --clusters, parts of each: 4"),
+    ((*CLUSTERS, "--clusters", "0"), "--clusters must be at least 1, not 0"),
+    ((*CLUSTERS, "--clusters", "3"), "--clusters is 3, but .*layout has 2 parts; make a layout with more --parts"),
+    (
+        (*CLUSTERS, "--clusters", "2", "--strategy", "data"),
+        "--clusters is 2 for each of 2 groups, but .*layout has 2 parts",
+    ),
+    (
+        (*CLUSTERS, "--clusters", "1", "--estimate", "unbiased"),
+        "--estimate unbiased is for --sampling ladies, fastgcn",
+    ),
+    ((*LADIES, *SIZES, "--strategy", "full"), "--sampling ladies contradicts --strategy full"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), FLAGS, ids=[" ".join(words[6:]) for words, _ in FLAGS])
+def test_flags(refused, words, message):
+    assert re.search(message, refused(*words))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (lambda n: np.where(np.arange(n) == 5, -1, 1), "--sampling fastgcn draws by the weights.*some are negative"),
+        (lambda n: np.zeros(n), "--sampling fastgcn draws by the weights of edges, and all are 0"),
+    ],
+)
+def test_weights_that_no_chances_can_be_made_of(refused, place, weights, message):
+    graph = random_graph(40, 5, seed=0, weighted=True)
+    graph = replace(graph, edge_weight=weights(graph.num_edges).astype(np.float32))
+    layout = lay_out(graph, place / "cut", parts=2)
+    train = ("train", layout.path, "--out", "new", "--device", "cpu", "--model", "gcn")
+    assert re.search(message, refused(*train, "--sampling", "fastgcn", "--layer-sizes", "5,5"))

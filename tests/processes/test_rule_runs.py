@@ -1,0 +1,84 @@
+"""Whole runs by every sampling rule: bit-equal for any samplers, gone on with, and what an epoch loads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.graphs import lay_out, random_graph
+from support.runs import all_equal, config_for, records, stopped_and_gone_on, train_in_trainer
+
+import gsplit
+from gsplit.runs import checkpoint
+
+NONE = {"fan_out": (-1, -1)}
+RULES = {
+    "ladies": {"sampling": "ladies", "layer_sizes": (30, 40), **NONE},
+    "fastgcn": {"sampling": "fastgcn", "layer_sizes": (60, 60), "estimate": "unbiased", **NONE},
+    "uniform": {"sampling": "uniform", "subgraph": "17%", "num_layers": 2, "batch_size": 4096, **NONE},
+    "clusters": {"sampling": "clusters", "clusters": 1, "num_layers": 2, "batch_size": 4096, **NONE},
+}
+
+
+def trained(layout, run, rule, **changes):
+    config = config_for(layout, run, **{"dropout": 0.3, **RULES[rule], **changes})
+    summary = gsplit.train(config=config)
+    return {
+        "losses": [record["loss"] for record in records(run)],
+        "traffic": summary["traffic"],
+        "model": checkpoint.describe_state(run, checkpoint.MODEL)["sha256"],
+    }
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool, rule):
+    path = layouts(2).path
+    with in_pool():
+        without = trained(path, tmp_path / "0", rule, samplers=0)
+    assert all(np.isfinite(without["losses"]))
+    assert trained(path, tmp_path / "2", rule, samplers=2, sampler_memory="0", sampler_threads=2) == without
+
+
+def test_weights_make_masses_and_travel_by_edge_ids(weighted_layouts, layouts, tmp_path, in_pool):
+    changes = {"model": "gcn", "samplers": 0}
+    with in_pool():
+        weighted = trained(weighted_layouts(2).path, tmp_path / "weighted", "ladies", **changes)
+        plain = trained(layouts(2).path, tmp_path / "plain", "ladies", **changes)
+        sage = [
+            trained(of(2).path, tmp_path / f"sage-{i}", "ladies", samplers=0)
+            for i, of in enumerate((weighted_layouts, layouts))
+        ]
+    assert weighted["traffic"]["sampled_edges"] != plain["traffic"]["sampled_edges"]
+    assert sage[0]["traffic"]["sampled_edges"] == sage[1]["traffic"]["sampled_edges"]  # takes no weights
+
+
+@pytest.mark.parametrize(
+    "changes", [{"gpus": world} for world in (1, 2, 3, 4)] + [{"gpus": 4, "split_group": 2}], ids=str
+)
+def test_subgraphs_load_every_row_once_an_epoch(layouts, tmp_path, in_pool, changes):
+    layout = layouts(changes["gpus"])
+    with in_pool():
+        run = trained(layout.path, tmp_path / "run", "uniform", samplers=0, epochs=3, **changes)
+    assert run["traffic"]["host_rows"] == 3 * layout.graph.num_vertices
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_stopped_in_mid_epoch_and_gone_on_with_is_bit_identical(pool, layouts, tmp_path, rule):
+    changes = {"dropout": 0.3, **RULES[rule]}
+    whole = pool.run(3, train_in_trainer, config_for(layouts(3).path, tmp_path / "whole", **changes))
+    parts = pool.run(3, stopped_and_gone_on, config_for(layouts(3).path, tmp_path / "parts", **changes), 4)
+    for ours, theirs in zip(parts, whole, strict=True):
+        assert all_equal(ours["after"], theirs["after"])
+
+
+def test_steps_without_a_training_vertex_change_nothing(tmp_path, in_pool):
+    graph = random_graph(60, 4, seed=1)
+    layout = lay_out(replace(graph, train_idx=graph.train_idx[:2]), tmp_path / "few", parts=2)
+    with in_pool():
+        config = config_for(layout.path, tmp_path / "run", **{**RULES["uniform"], "subgraph": "30", "epochs": 6})
+        gsplit.train(config=config)
+    batches = records(tmp_path / "run", "mini-batch")
+    assert any(batch["targets"] == 0 for batch in batches)
+    assert all(batch["loss"] == 0 for batch in batches if batch["targets"] == 0)
+    assert all(np.isfinite(record["loss"]) for record in records(tmp_path / "run"))
