@@ -11,7 +11,7 @@ from gsplit.config.fields import Checked, Range
 from gsplit.errors import InputError
 
 MODELS = ("sage", "gat", "gcn")
-Norm = Literal["none", "layer", "batch"]
+Norm = Literal["none", "layer", "rms", "batch"]
 Normalization = Literal["both", "mean"]
 Dtype = Literal["float32", "float64"]
 Share = Annotated[float, Range(least=0, below=1)]
@@ -35,11 +35,15 @@ class ModelConfig(Checked):
     input_dropout: Share = 0.0
     """Share of feature values dropped in training."""
     norm: Norm = "none"
-    """Normalisation between the layers: layer (each vertex by itself) or batch (over all trainers' vertices)."""
+    """Normalisation between layers: layer or rms (each vertex by itself) or batch (over all trainers' vertices)."""
     residual: bool = False
     """Add to the output of each layer its own input (a skip connection)."""
+    residual_after: bool = False
+    """Add it behind activation and dropout (as ScaleGNN), not before normalisation and activation."""
     input_projection: bool = False
     """Project the features to the hidden width before the first layer."""
+    output_projection: bool = False
+    """Let the last layer be a hidden one, too, and project it to the classes."""
     heads: Annotated[int, Range(1), arg(aliases=("--num-heads",))] = 4
     """gat: attention heads of the hidden layers, concatenated; they share the --hidden width out."""
     out_heads: Annotated[int, Range(1)] = 1
@@ -61,5 +65,7 @@ class ModelConfig(Checked):
             raise InputError(
                 f"{self.model!r} is no --model: it is one of {', '.join(MODELS)}, or package.module:Class"
             )
+        if self.residual_after and not self.residual:
+            raise InputError("--residual-after says where --residual adds; add --residual, or drop it")
         if self.model == "gat" and self.hidden % self.heads:
             raise InputError(f"--heads {self.heads} does not divide --hidden {self.hidden}, which the heads share")

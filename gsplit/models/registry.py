@@ -22,6 +22,8 @@ CUSTOM = "custom"
 BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
 SHAPE = ("in_features", "hidden", "out_features", "num_layers")
 COMMON = ("norm", "residual", "input_projection")
+LATER = ("residual_after", "output_projection")
+"""Options of all that a signature names only where they are on: those of older runs have none."""
 OPTIONS = {
     "sage": COMMON,
     "gat": (*COMMON, "heads", "out_heads", "negative_slope", "loops"),
@@ -82,8 +84,10 @@ def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -
             "out_features": graph.num_classes,
             "num_layers": config.num_layers,
             **{name: getattr(config, flag) for name, flag in options.items()},
+            **{name: True for name in LATER if getattr(config, name)},
         }
-        candidate, used = _built_in(signature), {"model", "hidden", *DROPOUTS[config.model], *options.values()}
+        used = {"model", "hidden", *DROPOUTS[config.model], *options.values(), *LATER}
+        candidate = _built_in(signature)
     else:
         named = object_named(config.model, "--model")
         made = custom.construct(named, config, graph.num_features, graph.num_classes)
@@ -127,7 +131,7 @@ def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Mo
 
 def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> nn.Module:
     name = signature["model"]
-    wanted = {key: signature[key] for key in (*SHAPE, *OPTIONS[name])}
+    wanted = {key: signature[key] for key in (*SHAPE, *OPTIONS[name], *(key for key in LATER if key in signature))}
     if config is not None:
         wanted |= {key: getattr(config, key) for key in DROPOUTS[name]}
     try:

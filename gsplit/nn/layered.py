@@ -20,6 +20,7 @@ from gsplit.nn.norm import BatchNorm
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "none": lambda width: nn.Identity(),
     "layer": nn.LayerNorm,
+    "rms": nn.RMSNorm,
     "batch": BatchNorm,
 }
 
@@ -31,7 +32,9 @@ class Between(TypedDict, total=False):
     input_dropout: float
     norm: str
     residual: bool
+    residual_after: bool
     input_projection: bool
+    output_projection: bool
 
 
 class LayeredModel(nn.Module):
@@ -45,9 +48,11 @@ class LayeredModel(nn.Module):
         num_layers: number of layers, at least 1.
         dropout: share of the hidden vectors' numbers that is dropped.
         input_dropout: share of the features' numbers that is dropped.
-        norm: ``none``, ``layer`` (each vertex by itself) or ``batch`` (over all trainers' vertices).
+        norm: ``none``, ``layer`` or ``rms`` (each vertex by itself) or ``batch`` (over all trainers' vertices).
         residual: add to each layer's output its own input, projected where the widths differ.
+        residual_after: add it behind activation and dropout, not before normalisation.
         input_projection: project the features to the hidden width before the first layer.
+        output_projection: the last layer is a hidden one, too, and its rows are projected to the classes.
 
     Raises:
         ValueError: for another ``norm``.
@@ -75,18 +80,22 @@ class LayeredModel(nn.Module):
         input_dropout: float = 0.0,
         norm: str = "none",
         residual: bool = False,
+        residual_after: bool = False,
         input_projection: bool = False,
+        output_projection: bool = False,
     ) -> None:
         super().__init__()
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
-        outputs = [*[hidden] * (num_layers - 1), out_features]
-        self.level_widths = [in_features, *outputs]
+        outputs = [*[hidden] * (num_layers - 1), hidden if output_projection else out_features]
+        self.level_widths = [in_features, *outputs[:-1], out_features]
         """Width of the vectors of each level, [L + 1]."""
         pairs = list(zip([hidden if input_projection else in_features, *outputs[:-1]], outputs, strict=True))
         self.projection = nn.Linear(in_features, hidden) if input_projection else None
         self.convs = nn.ModuleList(conv(layer, *pair) for layer, pair in enumerate(pairs, start=1))
-        self.norms = nn.ModuleList(NORMS[norm](width) for width in outputs[:-1])
+        self.head = nn.Linear(hidden, out_features) if output_projection else None
+        self.norms = nn.ModuleList(NORMS[norm](width) for width in (outputs if output_projection else outputs[:-1]))
+        self.residual_after = residual_after
         self.skips = nn.ModuleList(
             (nn.Identity() if w_in == w_out else nn.Linear(w_in, w_out, bias=False))
             for w_in, w_out in pairs
@@ -126,8 +135,13 @@ class LayeredModel(nn.Module):
             if self.projection is not None:
                 x = activated(self.projection(x), self.activation, self.dropout)
         out = self.convs[layer - 1](block, x)
-        if len(self.skips):
-            out = out + self.skips[layer - 1](copied(x)[: block.num_destinations])
-        if layer == self.num_layers:
+        skip = self.skips[layer - 1](copied(x)[: block.num_destinations]) if len(self.skips) else None
+        last = layer == self.num_layers
+        if skip is not None and (not self.residual_after or (last and self.head is None)):
+            out, skip = out + skip, None
+        if last and self.head is None:
             return out
-        return activated(self.norms[layer - 1](out), self.activation, self.dropout)
+        out = activated(self.norms[layer - 1](out), self.activation, self.dropout)
+        if skip is not None:
+            out = out + skip
+        return self.head(out) if last and self.head is not None else out

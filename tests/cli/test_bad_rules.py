@@ -36,6 +36,7 @@ FLAGS = [
         (*LADIES, *SIZES, "--model", "torch_geometric.nn:GAT"),
         "--sampling ladies lets each edge.*torch_geometric.nn:GAT",
     ),
+    ((*TRAIN, "--residual-after"), "--residual-after says where --residual adds; add --residual, or drop it"),
     (UNIFORM, "--sampling uniform needs --subgraph, the vertices of a subgraph: 10%"),
     *(
         ((*UNIFORM, "--subgraph", share), f"--subgraph takes a share of the vertices above 0%.*not {share}")

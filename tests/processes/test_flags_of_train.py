@@ -95,6 +95,8 @@ TRAIN: Table = {
     "input_dropout": Row(value=0.5, see=weights),
     "norm": Row(value="layer", see=weights),
     "residual": Row(value=True, see=weights),
+    "residual_after": Row(value=True, see=weights, base={"residual": True}),
+    "output_projection": Row(value=True, see=weights),
     "input_projection": Row(value=True, see=weights),
     "heads": Row(value=2, see=weights, base=GAT),
     "out_heads": Row(value=3, see=weights, base=GAT),

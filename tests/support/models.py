@@ -196,6 +196,9 @@ OURS = {
     "gcn-narrow": ours(GCN, hidden=3),
     "gcn-mean": ours(GCN, normalization="mean"),
     "gcn-no-loops": ours(GCN, loops=False),
+    "gcn-scalegnn": ours(
+        GCN, norm="rms", residual=True, residual_after=True, input_projection=True, output_projection=True
+    ),
     "gcn-batch-norm": ours(GCN, norm="batch", residual=True),
 }
 

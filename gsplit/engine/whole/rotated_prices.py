@@ -35,9 +35,11 @@ def why_not_rotated(signature: Mapping[str, Any]) -> str | None:
     """
     if signature["model"] != "gcn":
         return f"trains --model gcn, not {signature['model']}; use another --algorithm"
-    for name, plain in (("norm", "none"), ("residual", False), ("input_projection", False)):
-        if signature[name] != plain:
-            shown = "" if signature[name] is True else f" {signature[name]}"
+    projections = ("input_projection", "output_projection")
+    for name, plain in (("norm", "none"), ("residual", False), *((name, False) for name in projections)):
+        value = signature.get(name, plain)
+        if value != plain:
+            shown = "" if value is True else f" {value}"
             return (
                 f"has the columns of a row on several trainers and takes no {flag_of(name)}{shown}; drop it, or use "
                 "another --algorithm"
