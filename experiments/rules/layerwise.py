@@ -1,0 +1,166 @@
+"""LADIES and FastGCN beside DGL's primitives, SciPy's products and neighbour sampling, one thread, in turn.
+
+OMP_NUM_THREADS=1 python -m experiments.rules.layerwise LAYOUT [--error] [--quick] [--json FILE]
+
+Times are of sampling alone, of ours with the segments written; ratios are of one round each, then their median.
+``--error`` measures the squared error of one layer's estimates instead, over many draws.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+from numpy.typing import NDArray
+
+from experiments.rules.errors import squared_errors
+from experiments.rules.other_ladies import DGLLadies, SciPyLadies
+from experiments.shared.flags import Positive
+from experiments.shared.results import about, markdown_table, write_json
+from gsplit import cli
+from gsplit.config.fields import Checked
+from gsplit.data import Layout, open_layout
+from gsplit.errors import InputError
+from gsplit.sampling import EpochPlan, FastGCN, Ladies, Neighbours, Rule
+from gsplit.sampling.micro_batches import split_offsets
+
+PROG = "python -m experiments.rules.layerwise"
+SETTINGS = ((512, (512,)), (512, (512, 512, 512)), (1024, (4096, 4096, 4096)))
+"""Targets and sources per hop: the bulk paper's table 4, the same with three layers, and a large one."""
+BULKS = (1, 4, 8, 16)
+"""Mini-batches that SciPy's products sample at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerwiseConfig(Checked):
+    """Mini-batches a second of layer-wise rules, and the error of what they estimate."""
+
+    layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """The layouts to sample from; splitting is over the parts of each."""
+    error: bool = False
+    """Measure errors, not times."""
+    rounds: Positive = 9
+    """Times: rounds, of which the first is not counted."""
+    draws: Positive = 200
+    """Errors: mini-batches that are drawn."""
+    quick: bool = False
+    """Take seconds: two rounds, few draws; figures say nothing."""
+    json: Path | None = None
+    """Where the figures go, too."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(LayerwiseConfig, arguments, prog=PROG)
+    if not config.error and torch.get_num_threads() != 1:
+        raise InputError("times are of one thread: set OMP_NUM_THREADS=1 in the environment")
+    found = []
+    for path in config.layouts:
+        layout = open_layout(path)
+        if config.error:
+            rows = squared_errors(layout, 5 if config.quick else config.draws)
+        else:
+            rows = times(layout, 2 if config.quick else config.rounds)
+        found.append({"dataset": about(layout, None), "rows": rows})
+        print(f"\n{layout.name}\n\n{markdown_table(list(rows[0]), [list(row.values()) for row in rows])}")
+    if config.json is not None:
+        write_json(config.json, found)
+
+
+def times(layout: Layout, rounds: int) -> list[dict[str, Any]]:
+    """Times of each way over those of ours, by setting: median, least and most over the rounds."""
+    graph, rows = layout.graph, []
+    scipy = SciPyLadies(graph.indptr, graph.indices)
+    dgl = {
+        name: DGLLadies(graph.indptr, graph.indices, poisson=name == "dgl poisson") for name in ("dgl", "dgl poisson")
+    }
+    for targets, sizes in SETTINGS:
+        plan = EpochPlan(graph.train_idx, layout.permutation, targets, seed=0)
+        batches = [plan.batch(0, batch % plan.num_batches) for batch in range(max(BULKS) * rounds)]
+        of_ours: dict[str, Rule] = {
+            "ladies": Ladies(sizes=sizes),
+            "race": Ladies(sizes=sizes, draw="race"),
+            "fastgcn": FastGCN(sizes=sizes),
+            "neighbours 15,10,5": Neighbours(fan_out=(15, 10, 5)[: len(sizes)]),
+        }
+        ways: dict[str, Way] = {
+            **{name: _ours(layout, rule, batches, splits=1) for name, rule in of_ours.items()},
+            "ladies, split": _ours(layout, of_ours["ladies"], batches, splits=layout.parts),
+            **{name: _dgl(way, sizes) for name, way in dgl.items()},
+            **{f"scipy, {k} at once": _scipy(scipy, sizes, k) for k in BULKS},
+        }
+        seconds = in_turn(ways, batches, rounds)
+        for name in ways:
+            ratios = [seconds[name][i] / seconds["ladies"][i] for i in range(1, rounds)]
+            rows.append(
+                {
+                    "targets": targets,
+                    "sources": ",".join(map(str, sizes)),
+                    "way": name,
+                    "ratio": median(ratios),
+                    "ratio_min": min(ratios),
+                    "ratio_max": max(ratios),
+                }
+            )
+    return rows
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to sample, and how many mini-batches are timed together."""
+
+    sample: Callable[[list[NDArray[np.int64]]], Any]
+    number: int = 1
+
+
+def in_turn(ways: dict[str, Way], batches: list[NDArray[np.int64]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of a mini-batch by each way in each round; every round begins with another way."""
+    names = list(ways)
+    seconds: dict[str, list[float]] = {name: [0.0] * rounds for name in names}
+    for i in range(rounds):
+        first = i % len(names)
+        for name in names[first:] + names[:first]:
+            way = ways[name]
+            some = batches[i * max(BULKS) : i * max(BULKS) + way.number]
+            start_s = time.perf_counter()
+            way.sample(some)
+            seconds[name][i] = (time.perf_counter() - start_s) / way.number
+    return seconds
+
+
+REPEATS = 8
+"""Mini-batches of ours that are timed together: one may take less than a clock is good for."""
+
+
+def _ours(layout: Layout, rule: Rule, batches: list[NDArray[np.int64]], *, splits: int) -> Way:
+    """Samples as a sampler process does: segments are written to memory that is there."""
+    sampler = rule.sampler(layout, split_offsets(layout, splits), seed=0)
+    room = np.empty(1 << 26, np.uint8)
+    drawn = itertools.count()
+
+    def sample(some: list[NDArray[np.int64]]) -> None:
+        for targets in some:
+            sampler.sample(targets, epoch=0, batch=next(drawn))
+            for rank in range(splits):
+                sampler.write_segment(rank, room)
+
+    return Way(sample, number=REPEATS)
+
+
+def _dgl(way: DGLLadies, sizes: tuple[int, ...]) -> Way:
+    return Way(lambda some: [way.sample(targets, sizes) for targets in some])
+
+
+def _scipy(way: SciPyLadies, sizes: tuple[int, ...], k: int) -> Way:
+    return Way(lambda some: way.sample(some, sizes), number=k)
+
+
+if __name__ == "__main__":
+    cli.main(command)
