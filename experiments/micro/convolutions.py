@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from experiments.shared.flags import Positive
 from gsplit import cli
 from gsplit.config.fields import Checked
-from gsplit.nn import Block, GATConv, GCNConv, SAGEConv, blocks_of
+from gsplit.engine.inputs import blocks_of
+from gsplit.nn import Block, GATConv, GCNConv, SAGEConv
 from gsplit.sampling import MiniBatchSampler
 
 PROG = "python -m experiments.micro.convolutions"

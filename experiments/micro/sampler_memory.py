@@ -76,7 +76,7 @@ def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
         samplers=number,
         slots=3 * number,
         readers=1,
-        finished=arrived.append,
+        finished=arrived.extend,
         max_restarts=0,
     )
     try:

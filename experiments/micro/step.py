@@ -35,10 +35,11 @@ from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.data import open_layout
+from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
 from gsplit.features import gather
 from gsplit.host import keep_freed_memory
-from gsplit.nn import SAGE, blocks_of
+from gsplit.nn import SAGE
 from gsplit.sampling import Segment, sampler_of
 
 PROG = "python -m experiments.micro.step"

@@ -17,7 +17,7 @@ from typing import Any
 from gsplit.data import Layout
 from gsplit.sampling import Neighbours, Segment
 from gsplit.supply.pool import SamplerPool
-from gsplit.supply.ring import Handle, Ring
+from gsplit.supply.ring import Handle, LettingGo, Ring
 from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 
@@ -74,10 +74,10 @@ def _run(spec: SamplerSpec, layout: Layout, samplers: int) -> tuple[float, float
         samplers=samplers,
         slots=2 * samplers + 1,
         readers=1,
-        finished=arrived.append,
+        finished=arrived.extend,
         max_restarts=0,
     )
-    edges, read, start_s = 0, 0, 0.0
+    edges, read, start_s, done = 0, 0, 0.0, LettingGo()
     try:
         ring = Ring(pool.slots)
         while read < total:
@@ -86,8 +86,9 @@ def _run(spec: SamplerSpec, layout: Layout, samplers: int) -> tuple[float, float
                 read += 1
                 if read > warm_up:
                     edges += sum(Segment(ring.read(handle, rank)).num_edges for rank in range(layout.parts))
-                assert handle.slot is not None
-                pool.released(handle.slot)
+                if done.of(handle):
+                    assert handle.slot is not None
+                    pool.released(handle.slot)
                 if read == warm_up:
                     start_s = time.perf_counter()
             arrived.clear()

@@ -31,6 +31,11 @@ def _check_sizes(sizes: tuple[int, ...] | None) -> None:
         raise InputError(f"--layer-sizes takes a number from 1 on for each hop, such as 512,512,512, not {given}")
 
 
+def _check_bulk(text: str) -> None:
+    if text != "auto" and (not text.isdecimal() or int(text) < 1):
+        raise InputError(f"--bulk takes a number of mini-batches from 1 on, or auto, not {text}")
+
+
 def _check_subgraph(text: str) -> None:
     number = text.removesuffix("%")
     if text.endswith("%"):
@@ -73,6 +78,10 @@ class SamplingConfig(Checked):
     slots: Annotated[int | None, Range(1, MAX_SLOTS)] = None
     """Mini-batches that may be sampled, or being sampled, at a time, in shared memory. By default --samplers,
     --prefetch and 2 more."""
+    bulk: Annotated[str, Accepted(_check_bulk)] = "1"
+    """Mini-batches that a sampler draws, writes and reports at a time, into one slot: more where they are so small
+    that messages take as long as they do. auto: as many as an eighth of the free memory takes. Results stay the
+    same."""
     order: Order = "sequence"
     """sequence trains mini-batches in the order of the epoch, so that results do not depend on --samplers; ready
     trains first what is finished first."""

@@ -53,6 +53,8 @@ def _unused(run: Run) -> Iterator[str]:
     by_trainers = run.samplers == 0 and asked.strategy != "full"
     if by_trainers and (asked.order != "sequence" or asked.slots is not None or asked.sampler_threads != 1):
         yield "--order, --slots and --sampler-threads have no effect with --samplers 0"
+    if by_trainers and asked.bulk != "1":
+        yield f"--bulk {asked.bulk} has no effect with --samplers 0"
 
 
 RATES = {"lr_step_size": ("step",), "lr_gamma": ("step", "plateau"), "lr_patience": ("plateau",)}
@@ -89,7 +91,7 @@ def _unused_by_plan(run: Run, defaults: TrainConfig) -> Iterator[str]:
 
 SAMPLED_ONLY = (
     *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
-    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate", "sampling"),
+    *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate", "sampling", "bulk"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
 WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")

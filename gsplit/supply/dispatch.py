@@ -1,8 +1,9 @@
 """Which sampler gets which ticket, and which slot it writes to. Bookkeeping only: no process, no pipe, no memory.
 
-A ticket is handed out together with a slot that stays reserved for it until the last trainer has let go of it.
-Tickets go out in sequence, so the earliest one that was not trained yet always has its slot, and later mini-batches
-cannot fill the ring and lock everyone up. A ticket whose sampler died keeps its slot, and goes first.
+A ticket, or a bulk of several (``--bulk``), is handed out together with a slot that stays reserved for it until the
+last trainer has let go of all that lies in it. Tickets go out in sequence, so the earliest one that was not trained
+yet always has its slot, and later mini-batches cannot fill the ring and lock everyone up. What a sampler that died
+was at keeps its slot, and goes first.
 """
 
 from __future__ import annotations
@@ -15,22 +16,28 @@ from gsplit.supply.tickets import Ticket
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """What a sampler is told to do next: sample this mini-batch, write it to that slot."""
+    """What a sampler is told to do next: sample these mini-batches, write them to that slot."""
 
-    ticket: Ticket
+    tickets: tuple[Ticket, ...]
+    """One or more of an epoch, in sequence."""
     slot: int
 
 
 class Dispatcher:
     """Hands out tickets and slots.
 
+    Attributes:
+        bulk: number of tickets that are handed out at a time, of one epoch.
+
     Args:
         tickets: all of the run, in sequence.
         slots: number of them.
         readers: trainers that must let go of a slot before it is free again.
+        bulk: see the attribute.
     """
 
-    def __init__(self, tickets: Iterator[Ticket], *, slots: int, readers: int) -> None:
+    def __init__(self, tickets: Iterator[Ticket], *, slots: int, readers: int, bulk: int = 1) -> None:
+        self.bulk = bulk
         self._tickets = tickets
         self._next = next(tickets, None)
         self._readers = readers
@@ -49,25 +56,34 @@ class Dispatcher:
         if self._lost:
             assignment = self._lost.pop(0)
         elif self._free and self._next is not None:
-            assignment = Assignment(ticket=self._next, slot=self._free.pop())  # the last one freed is warm
-            self._next = next(self._tickets, None)
+            assignment = Assignment(tickets=self._some(), slot=self._free.pop())  # the last one freed is warm
         else:
             return None
         self._at_work[sampler] = assignment
         return assignment
 
+    def _some(self) -> tuple[Ticket, ...]:
+        """The next tickets, as many as make a bulk, or as are left of their epoch."""
+        some: list[Ticket] = []
+        while (
+            self._next is not None and len(some) < self.bulk and self._next.epoch == (some or [self._next])[0].epoch
+        ):
+            some.append(self._next)
+            self._next = next(self._tickets, None)
+        return tuple(some)
+
     def finished(self, sampler: int) -> None:
-        """Note that a sampler has written its mini-batch: from now on trainers read it."""
+        """Note that a sampler has written its mini-batches: from now on trainers read them."""
         self._reading[self._at_work.pop(sampler).slot] = self._readers
 
     def lost(self, sampler: int) -> None:
         """Note that a sampler died: what it was at is to be sampled again, into the same slot."""
         if (assignment := self._at_work.pop(sampler, None)) is not None:
             self._lost.append(assignment)
-            self._lost.sort(key=lambda lost: lost.ticket.number)
+            self._lost.sort(key=lambda lost: lost.tickets[0].number)
 
     def released(self, slot: int) -> None:
-        """Note that one trainer has let go of a slot."""
+        """Note that one trainer has let go of a slot, and of all mini-batches in it."""
         self._reading[slot] -= 1
         if self._reading[slot] == 0:
             del self._reading[slot]

@@ -56,7 +56,7 @@ class Leader:
 
     Args:
         tickets: all of the run, in sequence.
-        heard: from the launcher: handles of finished mini-batches, and None to stop.
+        heard: from the launcher: tuples of handles of finished mini-batches, and None to stop.
         followers: a pipe to each other trainer.
         by: how it picks.
         sampled: whether there are sampler processes; otherwise every trainer samples for itself, and no handle is
@@ -111,11 +111,11 @@ class Leader:
     def _listen(self) -> None:
         if not self._heard.poll(PATIENCE_S):
             raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live")
-        handle: Handle | None = self._heard.recv()
-        if handle is None:
+        handles: tuple[Handle, ...] | None = self._heard.recv()
+        if handles is None:
             self._stopped = True
         else:
-            self._finished[handle.ticket.number] = handle
+            self._finished |= {handle.ticket.number: handle for handle in handles}
 
 
 class Follower:

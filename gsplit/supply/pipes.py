@@ -19,6 +19,9 @@ from gsplit.host import SharedBuffer
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle
 
+MakePool = Callable[[Callable[[tuple[Handle, ...]], None]], SamplerPool]
+"""Makes the samplers, given the function to call with finished mini-batches."""
+
 
 @dataclass
 class TrainerEnd:
@@ -27,11 +30,13 @@ class TrainerEnd:
     slots: list[SharedBuffer]
     """The slots of the ring; empty where trainers sample for themselves."""
     heard: Connection
-    """The pipe from the launcher (to trainer 0) or from the leader (to the others): handles, then None."""
+    """The pipe from the launcher (to trainer 0): tuples of handles; or from the leader (to the others): handles. Then
+    None."""
     followers: list[Connection]
     """The pipes to the other trainers; empty but for trainer 0."""
     released: Connection
-    """The pipe to the launcher: slots that this trainer has let go of, None for a mini-batch that had no slot."""
+    """The pipe to the launcher: slots that this trainer has let go of, None for a mini-batch that had no slot, or was
+    the first of others in it."""
 
     def close(self) -> None:
         """Close the pipes."""
@@ -44,11 +49,11 @@ class Supply:
 
     Args:
         trainers: number of processes.
-        pool: makes the samplers, given the function to call with each finished mini-batch; None where every trainer
+        pool: makes the samplers, given the function to call with finished mini-batches; None where every trainer
             samples for itself, and is only told when to stop.
     """
 
-    def __init__(self, trainers: int, pool: Callable[[Callable[[Handle], None]], SamplerPool] | None = None) -> None:
+    def __init__(self, trainers: int, pool: MakePool | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         heard, self._leader = context.Pipe(duplex=False)
         followers = [context.Pipe(duplex=False) for _ in range(trainers - 1)]
@@ -110,6 +115,6 @@ class Supply:
         for connection in (self._leader, *self._released):
             connection.close()
 
-    def _tell_leader(self, handle: Handle | None) -> None:
+    def _tell_leader(self, handles: tuple[Handle, ...] | None) -> None:
         with contextlib.suppress(OSError):  # it has ended: the launcher sees that for itself
-            self._leader.send(handle)
+            self._leader.send(handles)

@@ -22,6 +22,7 @@ from multiprocessing.connection import Connection
 
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer, check_memory, held_back
+from gsplit.limits import host_memory
 from gsplit.processes.child import GRACE_S, ProcessDied, death
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.ring import Handle, with_headroom
@@ -31,6 +32,10 @@ from gsplit.units import binary
 
 DRY_RUN = 2
 """Number of mini-batches that are sampled, and thrown away, to size the slots."""
+PARTS_OF_AN_EPOCH = 4
+"""Bulks of each sampler in an epoch, at least, where their size is not said."""
+MOST_IN_A_BULK = 256
+"""Mini-batches in a bulk whose size is not said: more bring nothing."""
 START = "import sys; sys.path[:] = {path}; from gsplit.supply.sampler_process import main; main{arguments}"
 """The program of a sampler process; ``arguments`` is the tuple that ``main`` is called with."""
 
@@ -60,8 +65,11 @@ class SamplerPool:
         samplers: number of processes.
         slots: number of slots of the ring. They have no size until the dry run is over.
         readers: number of trainers, each of which reads every mini-batch.
-        finished: called with each finished mini-batch.
+        finished: called with finished mini-batches, those of a bulk together.
         max_restarts: number of samplers that may be replaced before the run is given up.
+        bulk: mini-batches that are sampled, written to a slot and reported together; None for as many as a part of
+            the free memory takes.
+        epoch: number of mini-batches of an epoch, of which a bulk of unsaid size takes a part at most.
 
     Raises:
         InputError: where the system lets this process open no more files.
@@ -75,19 +83,22 @@ class SamplerPool:
         samplers: int,
         slots: int,
         readers: int,
-        finished: Callable[[Handle], None],
+        finished: Callable[[tuple[Handle, ...]], None],
         max_restarts: int,
+        bulk: int | None = 1,
+        epoch: int = 1,
     ) -> None:
         self.slots: list[SharedBuffer] = []
         self._spec = spec
         self._finished = finished
         self._max_restarts = max_restarts
         self._restarts = 0
+        self._bulk, self._epoch = bulk, epoch
         self._slot_bytes = 0
         first = list(islice(tickets, DRY_RUN))
         self._to_measure = deque(first)
         self._measuring: dict[int, Ticket] = {}
-        self._dispatcher = Dispatcher(chain(first, tickets), slots=slots, readers=readers)
+        self._dispatcher = Dispatcher(chain(first, tickets), slots=slots, readers=readers, bulk=bulk or 1)
         self._samplers: dict[int, Sampler] = {}
         self._idle: set[int] = set()
         try:
@@ -143,9 +154,9 @@ class SamplerPool:
                 self._slot_bytes = max(self._slot_bytes, with_headroom(report.num_bytes))
                 if not self._to_measure and not self._measuring:
                     self._size_slots()
-            case Handle():
+            case tuple():
                 self._dispatcher.finished(index)
-                self._warn_if_large(report)
+                self._warn_if_large(report[-1])
                 self._finished(report)
         self._idle.add(index)
         self._assign()
@@ -153,7 +164,7 @@ class SamplerPool:
             self._end_samplers()
 
     def released(self, slot: int) -> None:
-        """Note that a trainer has let go of a slot; a sampler may have waited for it."""
+        """Note that a trainer has let go of all that lies in a slot; a sampler may have waited for it."""
         self._dispatcher.released(slot)
         self._assign()
 
@@ -190,15 +201,32 @@ class SamplerPool:
 
     def _size_slots(self) -> None:
         """Give the slots their sizes; the dry run is over."""
+        each, slots = self._slot_bytes, len(self.slots)
+        if self._bulk is None:
+            self._bulk = self._dispatcher.bulk = self._bulk_that_fits(each)
+            logger.info("--bulk auto samples %d mini-batches at a time", self._bulk)
+        self._slot_bytes = each * self._bulk
         try:
-            check_memory(len(self.slots) * self._slot_bytes)
+            check_memory(slots * self._slot_bytes)
             for slot in self.slots:
                 slot.grow(self._slot_bytes)
         except MemoryError as error:
+            what, instead = "a mini-batch each", "fewer --slots or a smaller --batch-size"
+            if self._bulk > 1:
+                fits = max(1, host_memory().available_bytes // (slots * max(1, each)))
+                what, instead = f"{self._bulk} mini-batches each", f"--bulk {fits} or fewer --slots"
             raise InputError(
-                f"no memory for {len(self.slots)} slots of {binary(self._slot_bytes)}, a mini-batch each: {error}; "
-                "use fewer --slots or a smaller --batch-size"
+                f"no memory for {slots} slots of {binary(self._slot_bytes)}, {what}: {error}; use {instead}"
             ) from None
+
+    def _bulk_that_fits(self, each: int) -> int:
+        """As many mini-batches as let all slots together take an eighth of the free memory.
+
+        At most a part of an epoch, so that training begins, and all samplers work, long before it is sampled.
+        """
+        fits = int(host_memory().available_bytes / 8 // (len(self.slots) * max(1, each)))
+        part = self._epoch // (PARTS_OF_AN_EPOCH * max(1, len(self._samplers)))
+        return max(1, min(fits, part, MOST_IN_A_BULK))
 
     def _warn_if_large(self, handle: Handle) -> None:
         needed = handle.extents[-1][1]

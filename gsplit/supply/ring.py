@@ -35,6 +35,8 @@ class Handle:
     """The slot that it lies in."""
     extents: tuple[tuple[int, int], ...] = ()
     """Begin and end of each trainer's segment in the slot, in bytes, by rank."""
+    bulk: int = 1
+    """Number of mini-batches that lie in the slot, this one among them."""
     pid: int = 0
     """Process id of the sampler."""
     begun_ns: int = 0
@@ -60,20 +62,23 @@ class Ring:
         self._on_map = on_map
         self._maps: list[NDArray[np.uint8] | None] = [None] * len(slots)
 
-    def write(self, slot: int, micro_batches: Iterable[MicroBatchSampler]) -> tuple[tuple[int, int], ...]:
+    def write(
+        self, slot: int, micro_batches: Iterable[MicroBatchSampler], *, first: int = 0
+    ) -> tuple[tuple[int, int], ...]:
         """Write a mini-batch; returns the extents of its segments, by rank.
 
         Args:
             slot: to write to.
             micro_batches: the samplers that hold the micro-batches; they may be one sampler, that samples the next
                 micro-batch when the next item is asked for.
+            first: where to begin in the slot, in bytes: behind what else lies in it.
 
         Raises:
             MemoryError: where the slot is too small and the host has no memory to enlarge it.
         """
         extents: list[tuple[int, int]] = []
         for sampler in micro_batches:
-            own = extents_of(sampler, extents[-1][1] if extents else 0)
+            own = extents_of(sampler, extents[-1][1] if extents else first)
             end = own[-1][1]
             if end > self._slots[slot].num_bytes:
                 self._slots[slot].grow(with_headroom(end))
@@ -104,6 +109,21 @@ class Ring:
                 self._on_map(new, mapped)
             self._maps[slot] = mapped = new
         return mapped
+
+
+class LettingGo:
+    """Which slots a reader is done with: those of which it has read every mini-batch."""
+
+    def __init__(self) -> None:
+        self._read: dict[int, int] = {}
+
+    def of(self, handle: Handle) -> bool:
+        """Note that a mini-batch was read; True where nothing in its slot is left to read."""
+        assert handle.slot is not None
+        read = self._read.pop(handle.slot, 0) + 1
+        if read < handle.bulk:
+            self._read[handle.slot] = read
+        return read == handle.bulk
 
 
 def extents_of(sampler: MicroBatchSampler, first: int = 0) -> list[tuple[int, int]]:

@@ -5,7 +5,7 @@ the kernel to be killed with its parent. So it can be killed at any moment: the 
 samples the same mini-batch again, bit for bit (law 1).
 
     launcher ── SamplerSpec once, then Ticket (how large is it?) or Assignment ──► sampler
-    sampler  ── Measured for a Ticket, Handle for an Assignment; Failed, at the end ──► launcher
+    sampler  ── Measured for a Ticket, Handles for an Assignment; Failed, at the end ──► launcher
 """
 
 from __future__ import annotations
@@ -118,15 +118,20 @@ def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
         if isinstance(command, Ticket):
             reports.send(Measured(num_bytes=bytes_of(micro_batches.sample_all(command.epoch, command.batch))))
             continue
-        ticket, slot = command.ticket, command.slot
-        extents = ring.write(slot, micro_batches.sample_all(ticket.epoch, ticket.batch))
-        reports.send(
-            Handle(
-                ticket=ticket,
-                slot=slot,
-                extents=extents,
-                pid=os.getpid(),
-                begun_ns=begun_ns,
-                seconds=time.perf_counter() - start_s,
+        handles: list[Handle] = []
+        for ticket in command.tickets:
+            first = handles[-1].extents[-1][1] if handles else 0
+            extents = ring.write(command.slot, micro_batches.sample_all(ticket.epoch, ticket.batch), first=first)
+            handles.append(
+                Handle(
+                    ticket=ticket,
+                    slot=command.slot,
+                    extents=extents,
+                    bulk=len(command.tickets),
+                    pid=os.getpid(),
+                    begun_ns=begun_ns,
+                    seconds=time.perf_counter() - start_s,
+                )
             )
-        )
+            begun_ns, start_s = time.time_ns(), time.perf_counter()
+        reports.send(tuple(handles))

@@ -37,6 +37,10 @@ FLAGS = [
         "--sampling ladies lets each edge.*torch_geometric.nn:GAT",
     ),
     ((*TRAIN, "--residual-after"), "--residual-after says where --residual adds; add --residual, or drop it"),
+    *(
+        ((*TRAIN, "--bulk", bulk), f"--bulk takes a number of mini-batches from 1 on, or auto, not {bulk}")
+        for bulk in ("0", "-1", "all")
+    ),
     (UNIFORM, "--sampling uniform needs --subgraph, the vertices of a subgraph: 10%"),
     *(
         ((*UNIFORM, "--subgraph", share), f"--subgraph takes a share of the vertices above 0%.*not {share}")

@@ -156,6 +156,7 @@ TRAIN: Table = {
     "feature_dtype": Row(value="bfloat16", see=weights),
     "samplers": Row(value=2, see=told("samplers"), base=SAMPLED),
     "slots": Row(value=7, see=told("slots"), base=SAMPLED),
+    "bulk": Row(value="2", see=told("bulk"), base=SAMPLED),
     "order": Row(value="ready", see=weights, base={"gpus": 1, **SAMPLED}),  # the last mini-batch was finished first
     "prefetch": Row(value=0, see=lambda seen: seen.begun),
     "sampler_memory": Row(value="1KiB", see=told("memory"), base=SAMPLED),

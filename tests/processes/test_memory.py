@@ -78,7 +78,7 @@ def test_a_training_run_has_the_graph_in_memory_once(layout, tmp_path):
 def test_samplers_have_the_graph_in_memory_once(layout):
     arrived = []
     with pool_of(
-        layout, arrived.append, samplers=3, slots=6, batch_size=20_000, rule=Neighbours(fan_out=(20, 20))
+        layout, arrived.extend, samplers=3, slots=6, batch_size=20_000, rule=Neighbours(fan_out=(20, 20))
     ) as pool:
         attend(pool, lambda: len(arrived) >= 6)
         share, mapping = proportional_share(layout, [psutil.Process(process.pid) for process in pool.processes])

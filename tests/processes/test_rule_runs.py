@@ -37,7 +37,8 @@ def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool
     with in_pool():
         without = trained(path, tmp_path / "0", rule, samplers=0)
     assert all(np.isfinite(without["losses"]))
-    assert trained(path, tmp_path / "2", rule, samplers=2, sampler_memory="0", sampler_threads=2) == without
+    changes = {"samplers": 2, "sampler_memory": "0", "sampler_threads": 2, "bulk": "2"}
+    assert trained(path, tmp_path / "2", rule, **changes) == without
 
 
 def test_weights_make_masses_and_travel_by_edge_ids(weighted_layouts, layouts, tmp_path, in_pool):

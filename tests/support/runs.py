@@ -90,7 +90,7 @@ def sampled_backwards(run: Run) -> tuple:
     launcher_hears, released = multiprocessing.Pipe(duplex=False)
     for slot, ticket in enumerate(reversed(todo)):
         extents = Ring(slots).write(slot, micro_batches.sample_all(ticket.epoch, ticket.batch))
-        launcher.send(Handle(ticket=ticket, slot=slot, extents=extents))
+        launcher.send((Handle(ticket=ticket, slot=slot, extents=extents),))
     return TrainerEnd(slots=slots, heard=heard, followers=[], released=released), launcher, launcher_hears
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from gsplit.data import Layout
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Neighbours
 from gsplit.supply.pool import SamplerPool
-from gsplit.supply.ring import Handle, Ring
+from gsplit.supply.ring import Handle, LettingGo, Ring
 from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 
@@ -24,7 +24,7 @@ START = Position()
 @contextmanager
 def pool_of(
     layout: Layout,
-    finished: Callable[[Handle], None],
+    finished: Callable[[tuple[Handle, ...]], None],
     *,
     epochs=2,
     samplers=2,
@@ -32,6 +32,8 @@ def pool_of(
     readers=1,
     max_restarts=3,
     start=START,
+    bulk: int | None = 1,
+    epoch=1,
     **spec,
 ) -> Iterator[SamplerPool]:
     description = {
@@ -53,6 +55,8 @@ def pool_of(
         readers=readers,
         finished=finished,
         max_restarts=max_restarts,
+        bulk=bulk,
+        epoch=epoch,
     )
     try:
         yield pool
@@ -74,7 +78,8 @@ def all_segments(layout: Layout, **options) -> dict[tuple[int, int], list[bytes]
     """(epoch, batch) -> the segments of all splits, as sampler processes write them."""
     segments: dict[tuple[int, int], list[bytes]] = {}
     arrived: list[Handle] = []
-    with pool_of(layout, arrived.append, **options) as pool:
+    done = LettingGo()
+    with pool_of(layout, arrived.extend, **options) as pool:
         ring = Ring(pool.slots)
         while not pool.done:
             attend(pool, lambda: bool(arrived) or pool.done)
@@ -82,8 +87,8 @@ def all_segments(layout: Layout, **options) -> dict[tuple[int, int], list[bytes]
                 handle = arrived.pop()
                 read = [ring.read(handle, rank).tobytes() for rank in range(layout.parts)]
                 segments[handle.ticket.epoch, handle.ticket.batch] = read
-                assert handle.slot is not None
-                pool.released(handle.slot)
+                if done.of(handle):
+                    pool.released(handle.slot)
     return segments
 
 

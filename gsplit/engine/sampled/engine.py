@@ -97,7 +97,7 @@ class Sampled:
             fixed_shares=run.strategy.fixed_shares,
         )
 
-        def pool(finished: Callable[[Handle], None]) -> SamplerPool:
+        def pool(finished: Callable[[tuple[Handle, ...]], None]) -> SamplerPool:
             return SamplerPool(
                 spec,
                 tickets(self.num_batches(run, layout), config.epochs, position),
@@ -106,6 +106,8 @@ class Sampled:
                 readers=run.trainers,
                 finished=finished,
                 max_restarts=config.max_sampler_restarts,
+                bulk=None if config.bulk == "auto" else int(config.bulk),
+                epoch=self.num_batches(run, layout),
             )
 
         supply = Supply(run.trainers, pool if run.samplers else None)

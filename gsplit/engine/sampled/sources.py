@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.parallel import DATA, SPLIT, Member
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.supply.pipes import TrainerEnd
-from gsplit.supply.ring import Handle, Ring
+from gsplit.supply.ring import Handle, LettingGo, Ring
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ class FromSlots:
     """
 
     def __init__(self, end: TrainerEnd, rank: int, device: torch.device) -> None:
-        self._released, self._rank = end.released, rank
+        self._released, self._rank, self._done = end.released, rank, LettingGo()
+        self._begun = False
         self._to_gpu = device.type == "cuda"
         self._ring = Ring(end.slots, on_map=Pins() if self._to_gpu else None)
         self._mapped = not self._to_gpu
@@ -56,8 +57,13 @@ class FromSlots:
         return Segment(data if self._to_gpu else data.copy()), handle.seconds
 
     def let_go(self, handle: Handle) -> None:
-        """Tell the launcher that this trainer is done with the slot."""
-        self._released.send(handle.slot)
+        """Tell the launcher that this trainer is done with the slot, once it is done with all that lies in it."""
+        done = self._done.of(handle)
+        if done:
+            self._released.send(handle.slot)
+        elif not self._begun:
+            self._released.send(None)  # the launcher learns that training goes on
+        self._begun = True
 
 
 class SampledHere:

@@ -17,6 +17,7 @@ ALLOWED = {
     "full_graph": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
+    "rules": {"shared"},
     "model_host": {"shared"},
 }
 """The kinds that each kind may import, beside itself."""

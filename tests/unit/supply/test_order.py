@@ -26,7 +26,7 @@ class Led:
 
     def finish(self, *numbers):
         for number in numbers:
-            self.tell.send(Handle(ticket=ALL[number], slot=number))
+            self.tell.send((Handle(ticket=ALL[number], slot=number),))
 
     def next(self):
         handle = self.leader.next()

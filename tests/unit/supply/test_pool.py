@@ -18,9 +18,10 @@ from support.rules import FirstNeighbours
 from support.samplers import BATCH_SIZE, SEED, all_segments, attend, pool_of, segments_sampled_here
 
 from gsplit.errors import InputError
+from gsplit.limits import HostMemory
 from gsplit.processes import ProcessDied
 from gsplit.sampling import MicroBatches
-from gsplit.supply.ring import Ring
+from gsplit.supply.ring import LettingGo, Ring
 from gsplit.supply.tickets import Position
 
 
@@ -63,9 +64,10 @@ def test_edge_ids_travel(weighted_layouts):
     assert all_segments(layout, edge_ids=True) == segments_sampled_here(layout, edge_ids=True)
 
 
-def test_a_resumed_run_samples_what_is_left(layouts, wanted):
+@pytest.mark.parametrize("bulk", [1, 2])
+def test_a_resumed_run_samples_what_is_left(layouts, wanted, bulk):
     start = Position(epoch=1, batch=3, ahead=(2, 4))  # 0, 2 and 4 are done
-    left = all_segments(layouts(3), start=start)
+    left = all_segments(layouts(3), start=start, bulk=bulk)
     assert left == {(1, batch): wanted[1, batch] for batch in (1, 3)}
 
 
@@ -73,7 +75,8 @@ def test_samplers_that_are_killed_are_replaced_and_their_tickets_sampled_again(l
     arrived = {}
     killed = []
 
-    def finished(handle):
+    def finished(handles):
+        (handle,) = handles
         key = handle.ticket.epoch, handle.ticket.batch
         assert key not in arrived
         arrived[key] = handle
@@ -90,8 +93,48 @@ def test_samplers_that_are_killed_are_replaced_and_their_tickets_sampled_again(l
     assert arrived.keys() == wanted.keys()
 
 
+@pytest.mark.parametrize("bulk", [2, 7, None])
+def test_bulks_give_the_same_segments(layouts, wanted, bulk):
+    assert all_segments(layouts(3), bulk=bulk, epoch=5) == wanted
+
+
+def test_a_sampler_killed_in_a_bulk_is_replaced_and_the_bulk_sampled_again(layouts, wanted):
+    segments, killed, done = {}, [], LettingGo()
+
+    def finished(handles):
+        assert len(handles) <= 2
+        for handle in handles:
+            key = handle.ticket.epoch, handle.ticket.batch
+            assert key not in segments
+            segments[key] = [Ring(pool.slots).read(handle, rank).tobytes() for rank in range(3)]
+            if done.of(handle):
+                pool.released(handle.slot)
+        if len(killed) < 2:  # it has its next bulk, or is at it
+            pool.processes[0].kill()
+            killed.append(1)
+
+    with pool_of(layouts(3), finished, samplers=1, slots=3, bulk=2) as pool:
+        attend(pool, lambda: pool.done)
+    assert len(killed) == 2
+    assert segments == wanted
+
+
+def test_a_bulk_that_does_not_fit_says_how_many_would(layouts, monkeypatch):
+    monkeypatch.setattr(
+        "gsplit.supply.pool.host_memory", lambda: HostMemory(total_bytes=10**6, available_bytes=10**6)
+    )
+    monkeypatch.setattr("gsplit.host.host_memory", lambda: HostMemory(total_bytes=10**6, available_bytes=10**6))
+    with (
+        pool_of(layouts(2), lambda handles: None, bulk=1000) as pool,
+        pytest.raises(
+            InputError, match=r"no memory for \d+ slots of .*, 1000 mini-batches each: .*; use --bulk \d+ or"
+        ),
+    ):
+        attend(pool, lambda: pool.done)
+
+
 def test_after_too_many_the_run_ends_with_the_signal(layouts):
-    def finished(handle):
+    def finished(handles):
         for process in pool.processes:
             process.kill()
 
@@ -104,7 +147,7 @@ def test_after_too_many_the_run_ends_with_the_signal(layouts):
 
 def test_samplers_end_when_all_is_sampled_and_their_slots_stay(layouts):
     layout, arrived = layouts(2), []
-    with pool_of(layout, arrived.append, samplers=2, slots=9, epochs=1, max_restarts=0) as pool:
+    with pool_of(layout, arrived.extend, samplers=2, slots=9, epochs=1, max_restarts=0) as pool:
         pids = [process.pid for process in pool.processes]
         attend(pool, lambda: len(arrived) == 5)
         assert pool.processes == []
@@ -167,7 +210,7 @@ def test_a_mini_batch_that_does_not_fit_enlarges_its_slot_with_a_warning(layouts
 def test_samplers_import_no_torch_and_end_with_the_pool(layouts):
     layout = layouts(2)
     arrived = []
-    with pool_of(layout, arrived.append) as pool:
+    with pool_of(layout, arrived.extend) as pool:
         attend(pool, lambda: len(arrived) >= 2)
         pids = [process.pid for process in pool.processes]
         for pid in pids:
@@ -183,7 +226,7 @@ from support.rules import FirstNeighbours
 from support.samplers import attend, pool_of
 from gsplit.data import open_layout
 arrived = []
-with pool_of(open_layout({layout!r}), arrived.append) as pool:
+with pool_of(open_layout({layout!r}), arrived.extend) as pool:
     attend(pool, lambda: len(arrived) >= 2)
     print(*(process.pid for process in pool.processes), flush=True)
     sys.stdin.read()
