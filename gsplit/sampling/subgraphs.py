@@ -59,7 +59,7 @@ class SetPlan:
 
     def _cut(self, epoch: int) -> list[NDArray[np.int64]]:
         """All sets of an epoch: runs of a shuffle of all vertices."""
-        bounds = np.linspace(0, len(self._ids), self._pieces + 1).astype(np.int64)
+        bounds = np.arange(self._pieces + 1) * len(self._ids) // self._pieces
         order = _core.shuffled_runs(self._ids, fold_key(self._seed, epoch, SETS), bounds)
         return np.split(order, bounds[1:-1])
 
