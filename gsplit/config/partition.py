@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from gsplit.cli import IntList, check_fan_out
-from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.fields import Accepted, Checked, Range, flag_of
+from gsplit.config.sampling import LAYERWISE, LayerSizes, Subgraph
 from gsplit.errors import InputError
 
 Method = Literal["auto", "metis", "kaminpar", "streaming", "deal", "random", "range"]
@@ -35,6 +36,7 @@ def _check_imbalance(imbalance: float) -> None:
         raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {imbalance}")
 
 
+Presampled = Literal["neighbours", "ladies", "fastgcn", "uniform"]
 FanOut = Annotated[IntList, Accepted(_check_fan_out)]
 BatchSize = Annotated[int, Range(1)]
 Threads = Annotated[int, Range(0, MAX_THREADS)]
@@ -48,6 +50,30 @@ class Training(Checked):
     """Neighbours drawn by hop, the first number for the targets; -1 takes all."""
     batch_size: BatchSize
     """Targets of a mini-batch over all trainers."""
+    sampling: Presampled = "neighbours"
+    """The rule; the others than neighbours take no fan-out, uniform no size of mini-batches."""
+    layer_sizes: LayerSizes | None = None
+    """ladies, fastgcn: sources drawn per hop."""
+    subgraph: Subgraph | None = None
+    """uniform: vertices of a subgraph."""
+    num_layers: Annotated[int, Range(1)] = 3
+    """uniform: layers of the model."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, rules, such_as in (("layer_sizes", LAYERWISE, "512,512,512"), ("subgraph", ("uniform",), "10%")):
+            if self.sampling in rules and getattr(self, name) is None:
+                raise InputError(f"--sampling {self.sampling} needs {flag_of(name)}, such as {such_as}")
+            if self.sampling not in rules and getattr(self, name) is not None:
+                raise InputError(f"{flag_of(name)} is for --sampling {' and '.join(rules)}, not {self.sampling}")
+
+    def described(self) -> dict[str, Any]:
+        """What a layout or a report says of it."""
+        about: dict[str, Any] = {"fan_out": list(self.fan_out), "batch_size": self.batch_size}
+        if self.sampling != "neighbours":
+            about |= {"sampling": self.sampling, "layer_sizes": self.layer_sizes, "subgraph": self.subgraph}
+            about["num_layers"] = self.num_layers
+        return about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +102,14 @@ class PartitionConfig(Checked):
     """presample: --fan-out of the training to come."""
     batch_size: BatchSize = 4096
     """presample: --batch-size of the training to come."""
+    sampling: Presampled = "neighbours"
+    """presample: --sampling of the training to come, with --layer-sizes or --subgraph in the place of --fan-out."""
+    layer_sizes: LayerSizes | None = None
+    """presample: --layer-sizes of the training to come."""
+    subgraph: Subgraph | None = None
+    """presample: --subgraph of the training to come."""
+    num_layers: Annotated[int, Range(1)] = 3
+    """presample: --num-layers of a training by subgraphs."""
     presample_epochs: Annotated[int, Range(1, MAX_INT32)] = 3
     """presample: how many epochs to sample."""
     threads: Threads = 0
@@ -96,7 +130,7 @@ class PartitionConfig(Checked):
     @property
     def training(self) -> Training:
         """The training that is presampled."""
-        return Training(fan_out=self.fan_out, batch_size=self.batch_size)
+        return Training(**{field.name: getattr(self, field.name) for field in fields(Training)})
 
     @property
     def ordered_by(self) -> Hotness:
@@ -121,6 +155,14 @@ class ReportConfig(Checked):
     """--fan-out of the training; by default what the layout was presampled with, else 20,20,20."""
     batch_size: BatchSize | None = None
     """--batch-size of the training; by default what the layout was presampled with, else 4096."""
+    sampling: Presampled | None = None
+    """--sampling of the training, with --layer-sizes or --subgraph; by default as the layout was presampled."""
+    layer_sizes: LayerSizes | None = None
+    """--layer-sizes of the training."""
+    subgraph: Subgraph | None = None
+    """--subgraph of the training."""
+    num_layers: Annotated[int | None, Range(1)] = None
+    """--num-layers of a training by subgraphs, by default 3."""
     epochs: Annotated[int, Range(1)] = 1
     """Epochs to sample and count; as many more, with other draws, for the pre-sampled order."""
     seed: Annotated[int, Range(0)] = 0

@@ -25,8 +25,8 @@ SUBGRAPHS = ("uniform", "clusters")
 """Rules whose mini-batch is the subgraph of a set of vertices."""
 
 
-def _check_sizes(sizes: tuple[int, ...] | None) -> None:
-    if sizes is not None and (not sizes or min(sizes) < 1):
+def _check_sizes(sizes: tuple[int, ...]) -> None:
+    if not sizes or min(sizes) < 1:
         given = ",".join(map(str, sizes)) or "none"
         raise InputError(f"--layer-sizes takes a number from 1 on for each hop, such as 512,512,512, not {given}")
 
@@ -45,6 +45,10 @@ def _check_subgraph(text: str) -> None:
         raise InputError(f"--subgraph takes a number of vertices from 1 on, or a share such as 10%, not {text}")
 
 
+LayerSizes = Annotated[IntList, Accepted(_check_sizes)]
+Subgraph = Annotated[str, Accepted(_check_subgraph)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig(Checked):
     """How mini-batches are sampled and handed to the trainers."""
@@ -56,9 +60,9 @@ class SamplingConfig(Checked):
     fan_out: Annotated[IntList, Accepted(check_fan_out), arg(aliases=("--num-neighbors",))] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
-    layer_sizes: Annotated[IntList | None, Accepted(_check_sizes)] = None
+    layer_sizes: LayerSizes | None = None
     """ladies, fastgcn: sources drawn per hop, with commas or spaces; the first is for the targets."""
-    subgraph: Annotated[str | None, Accepted(_check_subgraph)] = None
+    subgraph: Subgraph | None = None
     """uniform: vertices of a subgraph, a number or a share such as 10%%; an epoch has every vertex once."""
     clusters: Annotated[int | None, Range(1)] = None
     """clusters: parts of the layout that make a subgraph; a layout with many parts for few trainers is best."""

@@ -15,7 +15,8 @@ size_t bucket_of(uint64_t hash) { return hash >> (64 - BUCKET_BITS); }
 
 }  // namespace
 
-std::vector<int64_t> shuffled_runs(std::span<const int64_t> global_ids, uint64_t key, std::span<const int64_t> bounds) {
+std::vector<int64_t> shuffled_runs(std::span<const int64_t> global_ids, uint64_t key,
+                                   std::span<const int64_t> bounds) {
   const auto n = static_cast<int64_t>(global_ids.size());
   if (bounds.size() < 2 || bounds.front() != 0 || bounds.back() != n || !std::is_sorted(bounds.begin(), bounds.end()))
     throw std::invalid_argument("bounds must ascend from 0 to the number of vertices");

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
-from gsplit.config.sampling import SamplingConfig
+from gsplit.config.fields import flag_of
+from gsplit.config.sampling import LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import decided
@@ -140,17 +141,21 @@ def _check_trainable(layout: Layout, trained_features: int | None) -> None:
 def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
     """Say where the layout was weighted for another training, which its parts may be less even for."""
     presampled = layout.description.get("presample")
-    if presampled and config.sampling != "neighbours":
-        logger.warning(
-            "%s was presampled for neighbours, not --sampling %s: its parts may be less even, and other rows hotter",
-            layout.path,
-            config.sampling,
-        )
-    elif presampled and presampled["fan_out"] != list(config.fan_out):
-        given, known = (",".join(map(str, fan_out)) for fan_out in (config.fan_out, presampled["fan_out"]))
-        logger.warning(
-            "%s was presampled for --fan-out %s, not %s: its parts may be less even, and other rows hotter",
-            layout.path,
-            known,
-            given,
-        )
+    if not presampled:
+        return
+    known, now = presampled.get("sampling", "neighbours"), config.sampling
+    for name, rules in (("fan_out", ("neighbours",)), ("layer_sizes", LAYERWISE), ("subgraph", ("uniform",))):
+        if now in rules and (known != now or _words(presampled.get(name)) != _words(getattr(config, name))):
+            was = next(flag for flag in ("subgraph", "layer_sizes", "fan_out") if presampled.get(flag) is not None)
+            logger.warning(
+                "%s was presampled for %s %s, not %s: its parts may be less even, and other rows hotter",
+                layout.path,
+                flag_of(was),
+                _words(presampled[was]),
+                _words(getattr(config, name)) if was == name else f"--sampling {now}",
+            )
+
+
+def _words(value: object) -> str:
+    """A flag's value in the words of a command."""
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
-from gsplit.config.partition import PartitionConfig
+from gsplit.config.partition import PartitionConfig, Training
 from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
-from gsplit.partition.presample import Counts, check_targets, presample
+from gsplit.partition.presample import Counts, check_targets, check_training, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import edge_weights, heat, vertex_weights
@@ -108,7 +108,7 @@ def dry_run(config: PartitionConfig) -> list[str]:
 
 
 def _open(config: PartitionConfig) -> GraphStore:
-    out, store = config.out.resolve(), config.store.resolve()
+    training, out, store = config.training, config.out.resolve(), config.store.resolve()
     if out == store or out in store.parents:
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
     check_free(config.out, overwrite=config.overwrite)
@@ -119,6 +119,7 @@ def _open(config: PartitionConfig) -> GraphStore:
         raise InputError(f"--parts {config.parts} is more than the {vertices} vertices of {config.store}")
     if config.presamples:
         check_targets(source.graph)
+        check_training(training, source.graph.num_vertices)
     return source
 
 
@@ -132,7 +133,7 @@ def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.cuts and config.method == "deal" and config.parts > MOST_JUDGED:
         logger.warning("--cuts is ignored: deals into more than %d parts are not compared", MOST_JUDGED)
     if not config.presamples:
-        for name in ("fan_out", "batch_size", "presample_epochs"):
+        for name in (*(field.name for field in fields(Training)), "presample_epochs"):
             if getattr(config, name) != getattr(PartitionConfig, name):
                 flag = name.replace("_", "-")
                 logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
@@ -162,8 +163,7 @@ def _threads(config: PartitionConfig) -> int:
 
 def _about_counts(config: PartitionConfig, counts: Counts) -> dict[str, Any]:
     return {
-        "fan_out": list(config.fan_out),
-        "batch_size": config.batch_size,
+        **config.training.described(),
         "epochs": config.presample_epochs,
         "mini_batches": counts.mini_batches,
         "edges": int(counts.computed.sum()),

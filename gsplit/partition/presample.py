@@ -8,17 +8,21 @@ of the training: counts of the very mini-batches that they are to predict would 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.config.partition import Training
+from gsplit.data import Layout
 from gsplit.data.graph import GraphArrays
 from gsplit.errors import InputError
-from gsplit.sampling.plan import EpochPlan, fold_key
-from gsplit.sampling.sampler import MiniBatchSampler
+from gsplit.sampling import MicroBatchSampler, Rule
+from gsplit.sampling.named import rule_named
+from gsplit.sampling.plan import fold_key
 
 PRESAMPLE = 0x50524553
 """Key that keeps the draws apart from those of a training with the same seed."""
@@ -48,8 +52,8 @@ def presample(
 
     Args:
         graph: of a store, or of a layout with its permutation as ``global_ids`` [N].
-        training: fan-outs and the size of mini-batches.
-        epochs: how many, of all training vertices.
+        training: its rule and the size of mini-batches.
+        epochs: how many.
         seed: of the shuffles and draws.
         global_ids: int64 [N], what draws depend on; None: the graph's own.
         threads: how many sample; the counts are the same.
@@ -59,39 +63,82 @@ def presample(
     """
     n = graph.num_vertices
     check_targets(graph)
-    seed = fold_key(seed, PRESAMPLE)
-    plan = EpochPlan(graph.train_idx, np.arange(n) if global_ids is None else global_ids, training.batch_size, seed)
-    sampler = MiniBatchSampler(
-        graph.indptr,
-        graph.indices,
-        [0, n],
-        fan_outs=training.fan_out,
-        seed=seed,
-        global_ids=global_ids,
-        threads=threads,
-    )
+    ids = np.arange(n) if global_ids is None else global_ids
+    whole = cast(Layout, Whole(graph=graph, permutation=ids, offsets=np.array([0, n])))
     loaded, computed = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    mini_batches = 0
+    for sampler in mini_batches_of(
+        whole, training, epochs=epochs, seed=fold_key(seed, PRESAMPLE), threads=threads, desc="presample"
+    ):
+        segment = sampler.segment(0)
+        # No vertex stands twice in a level.
+        loaded[segment.vertices] += 1
+        for layer, header in segment.layers.items():
+            computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
+        mini_batches += 1
+    return Counts(mini_batches=mini_batches, loaded=loaded, computed=computed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """A graph as rules see a layout: in one part."""
+
+    graph: GraphArrays
+    permutation: NDArray[np.int64]
+    """[N] global ids."""
+    offsets: NDArray[np.int64]
+    """[2] of the one part."""
+    parts: int = 1
+
+
+def rule_of(training: Training) -> Rule:
+    """The rule of a training to come."""
+    return rule_named(
+        training.sampling,
+        fan_out=training.fan_out,
+        layers=training.num_layers,
+        layer_sizes=training.layer_sizes,
+        subgraph=training.subgraph,
+    )
+
+
+def mini_batches_of(
+    layout: Layout, training: Training, *, epochs: int, seed: int, threads: int, desc: str
+) -> Iterator[MicroBatchSampler]:
+    """The sampler of whole epochs, with each mini-batch in it until the next one; split over the parts.
+
+    Args:
+        layout: to sample from.
+        training: to come.
+        epochs: how many.
+        seed: of shuffles and draws.
+        threads: how many sample.
+        desc: name of the progress bar.
+    """
+    rule = rule_of(training)
+    plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
+    number = rule.num_batches(layout, batch_size=training.batch_size)
+    sampler = rule.sampler(layout, layout.offsets, seed=seed, threads=threads)
     with tqdm(
-        total=epochs * plan.num_batches,
-        desc="presample",
-        unit="batch",
-        leave=False,
-        disable=None,
-        delay=SECONDS_BEFORE_BAR,
+        total=epochs * number, desc=desc, unit="batch", leave=False, disable=None, delay=SECONDS_BEFORE_BAR
     ) as bar:
         for epoch in range(epochs):
-            for batch, targets in plan.batches(epoch):
-                sampler.sample(targets, epoch=epoch, batch=batch)
-                segment = sampler.segment(0)
-                # No vertex stands twice in a level.
-                loaded[segment.vertices] += 1
-                for layer, header in segment.layers.items():
-                    computed[segment.vertices[: header.num_destinations]] += np.diff(segment.indptr(layer))
+            for batch in range(number):
+                others = plan.others(epoch, batch)
+                (targets,) = plan.micro_batches(epoch, batch)
+                sampler.sample(targets, epoch=epoch, batch=batch, others=None if others is None else others[0])
+                yield sampler
                 bar.update()
-    return Counts(mini_batches=epochs * plan.num_batches, loaded=loaded, computed=computed)
 
 
 def check_targets(graph: GraphArrays) -> None:
     """Raise InputError where there are no training vertices to sample for."""
     if not len(graph.train_idx):
         raise InputError("the graph has no training vertices to sample for; give it some (gsplit import --split)")
+
+
+def check_training(training: Training, num_vertices: int) -> None:
+    """Raise InputError where a subgraph would have more vertices than there are."""
+    size = training.subgraph
+    if size is not None and not size.endswith("%") and int(size) > num_vertices:
+        raise InputError(f"--subgraph is {size}, but there are {num_vertices} vertices")

@@ -10,22 +10,19 @@ Legend: N vertices, P parts, I iterations (mini-batches), S cache sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.config.partition import ReportConfig, Training
 from gsplit.data import Layout
 from gsplit.data.layout import FILE
 from gsplit.errors import InputError
-from gsplit.partition.presample import presample
+from gsplit.partition.presample import check_training, mini_batches_of, presample
 from gsplit.partition.weights import heat
-from gsplit.sampling.plan import EpochPlan
-from gsplit.sampling.sampler import MiniBatchSampler
 from gsplit.sampling.segment import Segment
 
 CACHE_PERCENTS = (1, 2, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100)
@@ -46,10 +43,18 @@ FAN_OUT, BATCH_SIZE = (20, 20, 20), 4096
 def training_of(config: ReportConfig, layout: Layout) -> Training:
     """The training to sample: what the flags say, else what the layout was presampled with, else the defaults."""
     known = layout.description.get("presample") or {"fan_out": FAN_OUT, "batch_size": BATCH_SIZE}
-    return Training(
-        fan_out=tuple(known["fan_out"] if config.fan_out is None else config.fan_out),
-        batch_size=known["batch_size"] if config.batch_size is None else config.batch_size,
-    )
+    sampling = config.sampling or known.get("sampling", "neighbours")
+    about = {field.name: known.get(field.name) for field in fields(Training)} if _is_of(known, sampling) else {}
+    about |= {"fan_out": known["fan_out"], "batch_size": known["batch_size"], "sampling": sampling}
+    for name in ("fan_out", "batch_size", "layer_sizes", "subgraph", "num_layers"):
+        if getattr(config, name) is not None:
+            about[name] = getattr(config, name)
+    return Training(**{name: value for name, value in about.items() if value is not None})
+
+
+def _is_of(known: Mapping[str, Any], sampling: str) -> bool:
+    """Whether what is known of a training is of this rule."""
+    return bool(known.get("sampling", "neighbours") == sampling)
 
 
 def edges_of(segments: Sequence[Segment]) -> list[int]:
@@ -87,38 +92,17 @@ class Sampled:
 def sample(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> Sampled:
     """Sample and split whole epochs as a training with this seed would."""
     graph, parts = layout.graph, layout.parts
-    plan = EpochPlan(graph.train_idx, layout.permutation, training.batch_size, seed)
-    sampler = MiniBatchSampler(
-        graph.indptr,
-        graph.indices,
-        layout.offsets,
-        fan_outs=training.fan_out,
-        seed=seed,
-        global_ids=layout.permutation,
-        threads=threads,
-    )
     edges_IP, local = [], 0
     targets_P, inputs_P = np.zeros(parts, np.int64), np.zeros(parts, np.int64)
     loaded = np.zeros(graph.num_vertices, np.int64)
-    with tqdm(
-        total=epochs * plan.num_batches,
-        desc="sample",
-        unit="batch",
-        leave=False,
-        disable=None,
-        delay=SECONDS_BEFORE_BAR,
-    ) as bar:
-        for epoch in range(epochs):
-            for batch, targets in plan.batches(epoch):
-                sampler.sample(targets, epoch=epoch, batch=batch)
-                segments = [sampler.segment(rank) for rank in range(parts)]
-                edges_IP.append(edges_of(segments))
-                local += local_edges_of(segments)
-                targets_P += [len(segment.targets) for segment in segments]
-                inputs_P += [len(segment.vertices) for segment in segments]
-                for segment in segments:
-                    loaded[segment.vertices] += 1
-                bar.update()
+    for sampler in mini_batches_of(layout, training, epochs=epochs, seed=seed, threads=threads, desc="sample"):
+        segments = [sampler.segment(rank) for rank in range(parts)]
+        edges_IP.append(edges_of(segments))
+        local += local_edges_of(segments)
+        targets_P += [len(segment.targets) for segment in segments]
+        inputs_P += [len(segment.vertices) for segment in segments]
+        for segment in segments:
+            loaded[segment.vertices] += 1
     return Sampled(
         edges_IP=np.array(edges_IP), local_edges=local, targets_P=targets_P, inputs_P=inputs_P, loaded=loaded
     )
@@ -133,6 +117,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
     missing = QUALITY - layout.description["quality"].keys()
     if missing:
         raise InputError(f"{layout.path / FILE} is damaged: its quality has no {min(missing)}")
+    check_training(training, layout.graph.num_vertices)
     counts = presample(
         layout.graph, training, epochs=epochs, seed=seed, threads=threads, global_ids=layout.permutation
     )
@@ -153,12 +138,7 @@ def measure(layout: Layout, training: Training, *, epochs: int, seed: int, threa
             "training_targets": len(layout.graph.train_idx),
             **{key: layout.description[key] for key in ("method", "weights", "hotness", "seed")},
         },
-        "training": {
-            "fan_out": list(training.fan_out),
-            "batch_size": training.batch_size,
-            "epochs": epochs,
-            "seed": seed,
-        },
+        "training": {**training.described(), "epochs": epochs, "seed": seed},
         "graph": layout.description["quality"],
         "sampled": {
             "iterations": len(sampled.edges_IP),

@@ -9,13 +9,16 @@ from typing import Any
 def lines(report: dict[str, Any]) -> list[str]:
     """The report in lines to print."""
     layout, training, graph, sampled = (report[key] for key in ("layout", "training", "graph", "sampled"))
-    fan_out = ",".join(map(str, training["fan_out"]))
+    by = f"fan-out {','.join(map(str, training['fan_out']))}, batch size {training['batch_size']:,}"
+    if "sampling" in training:
+        sizes = training["subgraph"] or f"{','.join(map(str, training['layer_sizes']))} of {training['batch_size']:,}"
+        by = f"{training['sampling']}, {sizes}"
     percents, rates = report["cache"]["percent"], report["cache"]["hit_rate"]
     width = max(map(len, rates))
     return [
         f"{layout['name']}: {layout['vertices']:,} vertices, {layout['edges']:,} edges in {layout['parts']} parts by "
         f"{layout['method']}, weights {layout['weights']}, hottest by {layout['hotness']}",
-        f"fan-out {fan_out}, batch size {training['batch_size']:,}: {sampled['iterations']} iterations counted, "
+        f"{by}: {sampled['iterations']} iterations counted, "
         f"{sampled['edges']:,} edges, {sampled['inputs_per_iteration']:,.0f} inputs an iteration, "
         f"{100 * sampled['reached']:.1f} % of the vertices reached",
         "",

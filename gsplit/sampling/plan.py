@@ -85,7 +85,7 @@ class EpochPlan:
         return [share[-((g - begin) // number) : -((g - end) // number)] for g, share in enumerate(self._epoch[1])]
 
     def others(self, epoch: int, batch: int) -> None:
-        """None: nothing but the targets starts."""
+        """Nothing: the targets alone start."""
 
     def batch(self, epoch: int, batch: int) -> NDArray[np.int64]:
         """The targets of one mini-batch, int64 [at most ``batch_size``] layout ids."""

@@ -220,7 +220,7 @@ class SamplerPool:
             ) from None
 
     def _bulk_that_fits(self, each: int) -> int:
-        """As many mini-batches as let all slots together take an eighth of the free memory.
+        """Number of mini-batches with which all slots together take an eighth of the free memory.
 
         At most a part of an epoch, so that training begins, and all samplers work, long before it is sampled.
         """

@@ -14,7 +14,8 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, Layout
 from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
-from gsplit.sampling import Clusters, FastGCN, Ladies, Neighbours, Rule, Uniform
+from gsplit.sampling import Rule
+from gsplit.sampling.named import rule_named
 from gsplit.sampling.subgraphs import set_size
 
 FLAGS = {
@@ -34,22 +35,17 @@ PIECE = 1 << 24
 
 def rule_of(config: TrainConfig) -> Rule:
     """The rule that the flags ask for, which :func:`check_rule` has seen."""
-    match config.sampling:
-        case "ladies":
-            assert config.layer_sizes is not None
-            return Ladies(sizes=config.layer_sizes, importance=config.importance, draw=config.draw)
-        case "fastgcn":
-            assert config.layer_sizes is not None
-            return FastGCN(sizes=config.layer_sizes, importance=config.importance)
-        case "uniform":
-            assert config.subgraph is not None
-            unbiased = config.estimate == "unbiased"
-            return Uniform(subgraph=config.subgraph, layers=config.layers, unbiased=unbiased)
-        case "clusters":
-            assert config.clusters is not None
-            return Clusters(clusters=config.clusters, layers=config.layers)
-        case _:
-            return Neighbours(fan_out=config.fan_out)
+    return rule_named(
+        config.sampling,
+        fan_out=config.fan_out,
+        layers=config.layers,
+        layer_sizes=config.layer_sizes,
+        importance=config.importance,
+        draw=config.draw,
+        subgraph=config.subgraph,
+        clusters=config.clusters,
+        unbiased=config.estimate == "unbiased",
+    )
 
 
 def has_scales(config: TrainConfig) -> bool:

@@ -23,3 +23,20 @@ def test_another_fan_out_is_told(tmp_path, caplog, weights):
     assert not caplog.text
     resolve._warn_of_other_sampling(TrainConfig(fan_out=(5, 4)), layout)
     assert ("presampled for --fan-out 5,5, not 5,4" in caplog.text) == (weights == "presample")
+    resolve._warn_of_other_sampling(TrainConfig(sampling="ladies", layer_sizes=(9, 9)), layout)
+    assert ("presampled for --fan-out 5,5, not --sampling ladies" in caplog.text) == (weights == "presample")
+
+
+def test_other_layer_sizes_are_told(tmp_path, caplog):
+    store, out = tmp_path / "store", tmp_path / "layout"
+    write_store(store, random_graph(60, 4), name="test", source="test")
+    rule = {"sampling": "ladies", "layer_sizes": (9, 9)}
+    partition(PartitionConfig(store=store, out=out, parts=2, weights="presample", **rule))
+    caplog.clear()
+    resolve._warn_of_other_sampling(TrainConfig(**rule), open_layout(out))
+    assert not caplog.text
+    resolve._warn_of_other_sampling(TrainConfig(**{**rule, "layer_sizes": (9, 8)}), open_layout(out))
+    assert "presampled for --layer-sizes 9,9, not 9,8" in caplog.text
+    caplog.clear()
+    resolve._warn_of_other_sampling(TrainConfig(), open_layout(out))
+    assert "presampled for --layer-sizes 9,9, not --sampling neighbours" in caplog.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from gsplit.data import open_layout, write_store
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
 from gsplit.partition.__main__ import command
-from gsplit.sampling import MiniBatchSampler
+from gsplit.sampling import sampler_of
 
 
 def permutation(out: Path) -> list[int]:
@@ -35,6 +34,8 @@ def described(*keys: str):
 
 
 PRESAMPLED = {"weights": "presample", "threads": 1, "fan_out": (4, 4), "batch_size": 40}
+LADIES = {**PRESAMPLED, "sampling": "ladies", "layer_sizes": (20, 20)}
+UNIFORM = {**PRESAMPLED, "sampling": "uniform", "subgraph": "20%"}
 PARTITION: Table = {
     "store": Row(value=lambda place: place / "other", see=permutation),
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
@@ -43,6 +44,10 @@ PARTITION: Table = {
     "weights": Row(value="degree", see=permutation),
     "hotness": Row(value="presample", see=permutation),
     "fan_out": Row(value=(2, 2), see=permutation, base=PRESAMPLED),
+    "sampling": Row(value="fastgcn", see=permutation, base=LADIES),
+    "layer_sizes": Row(value=(40, 5), see=permutation, base=LADIES),
+    "subgraph": Row(value="50%", see=permutation, base=UNIFORM),
+    "num_layers": Row(value=1, see=permutation, base=UNIFORM),
     "batch_size": Row(value=20, see=permutation, base=PRESAMPLED),
     "presample_epochs": Row(value=1, see=permutation, base=PRESAMPLED),
     "threads": "only the time changes: test_threads_reach_the_samplers, below",
@@ -111,9 +116,9 @@ def test_threads_reach_the_samplers(place, monkeypatch, layouts):
 
         def make(*arguments, given=given, **options):
             given.append(options["threads"])
-            return MiniBatchSampler(*arguments, **options)
+            return sampler_of(*arguments, **options)
 
-        monkeypatch.setattr(sys.modules[f"gsplit.partition.{name}"], "MiniBatchSampler", make)
+        monkeypatch.setattr("gsplit.sampling.rule.sampler_of", make)
         if name == "presample":
             partitioned(place, 0, **{**PRESAMPLED, "threads": 3})
         else:
@@ -135,6 +140,10 @@ REPORT: Table = {
     "layout": Row(value=lambda place: lay_out(random_graph(90, 6), place, parts=3).path, see=reported("sampled")),
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
     "fan_out": Row(value=(2, 2), see=reported("sampled")),
+    "sampling": Row(value="fastgcn", see=reported("sampled"), base={"sampling": "ladies", "layer_sizes": (20, 20)}),
+    "layer_sizes": Row(value=(9, 9), see=reported("sampled"), base={"sampling": "ladies", "layer_sizes": (20, 20)}),
+    "subgraph": Row(value="50%", see=reported("sampled"), base={"sampling": "uniform", "subgraph": "20%"}),
+    "num_layers": Row(value=1, see=reported("sampled"), base={"sampling": "uniform", "subgraph": "20%"}),
     "batch_size": Row(value=20, see=reported("sampled")),
     "epochs": Row(value=2, see=reported("sampled")),
     "seed": Row(value=1, see=reported("sampled")),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 
 from gsplit.errors import InputError
-from gsplit.partition.presample import PRESAMPLE, Counts, Training, presample
+from gsplit.partition.presample import PRESAMPLE, Counts, Training, presample, rule_of
 from gsplit.partition.weights import DRAW, MAX_WEIGHT, edge_weights, vertex_weights
 from gsplit.sampling.plan import EpochPlan, fold_key
 from gsplit.sampling.sampler import MiniBatchSampler
@@ -109,3 +111,50 @@ def test_expected_draws_are_what_draws_come_to():
         drawn[sampler.segment(0).edge_ids(1)] += 1
     # The standard deviation of a mean of 400 draws is at most 0.025.
     assert np.abs(drawn / epochs - weight / DRAW).max() < 0.12
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(fan_out=(3,), batch_size=40, sampling="ladies", layer_sizes=(20, 30)),
+        Training(fan_out=(3,), batch_size=40, sampling="fastgcn", layer_sizes=(50,)),
+        Training(fan_out=(3,), batch_size=40, sampling="uniform", subgraph="25%", num_layers=2),
+    ],
+    ids=lambda training: training.sampling,
+)
+def test_other_rules_are_counted_whatever_the_order_of_the_vertices(training):
+    graph = random_graph(300, 8, seed=2)
+    counts = presample(graph, training, epochs=2, seed=3)
+    layout = SimpleNamespace(graph=graph, permutation=np.arange(300), offsets=np.array([0, 300]), parts=1)
+    rule, seed = rule_of(training), fold_key(3, PRESAMPLE)
+    plan, number = rule.plan(layout, batch_size=40, seed=seed), rule.num_batches(layout, batch_size=40)
+    sampler = rule.sampler(layout, layout.offsets, seed=seed)
+    loaded, computed = np.zeros(300, np.int64), np.zeros(300, np.int64)
+    for epoch, batch in itertools.product(range(2), range(number)):
+        others = plan.others(epoch, batch)
+        (targets,) = plan.micro_batches(epoch, batch)
+        sampler.sample(targets, epoch=epoch, batch=batch, others=None if others is None else others[0])
+        segment = sampler.segment(0)
+        loaded[segment.vertices] += 1
+        for layer in segment.layers:
+            for row, edges in enumerate(np.diff(segment.indptr(layer)).tolist()):
+                computed[segment.vertices[row]] += edges
+    assert counts.mini_batches == 2 * number
+    assert counts.loaded.tolist() == loaded.tolist()
+    assert counts.computed.tolist() == computed.tolist()
+    if training.sampling == "uniform":
+        assert set(loaded.tolist()) == {2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sampling": "ladies"}, "--sampling ladies needs --layer-sizes, such as 512,512,512"),
+        ({"sampling": "uniform"}, "--sampling uniform needs --subgraph, such as 10%"),
+        ({"layer_sizes": (5,)}, "--layer-sizes is for --sampling ladies and fastgcn, not neighbours"),
+        ({"sampling": "ladies", "layer_sizes": (5,), "subgraph": "5"}, "--subgraph is for --sampling uniform, not"),
+    ],
+)
+def test_trainings_that_lack_something_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        Training(**{"fan_out": (3,), "batch_size": 40, **changes})
