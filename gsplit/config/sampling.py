@@ -68,7 +68,8 @@ class SamplingConfig(Checked):
     """clusters: parts of the layout that make a subgraph; a layout with many parts for few trainers is best."""
     estimate: Estimate = "ratio"
     """ladies, fastgcn, uniform: ratio takes the mean over the edges that are kept, each by what it stands for, which
-    is off by a little; unbiased sums them, which is right on average, and varies more."""
+    is off by a little; unbiased sums them, which is right on average, and varies more. With uniform and ratio a
+    loop of the graph's own weighs more than its share, for it is always kept: let the model make loops instead."""
     importance: Importance = "squares"
     """ladies, fastgcn: a source's chance goes by the sum of the squares of its edges' shares (LADIES), or by the
     square of their number (the bulk sampling paper)."""
@@ -80,12 +81,12 @@ class SamplingConfig(Checked):
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
     over, at least 1 and at most 2 for each trainer; 0 lets every trainer sample for itself, for debugging."""
     slots: Annotated[int | None, Range(1, MAX_SLOTS)] = None
-    """Mini-batches that may be sampled, or being sampled, at a time, in shared memory. By default --samplers,
-    --prefetch and 2 more."""
+    """Mini-batches, or bulks of them, that may be sampled, or being sampled, at a time, in shared memory. By default
+    --samplers, --prefetch and 2 more."""
     bulk: Annotated[str, Accepted(_check_bulk)] = "1"
     """Mini-batches that a sampler draws, writes and reports at a time, into one slot: more where they are so small
-    that messages take as long as they do. auto: as many as an eighth of the free memory takes. Results stay the
-    same."""
+    that messages take as long as they do. auto: as many as an eighth of the free memory takes, but at most a
+    quarter of what a sampler samples of an epoch, and 256. Results stay the same."""
     order: Order = "sequence"
     """sequence trains mini-batches in the order of the epoch, so that results do not depend on --samplers; ready
     trains first what is finished first."""

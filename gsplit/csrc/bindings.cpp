@@ -70,9 +70,9 @@ struct BoundSampler {
   }
 
   void use_pool(std::optional<Array<float>> weights, bool counts) {
-    edge_weight = std::move(weights);
-    sampler.use_pool(edge_weight ? span_of(*edge_weight) : std::span<const float>(),
+    sampler.use_pool(weights ? span_of(*weights) : std::span<const float>(),
                      counts ? gsplit::Importance::counts : gsplit::Importance::squares);
+    edge_weight = std::move(weights);  // the same memory, which lives from now on
   }
 
   void sample_pools(Array<int64_t> targets, Array<int64_t> sizes, uint64_t seed, int64_t epoch, int64_t batch,
@@ -99,7 +99,9 @@ struct BoundSampler {
                        bool with_edge_ids) {
     nb::gil_scoped_release unlocked;
     const bool scaled = scales || scale;
-    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = scaled});
+    if (targets < 0 || layers < 1)
+      throw nb::value_error("a subgraph needs at least one layer, and no fewer targets than 0");
+    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = scaled, .sure_loops = scaled});
     sampler.sample_subgraph({span_of(vertices), scales ? span_of(*scales) : std::span<const float>(),
                              static_cast<float>(scale.value_or(1.0))},
                             static_cast<size_t>(targets), static_cast<size_t>(layers), with_edge_ids, scaled);

@@ -66,6 +66,7 @@ std::vector<int64_t> shuffled_runs(std::span<const int64_t> global_ids, uint64_t
     auto run = static_cast<size_t>(run_of[bucket]);
     if (searched[bucket] >= 0)
       while (run + 1 < runs && first_hash[run + 1] <= hashes[v]) ++run;
+    if (next[run] == bounds[run + 1]) throw std::invalid_argument("global ids are not distinct");
     out[next[run]++] = v;
   }
   return out;

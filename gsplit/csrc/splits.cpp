@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <vector>
 
 #include "splitter.hpp"
@@ -13,6 +14,9 @@ int64_t dense_bytes(const std::vector<int64_t>& offsets) {
 
 template <class Index>
 void Splitter<Index>::put_scales(size_t level, const std::function<float(int64_t)>& scale_of) {
+  for (const Split& split : splits_)
+    if (split.layers[level].summed_edges > 0)
+      throw std::invalid_argument("sums of rows have no scale: sample without partial sums");
   for (size_t part = 0; part < splits_.size(); ++part) {
     Split& split = splits_[part];
     Array<float>& scales = split.layers[level].scales;

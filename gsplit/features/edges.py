@@ -119,6 +119,8 @@ class EdgeLoader:
         assert scales is not None
         each = scales[segment.indices(layer)]
         rows = np.repeat(np.arange(segment.layers[layer].num_destinations), np.diff(segment.indptr(layer)))
+        if segment.sure_loops:
+            each[segment.indices(layer) == rows] = 1  # the first sources are the destinations
         destinations = segment.vertices[: segment.layers[layer].num_destinations]
         numbers = self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]
         factors = edge_factors(each, rows, numbers.astype(np.float64), None, self._estimate)

@@ -210,7 +210,7 @@ def source_masses(
         degrees = np.diff(indptr)
         sources = graph.indices[indptr[0] : indptr[-1]]
         if importance == "counts":
-            masses += np.bincount(sources, minlength=n).astype(np.uint64)
+            np.add.at(masses, sources, np.uint64(1))
             continue
         if weights is None:
             squares = np.maximum(degrees, 1) ** 2

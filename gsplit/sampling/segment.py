@@ -19,6 +19,8 @@ HAS_EDGE_IDS = 1
 """The bit of the header's flags that says that edge ids are carried."""
 HAS_SCALES = 2
 """The bit of the header's flags that says that scales are carried."""
+SURE_LOOPS = 4
+"""The bit that says that an edge from a vertex to itself counts 1: it is kept wherever the vertex is."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
 LAYER_FIXED_WORDS = 6
@@ -109,6 +111,7 @@ class Segment:
         ) = head[2:12]
         # num_targets counts the targets of all splits of all micro-batches: the loss is divided by it (law 2).
         self.has_edge_ids, self.has_scales = bool(flags & HAS_EDGE_IDS), bool(flags & HAS_SCALES)
+        self.sure_loops = bool(flags & SURE_LOOPS)
         levels = self.num_layers + 1
         fixed_words = LAYER_FIXED_WORDS + self.has_scales
         layer_words = fixed_words + 2 * self.parts
@@ -210,7 +213,8 @@ class Segment:
     def scales(self, layer: int) -> NDArray[np.float32] | None:
         """What an edge from each source of a layer counts, float32 [own sources, then rows received]; None: 1 each.
 
-        It is 1 over the chance that the source was drawn, and 0 of sources that no edge leads from.
+        It is 1 over the chance that the source was drawn, and 0 of sources that were not. With ``sure_loops`` edges
+        from a vertex to itself count 1.
         """
         header = self.layers[layer]
         if not self.has_scales:

@@ -23,8 +23,8 @@ By = Literal["sequence", "ready"]
 ``ready``: first finished, first trained, though never before the epoch that comes first is over."""
 
 PATIENCE_S = 600.0
-"""Seconds that the leader waits for a mini-batch to be sampled. A sampler that dies is replaced at once; this is for
-one that hangs."""
+"""Seconds that the leader waits for a mini-batch to be sampled; for a bulk as often as it has mini-batches. A sampler
+that dies is replaced at once; this is for one that hangs."""
 
 
 class Order(Protocol):
@@ -61,11 +61,20 @@ class Leader:
         by: how it picks.
         sampled: whether there are sampler processes; otherwise every trainer samples for itself, and no handle is
             waited for.
+        bulk: mini-batches that come together, at most: the first of them waits for all.
     """
 
     def __init__(
-        self, tickets: Iterator[Ticket], heard: Connection, followers: Sequence[Connection], *, by: By, sampled: bool
+        self,
+        tickets: Iterator[Ticket],
+        heard: Connection,
+        followers: Sequence[Connection],
+        *,
+        by: By,
+        sampled: bool,
+        bulk: int = 1,
     ) -> None:
+        self._patience_s = PATIENCE_S * bulk
         self._epochs = (list(epoch) for _, epoch in groupby(tickets, lambda ticket: ticket.epoch))
         self._left: dict[int, Ticket] = {}
         """The tickets of the epoch at work that are not trained yet, by number, in sequence."""
@@ -109,8 +118,8 @@ class Leader:
         return first if first in self._finished else None
 
     def _listen(self) -> None:
-        if not self._heard.poll(PATIENCE_S):
-            raise RuntimeError(f"no mini-batch came within {PATIENCE_S:.0f} s, though all processes live")
+        if not self._heard.poll(self._patience_s):
+            raise RuntimeError(f"no mini-batch came within {self._patience_s:.0f} s, though all processes live")
         handles: tuple[Handle, ...] | None = self._heard.recv()
         if handles is None:
             self._stopped = True
@@ -134,7 +143,7 @@ class Follower:
         return handle
 
 
-def order_of(left: Iterator[Ticket], end: TrainerEnd | None, rank: int, *, by: By) -> Order:
+def order_of(left: Iterator[Ticket], end: TrainerEnd | None, rank: int, *, by: By, bulk: int = 1) -> Order:
     """The order that one trainer follows.
 
     Args:
@@ -142,9 +151,10 @@ def order_of(left: Iterator[Ticket], end: TrainerEnd | None, rank: int, *, by: B
         end: the trainer's end of the supply; without one it is told nothing and takes all tickets in turn.
         rank: of the trainer; 0 leads.
         by: which finished mini-batch comes next.
+        bulk: mini-batches that come together, at most.
     """
     if end is None:
         return OwnOrder(left)
     if rank == 0:
-        return Leader(left, end.heard, end.followers, by=by, sampled=bool(end.slots))
+        return Leader(left, end.heard, end.followers, by=by, sampled=bool(end.slots), bulk=bulk)
     return Follower(end.heard)

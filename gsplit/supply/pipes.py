@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
 
 from gsplit.host import SharedBuffer
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle
 
+END = object()
+"""What a thread that writes is told last."""
+CLOSING_S = 5.0
+"""Seconds that a thread is given to end; it may be at a pipe that nobody reads."""
 MakePool = Callable[[Callable[[tuple[Handle, ...]], None]], SamplerPool]
 """Makes the samplers, given the function to call with finished mini-batches."""
 
@@ -55,7 +62,8 @@ class Supply:
 
     def __init__(self, trainers: int, pool: MakePool | None = None) -> None:
         context = multiprocessing.get_context("spawn")
-        heard, self._leader = context.Pipe(duplex=False)
+        heard, leader = context.Pipe(duplex=False)
+        self._leader = Told(leader)
         followers = [context.Pipe(duplex=False) for _ in range(trainers - 1)]
         released = [context.Pipe(duplex=False) for _ in range(trainers)]
         self._pool = None if pool is None else pool(self._tell_leader)
@@ -112,9 +120,45 @@ class Supply:
         if self._pool is not None:
             self._pool.end()
         self.close_ends()
-        for connection in (self._leader, *self._released):
+        self._leader.close()
+        for connection in self._released:
             connection.close()
 
     def _tell_leader(self, handles: tuple[Handle, ...] | None) -> None:
+        self._leader.tell(handles)
+
+
+class Told:
+    """The writing end of a pipe, which whoever tells something does not wait for.
+
+    A pipe holds 64 KiB, and the handles of some bulks take more; its reader may be busy for long, as a trainer is in
+    an evaluation. So a thread writes, once there is something to write.
+
+    Args:
+        connection: the end to write to.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._left: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="told", daemon=True)
+        self._begun = False
+
+    def tell(self, message: object) -> None:
+        """Have a message written, behind those that were told before; to a reader that has ended it is lost."""
+        self._left.put(message)
+        if not self._begun:
+            self._begun = True
+            self._thread.start()
+
+    def close(self) -> None:
+        """Close the pipe; its reader has ended."""
+        if self._begun:
+            self._left.put(END)
+            self._thread.join(CLOSING_S)
+        self._connection.close()
+
+    def _write(self) -> None:
         with contextlib.suppress(OSError):  # it has ended: the launcher sees that for itself
-            self._leader.send(handles)
+            while (message := self._left.get()) is not END:
+                self._connection.send(message)

@@ -26,7 +26,7 @@ from gsplit.limits import host_memory
 from gsplit.processes.child import GRACE_S, ProcessDied, death
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.ring import Handle, with_headroom
-from gsplit.supply.sampler_process import Failed, Measured, SamplerSpec
+from gsplit.supply.sampler_process import SMALLER, Failed, Measured, SamplerSpec
 from gsplit.supply.tickets import Ticket
 from gsplit.units import binary
 
@@ -69,7 +69,7 @@ class SamplerPool:
         max_restarts: number of samplers that may be replaced before the run is given up.
         bulk: mini-batches that are sampled, written to a slot and reported together; None for as many as a part of
             the free memory takes.
-        epoch: number of mini-batches of an epoch, of which a bulk of unsaid size takes a part at most.
+        epoch: number of mini-batches of an epoch, which a bulk has at most.
 
     Raises:
         InputError: where the system lets this process open no more files.
@@ -86,14 +86,14 @@ class SamplerPool:
         finished: Callable[[tuple[Handle, ...]], None],
         max_restarts: int,
         bulk: int | None = 1,
-        epoch: int = 1,
+        epoch: int | None = None,
     ) -> None:
         self.slots: list[SharedBuffer] = []
         self._spec = spec
         self._finished = finished
         self._max_restarts = max_restarts
         self._restarts = 0
-        self._bulk, self._epoch = bulk, epoch
+        self._bulk, self._epoch = bulk, epoch or bulk or 1
         self._slot_bytes = 0
         first = list(islice(tickets, DRY_RUN))
         self._to_measure = deque(first)
@@ -205,16 +205,18 @@ class SamplerPool:
         if self._bulk is None:
             self._bulk = self._dispatcher.bulk = self._bulk_that_fits(each)
             logger.info("--bulk auto samples %d mini-batches at a time", self._bulk)
+        self._bulk = self._dispatcher.bulk = min(self._bulk, max(1, self._epoch))  # no bulk crosses an epoch
         self._slot_bytes = each * self._bulk
         try:
             check_memory(slots * self._slot_bytes)
             for slot in self.slots:
                 slot.grow(self._slot_bytes)
         except MemoryError as error:
-            what, instead = "a mini-batch each", "fewer --slots or a smaller --batch-size"
+            what, instead = "a mini-batch each", f"fewer --slots or {SMALLER}"
             if self._bulk > 1:
-                fits = max(1, host_memory().available_bytes // (slots * max(1, each)))
-                what, instead = f"{self._bulk} mini-batches each", f"--bulk {fits} or fewer --slots"
+                fits = host_memory().available_bytes // (slots * max(1, each))
+                what = f"{self._bulk} mini-batches each"
+                instead = f"--bulk {fits} or fewer --slots" if fits else f"fewer --slots, or {SMALLER}"
             raise InputError(
                 f"no memory for {slots} slots of {binary(self._slot_bytes)}, {what}: {error}; use {instead}"
             ) from None
@@ -232,7 +234,9 @@ class SamplerPool:
         needed = handle.extents[-1][1]
         if needed > self._slot_bytes:
             logger.warning(
-                "mini-batch %d of epoch %d takes %s, more than the %s of a slot; its slot was enlarged",
+                "mini-batches up to %d of epoch %d take %s, more than the %s of a slot; their slot was enlarged"
+                if handle.bulk > 1
+                else "mini-batch %d of epoch %d takes %s, more than the %s of a slot; its slot was enlarged",
                 handle.ticket.batch,
                 handle.ticket.epoch + 1,
                 binary(needed),

@@ -24,6 +24,9 @@ from gsplit.supply.dispatch import Assignment
 from gsplit.supply.ring import Handle, Ring, bytes_of
 from gsplit.supply.tickets import Ticket
 
+SMALLER = "smaller mini-batches (--batch-size, --subgraph or --clusters)"
+"""What to do where one takes too much."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerSpec:
@@ -87,9 +90,7 @@ def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) ->
         return
     except MemoryError as error:
         reason = f"a sampler is out of memory: {error or 'no more could be had'}"
-        reports.send(
-            Failed(reason=f"{reason}; use fewer --samplers or --slots, or a smaller --batch-size", bad_input=True)
-        )
+        reports.send(Failed(reason=f"{reason}; use fewer --samplers or --slots, or {SMALLER}", bad_input=True))
         os._exit(1)
     except BaseException:
         reports.send(Failed(reason=traceback.format_exc(), bad_input=False))

@@ -61,6 +61,10 @@ FLAGS = [
         (*UNIFORM, "--subgraph", "10%", "--strategy", "data", "--cache", "replicated", "--cache-size", "10%"),
         "--cache replicated gives each trainer training vertices of its own.*--sampling uniform",
     ),
+    (
+        (*UNIFORM, "--subgraph", "1000", "--strategy", "data"),
+        "--subgraph 1000 makes 1 subgraphs of all vertices, and 2 groups of trainers take one each; it takes 500 or",
+    ),
     (CLUSTERS, "--sampling clusters needs --clusters, parts of each: 4"),
     ((*CLUSTERS, "--clusters", "0"), "--clusters must be at least 1, not 0"),
     ((*CLUSTERS, "--clusters", "3"), "--clusters is 3, but .*layout has 2 parts; make a layout with more --parts"),

@@ -33,7 +33,7 @@ def pool_of(
     max_restarts=3,
     start=START,
     bulk: int | None = 1,
-    epoch=1,
+    epoch=None,
     **spec,
 ) -> Iterator[SamplerPool]:
     description = {

@@ -36,7 +36,7 @@ from gsplit.runs.log import level_name
 from gsplit.sampling import MicroBatches, Rule, Segment
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
-from gsplit.supply.pool import SamplerPool
+from gsplit.supply.pool import MOST_IN_A_BULK, SamplerPool
 from gsplit.supply.ring import Handle
 from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
@@ -106,7 +106,7 @@ class Sampled:
                 readers=run.trainers,
                 finished=finished,
                 max_restarts=config.max_sampler_restarts,
-                bulk=None if config.bulk == "auto" else int(config.bulk),
+                bulk=bulk_of(config),
                 epoch=self.num_batches(run, layout),
             )
 
@@ -120,9 +120,14 @@ class Sampled:
         """The mini-batches of one trainer: its splits, out of the slots or sampled by itself."""
         run, member, config = parts.run, parts.member, parts.run.config
         left = tickets(self.num_batches(run, parts.layout), config.epochs, position)
-        order = order_of(left, end, member.rank, by=config.order)
+        order = order_of(left, end, member.rank, by=config.order, bulk=bulk_of(config) or MOST_IN_A_BULK)
         maker = _Splits(parts, _source(parts, self.rule(run), end))
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
+
+
+def bulk_of(config: SamplingConfig) -> int | None:
+    """Number of mini-batches that are sampled together; None where memory shall say it."""
+    return None if config.bulk == "auto" else int(config.bulk)
 
 
 def samplers_of(config: SamplingConfig, trainers: int) -> int:

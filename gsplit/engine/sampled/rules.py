@@ -108,8 +108,14 @@ def _check_sets(config: TrainConfig, layout: Layout) -> None:
     n = graph.num_vertices
     if not config.subgraph.endswith("%") and int(config.subgraph) > n:
         raise InputError(f"--subgraph is {config.subgraph}, but {layout.path} has {n} vertices")
+    size = set_size(config.subgraph, n)
+    if -(-n // size) < groups:
+        raise InputError(
+            f"--subgraph {config.subgraph} makes {-(-n // size)} subgraphs of all vertices, and {groups} groups of "
+            f"trainers take one each; it takes {n // groups} or fewer"
+        )
     least = -(-n // len(graph.train_idx))
-    if set_size(config.subgraph, n) < least:
+    if size < least:
         raise InputError(
             f"--subgraph {config.subgraph} has less than one training vertex on average; it takes {least} or more"
         )

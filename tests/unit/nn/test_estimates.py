@@ -14,7 +14,7 @@ from support.steps import CPU
 from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
 from gsplit.nn import Factors, GATConv, GCNConv, SAGEConv
-from gsplit.sampling import Ladies
+from gsplit.sampling import Ladies, Uniform
 
 N = 60
 X = torch.randn(N, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -113,6 +113,23 @@ def test_attention_adds_the_logarithm_of_the_scale(sampled, loops):
     shares = powers / powers.sum(1, keepdim=True).clamp(min=1e-300)
     wanted = torch.einsum("nmh,mhd->nhd", shares, z).flatten(1) + conv.bias
     close(conv(block, x), wanted, x, conv.lin.weight, conv.att_source, conv.att_destination)
+
+
+def test_loops_count_one_in_a_subgraph():
+    """They are kept wherever their vertex is, whatever the chance of a vertex to be in the set."""
+    n, ring = 12, np.arange(12)
+    indices = np.stack([ring, np.roll(ring, 1), np.roll(ring, 2)]).T.ravel().astype(np.int32)
+    indptr = np.arange(0, 3 * n + 1, 3)
+    graph = SimpleNamespace(indptr=indptr, indices=indices, edge_weight=None, num_vertices=n)
+    layout = SimpleNamespace(graph=graph, permutation=np.arange(n))
+    sampler = Uniform(subgraph="5", layers=1, unbiased=True).sampler(layout, np.array([0, n]), seed=0)
+    sampler.sample(np.arange(5), epoch=0, batch=0)
+    segment = sampler.segment(0)
+    edges = EdgeLoader(graph, device=CPU, dtype=torch.float64, weights=False, degrees=False, estimate="unbiased")
+    block = blocks_of(segment, CPU, None, **edges.load(segment))[1]
+    wanted = [1 + (v > 0) * 11 / 4 + (v > 1) * 11 / 4 for v in range(5)]
+    ones = torch.ones(5, 1, dtype=torch.float64)
+    torch.testing.assert_close(block.sum(ones)[:, 0], torch.tensor(wanted, dtype=torch.float64))
 
 
 def test_models_see_the_scales_as_weights():

@@ -233,6 +233,19 @@ def test_what_cannot_be_sampled_is_refused(layouts, rule, message):
         sampler.segment_bytes(0)
 
 
+def test_what_the_core_cannot_do_is_refused(layouts):
+    with pytest.raises(ValueError, match="global ids are not distinct"):
+        _core.shuffled_runs(np.zeros(64, np.int64), 1, np.array([0, 32, 64]))
+    layout = layouts(3)
+    sampler = Ladies(sizes=(40, 40)).sampler(layout, layout.offsets, seed=0, partial_sums=True)
+    with pytest.raises(ValueError, match="sums of rows have no scale"):
+        sampler.sample(layout.graph.train_idx, epoch=0, batch=0)
+    subgraph = Uniform(subgraph="5", layers=2).sampler(layout, layout.offsets, seed=0)
+    subgraph._layers = -1
+    with pytest.raises(ValueError, match="at least one layer"):
+        subgraph.sample(np.arange(4), epoch=0, batch=0)
+
+
 def test_a_set_of_vertices_given_twice_or_not_there_is_refused_and_the_sampler_goes_on(layouts):
     layout = layouts(2)
     sampler = Uniform(subgraph="5", layers=2).sampler(layout, layout.offsets, seed=0)

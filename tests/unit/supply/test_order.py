@@ -28,6 +28,9 @@ class Led:
         for number in numbers:
             self.tell.send((Handle(ticket=ALL[number], slot=number),))
 
+    def finish_bulk(self, *numbers):
+        self.tell.send(tuple(Handle(ticket=ALL[number], slot=0, bulk=len(numbers)) for number in numbers))
+
     def next(self):
         handle = self.leader.next()
         assert [follower.next() for follower in self.followers] == [handle, handle]
@@ -44,6 +47,18 @@ def test_when_ready_but_never_before_the_epoch_that_comes_first_is_over():
     led = Led("ready")
     led.finish(2, 4, 0, 1, 5, 3)
     assert [led.next() for _ in range(7)] == [2, 0, 1, 4, 5, 3, None]
+
+
+@pytest.mark.parametrize(("by", "first"), [("sequence", [0, 1, 2]), ("ready", [2, 0, 1])])
+def test_bulks_are_trained_one_mini_batch_after_the_other(by, first):
+    led = Led(by)
+    led.finish_bulk(2)
+    led.finish_bulk(0, 1)
+    assert [led.next() for _ in range(3)] == first
+    led.finish_bulk(3, 4, 5)
+    assert led.next() == 3
+    led.tell.send(None)
+    assert led.next() is None  # in the middle of a bulk
 
 
 @pytest.mark.parametrize("by", ["sequence", "ready"])

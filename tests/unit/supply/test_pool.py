@@ -21,6 +21,8 @@ from gsplit.errors import InputError
 from gsplit.limits import HostMemory
 from gsplit.processes import ProcessDied
 from gsplit.sampling import MicroBatches
+from gsplit.supply.dispatch import Dispatcher
+from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import LettingGo, Ring
 from gsplit.supply.tickets import Position
 
@@ -93,9 +95,31 @@ def test_samplers_that_are_killed_are_replaced_and_their_tickets_sampled_again(l
     assert arrived.keys() == wanted.keys()
 
 
-@pytest.mark.parametrize("bulk", [2, 7, None])
-def test_bulks_give_the_same_segments(layouts, wanted, bulk):
-    assert all_segments(layouts(3), bulk=bulk, epoch=5) == wanted
+@pytest.mark.parametrize(("bulk", "samplers", "has"), [(2, 2, 2), (7, 2, 5), (None, 1, 5)])
+def test_bulks_give_the_same_segments(layouts, wanted, caplog, monkeypatch, bulk, samplers, has):
+    if bulk is None:  # with less of an epoch in a part, so that a few mini-batches are some
+        monkeypatch.setattr("gsplit.supply.pool.PARTS_OF_AN_EPOCH", 1)
+        caplog.set_level("INFO")
+    with mock.patch("gsplit.supply.pool.Dispatcher", wraps=Dispatcher) as made:
+        dispatchers = []
+        made.side_effect = lambda *given, **named: dispatchers.append(Dispatcher(*given, **named)) or dispatchers[-1]
+        assert all_segments(layouts(3), bulk=bulk, epoch=5, samplers=samplers) == wanted
+    assert dispatchers[0].bulk == has
+    assert ("--bulk auto samples 5 mini-batches at a time" in caplog.text) == (bulk is None)
+
+
+def test_a_bulk_of_unsaid_size_keeps_to_memory_and_to_a_part_of_an_epoch(layouts, monkeypatch):
+    def bulk(available, each, epoch, samplers):
+        monkeypatch.setattr(
+            "gsplit.supply.pool.host_memory", lambda: HostMemory(total_bytes=10**12, available_bytes=available)
+        )
+        pool = mock.Mock(slots=[None] * 5, _epoch=epoch, _samplers=dict.fromkeys(range(samplers)))
+        return SamplerPool._bulk_that_fits(pool, each)
+
+    assert bulk(available=8 * 5 * 1000 * 30, each=1000, epoch=10**6, samplers=2) == 30
+    assert bulk(available=10**11, each=1000, epoch=160, samplers=2) == 20
+    assert bulk(available=10**11, each=1000, epoch=10**6, samplers=2) == 256
+    assert bulk(available=10, each=1000, epoch=3, samplers=2) == 1
 
 
 def test_a_sampler_killed_in_a_bulk_is_replaced_and_the_bulk_sampled_again(layouts, wanted):
@@ -125,7 +149,7 @@ def test_a_bulk_that_does_not_fit_says_how_many_would(layouts, monkeypatch):
     )
     monkeypatch.setattr("gsplit.host.host_memory", lambda: HostMemory(total_bytes=10**6, available_bytes=10**6))
     with (
-        pool_of(layouts(2), lambda handles: None, bulk=1000) as pool,
+        pool_of(layouts(2), lambda handles: None, bulk=1000, epoch=1000) as pool,
         pytest.raises(
             InputError, match=r"no memory for \d+ slots of .*, 1000 mini-batches each: .*; use --bulk \d+ or"
         ),

@@ -1,0 +1,160 @@
+"""Uniform subgraphs beside DGL's and PyG's, one thread, in turn; and what two layers on one set are off by.
+
+OMP_NUM_THREADS=1 python -m experiments.rules.subgraphs LAYOUT [--bias] [--quick] [--json FILE]
+
+Times are of one subgraph of a share of the vertices. *choosing* is the epoch's shuffle, shared out to its sets.
+``--bias``: a set that serves all layers counts the way back v - u - v too often (ScaleGNN's estimate is unbiased for
+one layer); beside the closed form of the expectation of two linear layers stands the mean over drawn sets.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+import tyro
+from scipy.sparse import csr_matrix, diags, identity
+
+from experiments.shared.flags import Positive
+from experiments.shared.results import about, markdown_table, write_json
+from gsplit import cli
+from gsplit.config.fields import Checked
+from gsplit.data import Layout, open_layout
+from gsplit.errors import InputError
+from gsplit.sampling import Uniform
+from gsplit.sampling.subgraphs import set_size
+
+PROG = "python -m experiments.rules.subgraphs"
+SHARES = ("5%", "10%", "25%")
+WIDTH = 16
+"""Width of the vectors of ``--bias``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubgraphsConfig(Checked):
+    """Subgraphs a second, and the bias of two layers."""
+
+    layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """The layouts to sample from."""
+    bias: bool = False
+    """Measure what two linear layers are off by, not times."""
+    rounds: Positive = 9
+    """Times: rounds, of which the first is not counted."""
+    draws: Positive = 300
+    """Bias: epochs of sets that are drawn."""
+    quick: bool = False
+    """Take seconds; figures say nothing."""
+    json: Path | None = None
+    """Where the figures go, too."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(SubgraphsConfig, arguments, prog=PROG)
+    if not config.bias and torch.get_num_threads() != 1:
+        raise InputError("times are of one thread: set OMP_NUM_THREADS=1 in the environment")
+    found = []
+    for path in config.layouts:
+        layout = open_layout(path)
+        if config.bias:
+            rows = [bias(layout, share, 3 if config.quick else config.draws) for share in SHARES]
+        else:
+            rows = [row for share in SHARES for row in times(layout, share, 2 if config.quick else config.rounds)]
+        found.append({"dataset": about(layout, None), "rows": rows})
+        print(f"\n{layout.name}\n\n{markdown_table(list(rows[0]), [list(row.values()) for row in rows])}")
+    if config.json is not None:
+        write_json(config.json, found)
+
+
+def times(layout: Layout, share: str, rounds: int) -> list[dict[str, Any]]:
+    """Times of each way over those of ours."""
+    import dgl
+    from torch_geometric.utils import subgraph
+
+    graph = layout.graph
+    rule = Uniform(subgraph=share, layers=2)
+    sampler = rule.sampler(layout, np.array([0, graph.num_vertices]), seed=0)
+    split = rule.sampler(layout, layout.offsets, seed=0)
+    indptr, indices = (torch.from_numpy(np.array(array, np.int64)) for array in (graph.indptr, graph.indices))
+    theirs = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64)))).formats(["csc"])
+    rows = torch.arange(graph.num_vertices).repeat_interleave(indptr.diff())
+    edge_index = torch.stack([indices, rows])
+    room = np.empty(1 << 28, np.uint8)
+    pieces = rule.pieces(layout)
+    seconds: dict[str, list[float]] = {}
+    for i in range(rounds):
+        plan = rule.plan(layout, batch_size=1, seed=i)
+        start_s = time.perf_counter()
+        plan.sets(0, 0)
+        took = {"choosing": (time.perf_counter() - start_s) / pieces}
+        (targets,), (others,) = plan.micro_batches(0, 0), plan.others(0, 0)
+        chosen = torch.from_numpy(np.sort(np.concatenate([targets, others])))
+
+        def ours(which: Any, targets: Any = targets, others: Any = others) -> None:
+            which.sample(targets, others=others, epoch=0, batch=0)
+            for rank in range(which.parts):
+                which.write_segment(rank, room)
+
+        ways: dict[str, Callable[[], Any]] = {
+            "ours": functools.partial(ours, sampler),
+            "ours, split": functools.partial(ours, split),
+            "dgl": functools.partial(dgl.node_subgraph, theirs, chosen),
+            "pyg": functools.partial(subgraph, chosen, edge_index, relabel_nodes=True, num_nodes=graph.num_vertices),
+        }
+        names = list(ways)
+        for name in names[i % 4 :] + names[: i % 4]:
+            start_s = time.perf_counter()
+            ways[name]()
+            took[name] = time.perf_counter() - start_s
+        for name, each in took.items():
+            seconds.setdefault(name, []).append(each)
+    ratios = {
+        name: [a / b for a, b in zip(each[1:], seconds["ours"][1:], strict=True)] for name, each in seconds.items()
+    }
+    return [
+        {"subgraph": share, "way": name, "ratio": median(each), "ratio_min": min(each), "ratio_max": max(each)}
+        for name, each in ratios.items()
+    ]
+
+
+def bias(layout: Layout, share: str, draws: int) -> dict[str, Any]:
+    """How far the expectation of two linear GCN layers on one set is from the graph's: closed form, and drawn."""
+    graph, n = layout.graph, layout.graph.num_vertices
+    size = set_size(share, n)
+    adjacency = csr_matrix((np.ones(graph.num_edges), graph.indices, graph.indptr), (n, n)) + identity(n)
+    factor = diags(1 / np.sqrt(np.asarray(adjacency.sum(axis=1)).ravel()))
+    whole = (factor @ adjacency @ factor).tocsr()
+    own = diags(whole.diagonal())
+    off = (whole - own).tocsr()
+    x = np.random.default_rng(0).standard_normal((n, WIDTH))
+    truth = whole @ (whole @ x)
+    p = (size - 1) / (n - 1)
+    back = diags((off @ off).diagonal())
+    both = (size - 2) * (n - 1) / ((n - 2) * (size - 1))
+    closed = own @ own @ x + own @ off @ x + off @ own @ x + both * (off @ off - back) @ x + back @ x / p
+    sums, met = np.zeros_like(x), np.zeros(n)
+    plan = Uniform(subgraph=share, layers=2).plan(layout, batch_size=1, seed=0)
+    for draw in range(draws):
+        (some,) = plan.sets(draw, 0)
+        inside = own.tocsr()[some][:, some] + off[some][:, some] * ((n - 1) / (len(some) - 1))
+        sums[some] += inside @ (inside @ x[some])
+        met[some] += 1
+    seen = met > 0
+    drawn = sums[seen] / met[seen, None]
+    norm = np.linalg.norm
+    return {
+        "subgraph": share,
+        "closed form": float(norm(closed - truth) / norm(truth)),
+        "drawn": float(norm(drawn - truth[seen]) / norm(truth[seen])),
+        "drawn - closed form": float(norm(drawn - closed[seen]) / norm(truth[seen])),
+    }
+
+
+if __name__ == "__main__":
+    cli.main(command)
