@@ -19,6 +19,10 @@ Estimate = Literal["ratio", "unbiased"]
 Importance = Literal["squares", "counts"]
 Draw = Literal["priority", "race"]
 MAX_SLOTS = 1024
+MOST_SOURCES = 2**27
+"""Sources that a layer may draw."""
+MOST_TOGETHER = 4096
+"""Mini-batches that may be sampled together."""
 LAYERWISE = ("ladies", "fastgcn")
 """Rules that draw a number of sources for a whole layer."""
 SUBGRAPHS = ("uniform", "clusters")
@@ -26,14 +30,16 @@ SUBGRAPHS = ("uniform", "clusters")
 
 
 def _check_sizes(sizes: tuple[int, ...]) -> None:
-    if not sizes or min(sizes) < 1:
+    if not sizes or not all(isinstance(size, int) and 1 <= size <= MOST_SOURCES for size in sizes):
         given = ",".join(map(str, sizes)) or "none"
-        raise InputError(f"--layer-sizes takes a number from 1 on for each hop, such as 512,512,512, not {given}")
+        raise InputError(
+            f"--layer-sizes takes a number from 1 to {MOST_SOURCES} for each hop, such as 512,512,512, not {given}"
+        )
 
 
 def _check_bulk(text: str) -> None:
-    if text != "auto" and (not text.isdecimal() or int(text) < 1):
-        raise InputError(f"--bulk takes a number of mini-batches from 1 on, or auto, not {text}")
+    if text != "auto" and (not text.isdecimal() or not 1 <= int(text) <= MOST_TOGETHER):
+        raise InputError(f"--bulk takes a number of mini-batches from 1 to {MOST_TOGETHER}, or auto, not {text}")
 
 
 def _check_subgraph(text: str) -> None:

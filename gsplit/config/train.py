@@ -56,7 +56,7 @@ class TrainConfig(
         if self.strategy == "full":
             object.__setattr__(self, "fan_out", self._all_neighbours())
         elif self.sampling != "neighbours":
-            object.__setattr__(self, "fan_out", self._all_that_are_kept())
+            self._check_layers_of_rule()
         if self.num_layers is not None and self.num_layers != self.layers:
             flag = "--layer-sizes" if self.sampling in LAYERWISE and self.strategy != "full" else "--fan-out"
             raise InputError(
@@ -83,8 +83,15 @@ class TrainConfig(
             )
         return (-1,) * layers
 
-    def _all_that_are_kept(self) -> tuple[int, ...]:
-        """All neighbours at every hop, out of those that the rule keeps."""
+    @property
+    def layers(self) -> int:
+        """Number of layers of the model: by the rule one for each fan-out or layer size, or as it was said."""
+        if self.strategy == "full" or self.sampling == "neighbours":
+            return len(self.fan_out)
+        return len(self.layer_sizes or ()) if self.sampling in LAYERWISE else self.num_layers or len(self.fan_out)
+
+    def _check_layers_of_rule(self) -> None:
+        """Refuse what says nothing of the layers of a rule that draws no neighbours, and what is missing."""
         if self.resume is None and self.fan_out != SamplingConfig.fan_out and any(n != -1 for n in self.fan_out):
             numbers = ",".join(map(str, self.fan_out))
             raise InputError(f"--fan-out {numbers} is for --sampling neighbours, not {self.sampling}; drop it")
@@ -92,8 +99,6 @@ class TrainConfig(
             raise InputError(
                 f"--sampling {self.sampling} needs --layer-sizes, sources drawn per hop, such as 512,512,512"
             )
-        layers = len(self.layer_sizes or ()) if self.sampling in LAYERWISE else self.num_layers or len(self.fan_out)
-        return (-1,) * layers
 
     def to_json(self, unused: Collection[str] = ()) -> str:
         """The content of ``config.json``; null stands for ``unused`` fields, which had no effect."""

@@ -31,6 +31,8 @@ class Run:
     """What must agree for weights to fit the model (:func:`gsplit.models.registry.describe`)."""
     needs: Needs
     """What the model wants of its blocks: weights of edges, degrees of vertices."""
+    estimates: tuple[str, ...] = ()
+    """Estimates that the model can be trained with, where each edge counts by its source."""
     pickled_model: bytes | None = None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""

@@ -61,12 +61,13 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
     if not described.takes_sums:
         config = replace(config, exchange="rows")
-    check_model_of_rule(config, described.takes_scales, described.signature)
+    check_model_of_rule(config, described.estimates, described.signature)
     run = Run(
         config=config,
         asked=asked,
         signature=described.signature | ({} if width is None else {"train_features": width}),
         needs=described.needs,
+        estimates=described.estimates,
         pickled_model=described.pickled_model,
         unused=described.unused,
     )

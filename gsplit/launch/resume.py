@@ -13,6 +13,7 @@ from gsplit.config.sampling import SUBGRAPHS
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
+from gsplit.engine.sampled.rules import says_something
 from gsplit.engine.whole import without_the_plan_before
 from gsplit.errors import InputError
 from gsplit.files import read_json
@@ -120,9 +121,10 @@ class Resumed:
         before, now, saved = self.before, self.run.asked, self.checkpoint
         stay: dict[str, tuple[Any, Any]] = {
             "--seed": (before.seed, now.seed),
-            "--batch-size": (before.batch_size, now.batch_size),
             "--sampling": (before.sampling, now.sampling),
         }
+        if says_something(now, "batch_size"):
+            stay["--batch-size"] = (before.batch_size, now.batch_size)
         if now.sampling == "uniform":
             stay["--subgraph"] = (before.subgraph, now.subgraph)
         if now.sampling == "clusters":
@@ -185,7 +187,7 @@ class Resumed:
                 before.cache,
             )
         for name in RESULTS_DEPEND_ON:
-            if getattr(before, name) != getattr(now, name):
+            if getattr(before, name) != getattr(now, name) and says_something(now, name):
                 logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))
 
 

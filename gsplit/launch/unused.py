@@ -38,7 +38,9 @@ def _unused(run: Run) -> Iterator[str]:
     if asked.exchange_dtype != "model" and run.config.split_group == 1:
         yield f"--exchange-dtype {asked.exchange_dtype} has no effect where no rows are exchanged"
     if asked.strategy != "full" and asked.exchange == "auto":
-        if run.config.exchange == "rows":
+        if run.config.exchange == "rows" and run.config.sampling not in ("neighbours", "clusters"):
+            yield f"--exchange auto has no effect with --sampling {run.config.sampling}: sums have no scales"
+        elif run.config.exchange == "rows":
             yield f"--exchange auto has no effect on the model {name}, which needs the rows of all sources"
         elif run.config.split_group == 1:
             yield "--exchange auto has no effect where no rows are exchanged"
@@ -92,6 +94,7 @@ def _unused_by_plan(run: Run, defaults: TrainConfig) -> Iterator[str]:
 SAMPLED_ONLY = (
     *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
     *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate", "sampling", "bulk"),
+    *("layer_sizes", "subgraph", "clusters", "estimate", "importance", "draw"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
 WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")

@@ -45,9 +45,9 @@ class Checked(NamedTuple):
     needs: Needs
     takes_sums: bool
     """Whether it asks its blocks for sums and means alone, never for the rows of sources; a model has to say so."""
-    takes_scales: bool
-    """Whether it can be trained where each edge counts by its source: it asks its blocks for sums, means and
-    attention, or takes weights of edges."""
+    estimates: tuple[str, ...]
+    """Estimates that it can be trained with where each edge counts by its source: ``ratio``, ``unbiased``; none where
+    it is not made of sums, means and attention that blocks compute, and takes no weights of edges."""
 
 
 def prepare(model: nn.Module) -> Prepared:
@@ -111,13 +111,15 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
                 "--self-loops add"
             )
     takes_sums = not getattr(prepared, "uses_source_rows", True)
-    return Checked(content, needs, takes_sums=takes_sums, takes_scales=takes_sums or _takes_scales(prepared))
+    return Checked(content, needs, takes_sums=takes_sums, estimates=_estimates(prepared))
 
 
-def _takes_scales(model: nn.Module) -> bool:
-    if isinstance(model, Adapter):
-        return model.takes_scales
-    return isinstance(model, GAT) or bool(getattr(model, "uses_edge_weight", False))
+def _estimates(model: nn.Module) -> tuple[str, ...]:
+    if isinstance(model, GAT):
+        return ("ratio",)
+    sums = not getattr(model, "uses_source_rows", True) or getattr(model, "uses_edge_weight", False)
+    taken = model.takes_scales if isinstance(model, Adapter) else bool(sums)
+    return ("ratio", "unbiased") if taken else ()
 
 
 def pickled(model: nn.Module) -> bytes:

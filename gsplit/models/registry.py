@@ -49,8 +49,8 @@ class Described:
     """What the model wants of its blocks."""
     takes_sums: bool
     """Whether the model asks its blocks for sums and means alone, and never for the rows of sources."""
-    takes_scales: bool
-    """Whether the model can be trained where each edge counts by its source."""
+    estimates: tuple[str, ...]
+    """Estimates that the model can be trained with, where each edge counts by its source."""
     pickled_model: bytes | None
     """A model that was handed over; None for one that the signature names."""
     unused: tuple[str, ...]
@@ -102,7 +102,7 @@ def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -
         signature={**signature, "dtype": config.dtype},
         needs=checked.needs,
         takes_sums=checked.takes_sums,
-        takes_scales=checked.takes_scales,
+        estimates=checked.estimates,
         pickled_model=None if model is None else checked.pickled,
         unused=tuple(name for name in OF_MODEL if name not in used),
     )

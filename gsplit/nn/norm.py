@@ -30,24 +30,27 @@ class BatchNorm(nn.BatchNorm1d):
             return super().forward(x)
         ones = x.new_ones(x.shape[0], 1)
         sums = self._over_trainers(torch.cat([x, ones], dim=1).sum(dim=0))
-        count = sums[-1].detach().clamp(min=1)
+        number = sums[-1].detach()
+        count = number.clamp(min=1)
         mean = sums[:-1] / count
         centred = x - mean
         variance = self._over_trainers((centred**2).sum(dim=0)) / count
         if self.training and self.running_mean is not None:
-            self._remember(mean.detach(), variance.detach(), count)
+            self._remember(mean.detach(), variance.detach(), count, (number > 0).to(x.dtype))
         out = centred * (variance + self.eps).rsqrt()
         return out if self.weight is None else out * self.weight + self.bias
 
     def _over_trainers(self, sums: Tensor) -> Tensor:
         return sums if self.chain is None else self.chain.sum(sums)
 
-    def _remember(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+    def _remember(self, mean: Tensor, variance: Tensor, count: Tensor, some: Tensor) -> None:
+        """Take statistics of so many rows over; ``some`` is 0 where there are none, which say nothing."""
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        self.num_batches_tracked += 1
-        share: Any = 1 / self.num_batches_tracked.double() if self.momentum is None else self.momentum
+        self.num_batches_tracked += some.to(self.num_batches_tracked.dtype)
+        tracked = self.num_batches_tracked.double().clamp(min=1)
+        share: Any = some / tracked if self.momentum is None else some * self.momentum
         unbiased = variance * count / (count - 1).clamp(min=1)
         self.running_mean += share * (mean - self.running_mean)
         self.running_var += share * (unbiased - self.running_var)

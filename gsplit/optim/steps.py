@@ -43,6 +43,8 @@ class Steps:
         """Sums of gradients times the weights of all targets, of mini-batches that no step was made of yet."""
         self._weight: float | Tensor = 0.0
         """Sum of those weights."""
+        self._targets = 0
+        """Number of their targets."""
 
     def begin(self) -> None:
         """Backward of a mini-batch is to come: forget the gradients of the one before."""
@@ -83,8 +85,8 @@ class Steps:
             self._add(num_targets)
             if (batch + 1) % each and batch + 1 < self._num_batches:
                 return
-            if not isinstance(self._weight, Tensor) and not self._weight:
-                self._sums = []
+            if not self._targets:
+                self._sums, self._weight = [], 0.0
                 return
             self._spread()
         elif not num_targets:
@@ -107,13 +109,14 @@ class Steps:
             [sum_ + new for sum_, new in zip(self._sums, gradients, strict=True)] if self._sums else gradients
         )
         self._weight = self._weight + self.weight(num_targets)
+        self._targets += num_targets
 
     def _spread(self) -> None:
         """Gradients of the mean over all targets since the last step, by their weights."""
         share = _inverse(self._weight) if isinstance(self._weight, Tensor) else None
         for parameter, sum_ in zip(self._trained(), self._sums, strict=True):
             parameter.grad = sum_ / self._weight if share is None else sum_ * share
-        self._sums, self._weight = [], 0.0
+        self._sums, self._weight, self._targets = [], 0.0, 0
 
     def _clip(self, largest: float) -> None:
         """Scale all gradients so that their norm is ``largest`` at most, rows of other trainers among them."""
@@ -130,12 +133,14 @@ class Steps:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint remembers; the same on all trainers."""
-        return {"sums": self._sums, "weight": float(self._weight), "rates": self.rates.state()}
+        added = {"sums": self._sums, "weight": float(self._weight), "targets": self._targets}
+        return {**added, "rates": self.rates.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on with what :meth:`state` gave."""
         device = self._member.device
         self._sums, self._weight = [sum_.to(device) for sum_ in state["sums"]], state["weight"]
+        self._targets = state.get("targets", len(self._sums))  # older checkpoints have steps with targets alone
         self.rates.restore(state["rates"])
 
 

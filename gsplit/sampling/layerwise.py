@@ -185,7 +185,8 @@ def uniform_below(key: int, bound: int, count: int) -> NDArray[np.uint64]:
     kept: list[NDArray[np.uint64]] = []
     first, missing = 0, count
     while missing > 0:
-        numbers = hashed(key, np.arange(first, first + 2 * missing + 16, dtype=np.uint64)) & mask
+        some = min(2 * missing + 16, PIECE_EDGES)
+        numbers = hashed(key, np.arange(first, first + some, dtype=np.uint64)) & mask
         first += len(numbers)
         kept.append(numbers[numbers < bound][:missing])
         missing -= len(kept[-1])

@@ -18,7 +18,7 @@ def rule_named(
     draw: Draw = "priority",
     subgraph: str | None = None,
     clusters: int | None = None,
-    unbiased: bool = False,
+    scaled: bool = False,
 ) -> Rule:
     """A rule, made of what it takes of these.
 
@@ -31,7 +31,7 @@ def rule_named(
         draw: of ladies.
         subgraph: of uniform.
         clusters: of clusters.
-        unbiased: of uniform, whose segments carry scales then.
+        scaled: of uniform, whose segments carry scales then.
 
     Raises:
         InputError: for another name, and where the rule lacks what it needs.
@@ -43,7 +43,7 @@ def rule_named(
     if name == "fastgcn" and layer_sizes:
         return FastGCN(sizes=layer_sizes, importance=importance)
     if name == "uniform" and subgraph is not None:
-        return Uniform(subgraph=subgraph, layers=layers, unbiased=unbiased)
+        return Uniform(subgraph=subgraph, layers=layers, scaled=scaled)
     if name == "clusters" and clusters is not None:
         return Clusters(clusters=clusters, layers=layers)
     raise InputError(f"there is no rule {name!r} without what it needs: --layer-sizes, --subgraph or --clusters")

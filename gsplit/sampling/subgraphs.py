@@ -145,8 +145,9 @@ class Uniform:
     """Vertices of a set: a number, or a share of all such as ``10%``."""
     layers: int
     """Number of layers."""
-    unbiased: bool = False
-    """Let segments carry what an edge stands for; a ratio of sums has no need of it."""
+    scaled: bool = False
+    """Let segments carry what an edge stands for. A mean over what is there has no need of it, but for loops, which
+    are always kept."""
 
     def pieces(self, layout: Layout) -> int:
         """Number of sets of an epoch."""
@@ -165,7 +166,7 @@ class Uniform:
 
     def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> SubgraphSampler:
         """The sampler that cuts subgraphs out."""
-        return SubgraphSampler(layout, offsets, layers=self.layers, scaled=self.unbiased, **options)
+        return SubgraphSampler(layout, offsets, layers=self.layers, scaled=self.scaled, **options)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ FLAGS = [
     ((*TRAIN, "--sampling", "labor"), "'labor'.*--sampling.*ladies"),
     (LADIES, "--sampling ladies needs --layer-sizes, sources drawn per hop, such as 512,512,512"),
     ((*TRAIN, "--sampling", "fastgcn"), "--sampling fastgcn needs --layer-sizes"),
-    ((*LADIES, "--layer-sizes", "0,5"), "--layer-sizes takes a number from 1 on for each hop.*not 0,5"),
+    ((*LADIES, "--layer-sizes", "0,5"), "--layer-sizes takes a number from 1 to .* for each hop.*not 0,5"),
     ((*LADIES, "--layer-sizes", "x"), "--layer-sizes.*'x'"),
     ((*LADIES, *SIZES, "--num-layers", "3"), "--layer-sizes has 2 numbers, but --num-layers is 3"),
     ((*LADIES, *SIZES, "--fan-out", "5,5"), "--fan-out 5,5 is for --sampling neighbours, not ladies; drop it"),
@@ -31,15 +31,16 @@ FLAGS = [
     ((*TRAIN, "--clusters", "2"), "--clusters 2 is for --sampling clusters, not neighbours"),
     ((*LADIES, *SIZES, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform, not ladies"),
     ((*LADIES, *SIZES, "--estimate", "mean"), "'mean'.*--estimate.*unbiased"),
-    ((*LADIES, *SIZES, "--estimate", "unbiased", "--model", "gat"), "--estimate unbiased is for sums.*--model gat"),
+    ((*LADIES, *SIZES, "--estimate", "unbiased", "--model", "gat"), "--estimate unbiased is for sums.*model gat"),
+    ((*LADIES, "--layer-sizes", "99999999999999999999,5"), "--layer-sizes takes a number from 1 to 134217728"),
     (
         (*LADIES, *SIZES, "--model", "torch_geometric.nn:GAT"),
         "--sampling ladies lets each edge.*torch_geometric.nn:GAT",
     ),
     ((*TRAIN, "--residual-after"), "--residual-after says where --residual adds; add --residual, or drop it"),
     *(
-        ((*TRAIN, "--bulk", bulk), f"--bulk takes a number of mini-batches from 1 on, or auto, not {bulk}")
-        for bulk in ("0", "-1", "all")
+        ((*TRAIN, "--bulk", bulk), f"--bulk takes a number of mini-batches from 1 to 4096, or auto, not {bulk}")
+        for bulk in ("0", "-1", "all", "99999999999999999999")
     ),
     (UNIFORM, "--sampling uniform needs --subgraph, the vertices of a subgraph: 10%"),
     *(

@@ -22,7 +22,7 @@ RULES = {
     "race": Ladies(sizes=(40, 60, 50), draw="race", importance="counts"),
     "fastgcn": FastGCN(sizes=(60, 80, 80)),
     "uniform": Uniform(subgraph="120", layers=3),
-    "unbiased uniform": Uniform(subgraph="120", layers=3, unbiased=True),
+    "unbiased uniform": Uniform(subgraph="120", layers=3, scaled=True),
     "clusters": Clusters(clusters=1, layers=3),
 }
 SUBGRAPHS = ("uniform", "unbiased uniform", "clusters")

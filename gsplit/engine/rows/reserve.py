@@ -25,9 +25,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from gsplit.config.sampling import LAYERWISE
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import MOST_BEGUN
+from gsplit.sampling.subgraphs import set_size
 
 UNEVEN = 1.25
 """The largest split over the mean."""
@@ -75,6 +77,40 @@ def share_of(num_vertices: int, num_edges: int, targets: int, fan_out: Sequence[
     edges_of = (0.0, *(edges * share for edges in drawn))
     layers = range(1, len(levels))
     sources = (0.0, *(min(levels[layer - 1], rows[layer - 1] + edges_of[layer]) for layer in layers))
+    return Share(rows=rows, sources=sources, edges=edges_of)
+
+
+def share_of_rule(config: TrainConfig, layout: Layout, targets: int, trainers: int) -> Share:
+    """The largest split of a mini-batch by a rule that draws sources, not neighbours.
+
+    Args:
+        config: of the run.
+        layout: to sample from.
+        targets: of the micro-batch.
+        trainers: that split it.
+
+    Sources are drawn by importance, so those drawn have more edges than most: the edges kept are taken to be as many
+    as all vertices of a level would have at the mean degree, or all pairs, whichever is fewer.
+    """
+    n, edges = max(1, layout.graph.num_vertices), layout.graph.num_edges
+    degree = edges / n
+    if config.layer_sizes is not None and config.sampling in LAYERWISE:
+        levels = [float(min(targets, n))]
+        for size in config.layer_sizes:
+            levels.insert(0, min(float(n), levels[0] + size))
+        sizes = (0, *reversed(config.layer_sizes))
+        kept = [0.0, *(levels[layer] * min(degree, sizes[layer]) for layer in range(1, len(levels)))]
+    else:
+        whole = float(n * min(1.0, (config.clusters or 0) / layout.parts))
+        if config.subgraph is not None and config.sampling == "uniform":
+            whole = float(set_size(config.subgraph, n))
+        levels = [whole] * (config.layers + 1)
+        inside = degree * whole / n if config.sampling == "uniform" else degree
+        kept = [0.0, *[whole * inside] * config.layers]
+    share = min(1.0, UNEVEN / trainers)
+    rows = tuple(level * share for level in levels)
+    edges_of = tuple(each * share for each in kept)
+    sources = (0.0, *(min(levels[k - 1], rows[k - 1] + edges_of[k]) for k in range(1, len(levels))))
     return Share(rows=rows, sources=sources, edges=edges_of)
 
 
@@ -126,7 +162,10 @@ def reserve_of(config: TrainConfig, layout: Layout, model: nn.Module, *, groups:
     """
     graph = layout.graph
     targets = -(-min(config.batch_size, len(graph.train_idx)) // groups)
-    share = share_of(graph.num_vertices, graph.num_edges, targets, config.fan_out, trainers)
+    if config.sampling == "neighbours" or config.strategy == "full":
+        share = share_of(graph.num_vertices, graph.num_edges, targets, config.fan_out, trainers)
+    else:
+        share = share_of_rule(config, layout, targets, trainers)
     parameters = list(model.parameters())
     itemsize = max((p.itemsize for p in parameters), default=4)
     said = 0

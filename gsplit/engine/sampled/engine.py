@@ -24,7 +24,7 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.rules import check_rule, check_weights, has_scales, rule_of
+from gsplit.engine.sampled.rules import check_rule, check_weights, needs_scales, rule_of
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
@@ -55,7 +55,7 @@ class Sampled:
         """Decide groups, caches, samplers and slots."""
         config = resolve_strategy(config, layout)
         check_rule(config, layout)
-        if has_scales(config):  # a sum that is sent knows no scale of the edges that it is made of
+        if needs_scales(config) or config.sampling == "uniform":  # a sum that is sent knows no scale of its edges
             config = replace(config, exchange="rows")
         assert config.gpus is not None
         samplers = samplers_of(config, config.gpus)
@@ -69,7 +69,7 @@ class Sampled:
 
     def rule(self, run: Run) -> Rule:
         """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
-        return rule_of(run.config)
+        return rule_of(run.config, estimates=run.estimates)
 
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""

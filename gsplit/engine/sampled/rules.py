@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from gsplit.config.fields import flag_of
-from gsplit.config.parallel import SAMPLED
 from gsplit.config.sampling import LAYERWISE, SUBGRAPHS
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, Layout
@@ -29,12 +28,25 @@ FLAGS = {
 """Flags of some rules, with those."""
 NEEDED = {"uniform": ("subgraph", "the vertices of a subgraph: 10%"), "clusters": ("clusters", "parts of each: 4")}
 """Flags that a rule cannot do without."""
+OF_NEIGHBOURS = {"fan_out": ("neighbours",), "batch_size": ("neighbours", *LAYERWISE)}
+"""Flags that some rules do not know, though they are everybody's by default; with the rules that do."""
 PIECE = 1 << 24
 """Weights that are looked at at a time."""
 
 
-def rule_of(config: TrainConfig) -> Rule:
-    """The rule that the flags ask for, which :func:`check_rule` has seen."""
+def says_something(config: TrainConfig, name: str) -> bool:
+    """Whether a flag says something with the rule of a configuration; flags that are not of rules always do."""
+    rules = {**FLAGS, **OF_NEIGHBOURS}.get(name)
+    return rules is None or config.strategy == "full" or config.sampling in rules
+
+
+def rule_of(config: TrainConfig, *, estimates: tuple[str, ...] = ()) -> Rule:
+    """The rule that the flags ask for, which :func:`check_rule` has seen.
+
+    Args:
+        config: of the run.
+        estimates: that its model can be trained with.
+    """
     return rule_named(
         config.sampling,
         fan_out=config.fan_out,
@@ -44,12 +56,12 @@ def rule_of(config: TrainConfig) -> Rule:
         draw=config.draw,
         subgraph=config.subgraph,
         clusters=config.clusters,
-        unbiased=config.estimate == "unbiased",
+        scaled=bool(estimates),
     )
 
 
-def has_scales(config: TrainConfig) -> bool:
-    """Whether edges count differently by their sources, so that sums are estimates."""
+def needs_scales(config: TrainConfig) -> bool:
+    """Whether each edge has to count by its source; where it is not, a model may do without."""
     return config.sampling in LAYERWISE or (config.sampling == "uniform" and config.estimate == "unbiased")
 
 
@@ -76,17 +88,13 @@ def check_rule(config: TrainConfig, layout: Layout) -> None:
                 f"--batch-size {config.batch_size} says nothing with --sampling {rule}, whose mini-batches are "
                 f"subgraphs; drop it, and say --{'subgraph' if rule == 'uniform' else 'clusters'}"
             )
-        if rule in SUBGRAPHS and config.cache == "replicated":
-            raise InputError(
-                f"--cache replicated gives each trainer training vertices of its own, and --sampling {rule} takes "
-                "them as they come; use another --cache"
-            )
     if rule in NEEDED and getattr(config, NEEDED[rule][0]) is None:
         name, what = NEEDED[rule]
         raise InputError(f"--sampling {rule} needs {flag_of(name)}, {what}")
-    if has_scales(config) and config.estimate == "unbiased" and config.model == "gat":
+    if rule in SUBGRAPHS and config.cache == "replicated":
         raise InputError(
-            "--estimate unbiased is for sums, and the attention of --model gat is a mean by its nature; drop it"
+            f"--cache replicated gives each trainer training vertices of its own, and --sampling {rule} takes them "
+            "as they come; use another --cache"
         )
     if rule in SUBGRAPHS:
         _check_sets(config, layout)
@@ -121,26 +129,30 @@ def _check_sets(config: TrainConfig, layout: Layout) -> None:
         )
 
 
-def check_model_of_rule(config: TrainConfig, takes_scales: bool, signature: Mapping[str, Any]) -> None:
+def check_model_of_rule(config: TrainConfig, estimates: tuple[str, ...], signature: Mapping[str, Any]) -> None:
     """Refuse a model that a rule's sums would be wrong of.
 
     Args:
         config: of the run, decided.
-        takes_scales: whether the model can be trained where each edge counts by its source.
+        estimates: that the model can be trained with, where each edge counts by its source.
         signature: of the model.
 
     Raises:
         InputError: by its name.
     """
-    if config.strategy not in SAMPLED or not has_scales(config):
+    if config.strategy == "full" or not needs_scales(config):
         return
     name = signature.get("class", signature["model"])
     unbiased = " --estimate unbiased" if config.sampling == "uniform" else ""
-    if not takes_scales:
+    if not estimates:
         raise InputError(
-            f"--sampling {config.sampling}{unbiased} lets each edge count by its source, which the model {name} does "
-            "not see: it takes no edge_weight, and computes by more than sums and means; use --sampling neighbours, "
-            "or uniform"
+            f"--sampling {config.sampling}{unbiased} lets each edge count by its source, and the model {name} is not "
+            "made of sums and means that blocks compute; use --sampling neighbours, or uniform without --estimate"
+        )
+    if config.estimate not in estimates:
+        raise InputError(
+            f"--estimate {config.estimate} is for sums, and the attention of the model {name} is a mean by its "
+            "nature; drop it"
         )
 
 

@@ -184,8 +184,9 @@ def moved_widths(model: nn.Module, epoch: int, *, trained: bool = False) -> list
         raise InputError("--dry-run knows the widths of sage, gcn and gat, not those of this model")
     projection = model.projection
     inputs = [model.level_widths[0] if projection is None else projection.out_features, *model.level_widths[1:-1]]
+    last = model.level_widths[-1] if model.head is None else model.head.in_features
     return widths_of_sums(
-        list(zip(inputs, model.level_widths[1:], strict=True)),
+        list(zip(inputs, [*model.level_widths[1:-1], last], strict=True)),
         first_kept=sums_features(model) and not trained,
         first_returns=projection is not None or trained,
         epoch=epoch,

@@ -40,12 +40,11 @@ class Adapter(nn.Module, ABC):
         self._last_layer = 0
         self._stop_at = 0
         self._parameters_of_forward = self._forward_parameters()
-        weighted = {"edge_weight", "adj_t"} & set(self._parameters_of_forward.values())
-        # PyG's whole models take weights whatever their convolutions do, and say whether these do.
-        self.takes_scales = bool(weighted) and bool(getattr(module, "supports_edge_weight", True))
-        """Whether sums over its edges can be estimates: it takes weights, or blocks compute all its convolutions."""
         equivalents = [equivalent_of(convolution) for convolution in convolutions]
-        self.takes_scales |= all(equivalents)
+        sparse = "adj_t" in self._parameters_of_forward.values()
+        self.takes_scales = all(equivalents) and not sparse
+        """Whether sums over its edges can be estimates: blocks compute all its convolutions. Others may take weights
+        of edges, but divide by the number of those that were kept, or take no sum at all."""
         for convolution, equivalent in zip(convolutions, equivalents, strict=True):
             convolution.register_forward_pre_hook(self._before_convolution, with_kwargs=True)
             if equivalent is not None:

@@ -85,7 +85,12 @@ def check_model(run: Run) -> str:
                 name=type(model).__name__,
                 board=board,
             )
-            return start(_run, TRAINERS, spec).join()[0]
+            said: str = start(_run, TRAINERS, spec).join()[0]
+            if run.config.sampling != "neighbours":
+                said += (
+                    f"; its mini-batches were {NEIGHBOURS} neighbours a hop, not of --sampling {run.config.sampling}"
+                )
+            return said
     finally:
         board.close()
 

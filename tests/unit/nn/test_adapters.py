@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
-from support.models import HAS_DGL, make_model
+from support.models import HAS_DGL, PyGNet, PyGSparseNet, make_model, pyg, stacked
 from support.steps import CPU
 from torch import nn
 
@@ -351,3 +351,17 @@ class AsksTheGraph(nn.Module):
 def test_a_forward_that_asks_the_one_graph_is_told_to_take_blocks():
     with pytest.raises(InputError, match="uses 'num_nodes' of the graph itself; let it take a list of blocks"):
         wrap(AsksTheGraph())(*batch(layers=1))
+
+
+@pytest.mark.parametrize(
+    ("make", "taken"),
+    [
+        (lambda: stacked(PyGNet, pyg("SAGEConv")), True),
+        (lambda: stacked(PyGNet, pyg("GraphConv"), weights=True), True),
+        (lambda: stacked(PyGNet, pyg("GraphConv", aggr="mean"), weights=True), False),  # over the edges kept
+        (lambda: stacked(PyGNet, pyg("GATConv")), False),
+        (lambda: stacked(PyGSparseNet, pyg("SAGEConv")), False),  # a product, not by the block
+    ],
+)
+def test_sums_of_library_models_are_estimates_where_blocks_compute_them(make, taken):
+    assert wrap(make()(5, 3, 2)).takes_scales == taken

@@ -122,7 +122,7 @@ def test_loops_count_one_in_a_subgraph():
     indptr = np.arange(0, 3 * n + 1, 3)
     graph = SimpleNamespace(indptr=indptr, indices=indices, edge_weight=None, num_vertices=n)
     layout = SimpleNamespace(graph=graph, permutation=np.arange(n))
-    sampler = Uniform(subgraph="5", layers=1, unbiased=True).sampler(layout, np.array([0, n]), seed=0)
+    sampler = Uniform(subgraph="5", layers=1, scaled=True).sampler(layout, np.array([0, n]), seed=0)
     sampler.sample(np.arange(5), epoch=0, batch=0)
     segment = sampler.segment(0)
     edges = EdgeLoader(graph, device=CPU, dtype=torch.float64, weights=False, degrees=False, estimate="unbiased")

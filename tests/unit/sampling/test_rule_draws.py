@@ -188,7 +188,7 @@ def full_sums(graph, h):
         Ladies(sizes=(12,), draw="race"),
         Ladies(sizes=(12,), importance="counts"),
         FastGCN(sizes=(12,)),
-        Uniform(subgraph="14", layers=1, unbiased=True),
+        Uniform(subgraph="14", layers=1, scaled=True),
     ],
     ids=str,
 )

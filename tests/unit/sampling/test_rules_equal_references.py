@@ -139,7 +139,7 @@ def test_subgraphs(unbiased, seed, parts, layers, size, wide, data):
     layout, _, key = drawn_case(seed, parts, wide, data, weighted=True)
     chosen = np.random.default_rng(seed).permutation(N)[:size]
     targets, others = np.split(chosen, [data.draw(st.integers(0, size))])
-    rule = Uniform(subgraph=str(max(1, size)), layers=layers, unbiased=unbiased)
+    rule = Uniform(subgraph=str(max(1, size)), layers=layers, scaled=unbiased)
     sampler = rule.sampler(layout, layout.offsets, seed=seed, edge_ids=True)
     segments = segments_of(sampler, targets, others=others, **key)
     scale = (N - 1) / max(1, size - 1)

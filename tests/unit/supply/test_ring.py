@@ -9,7 +9,7 @@ from support.graphs import random_graph
 
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
-from gsplit.supply.ring import HEADROOM, Handle, Ring, extents_of
+from gsplit.supply.ring import HEADROOM, Handle, LettingGo, Ring, extents_of
 from gsplit.supply.tickets import Ticket
 
 TICKET = Ticket(number=0, epoch=0, batch=0)
@@ -77,3 +77,11 @@ def test_no_memory_is_an_error_and_not_a_cut(sampler, slots, monkeypatch, tmp_pa
     with pytest.raises(MemoryError, match="100 B are available"):
         Ring(slots).write(0, [sampler])
     assert slots[0].num_bytes == 0
+
+
+def test_a_slot_is_let_go_of_when_all_that_lies_in_it_was_read():
+    done = LettingGo()
+    bulk = [Handle(ticket=TICKET, slot=1, bulk=3)] * 3
+    other = Handle(ticket=TICKET, slot=0)
+    assert [done.of(handle) for handle in (bulk[0], other, bulk[1], bulk[2])] == [False, True, False, True]
+    assert [done.of(handle) for handle in bulk] == [False, False, True]  # the next that lie there
