@@ -7,8 +7,9 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from support import models
 from support.graphs import random_graph
-from support.models import HAS_DGL, PyGNet, PyGSparseNet, make_model, pyg, stacked
+from support.models import HAS_DGL, PyGNet, PyGSparseNet, make_model, stacked
 from support.steps import CPU
 from torch import nn
 
@@ -356,11 +357,11 @@ def test_a_forward_that_asks_the_one_graph_is_told_to_take_blocks():
 @pytest.mark.parametrize(
     ("make", "taken"),
     [
-        (lambda: stacked(PyGNet, pyg("SAGEConv")), True),
-        (lambda: stacked(PyGNet, pyg("GraphConv"), weights=True), True),
-        (lambda: stacked(PyGNet, pyg("GraphConv", aggr="mean"), weights=True), False),  # over the edges kept
-        (lambda: stacked(PyGNet, pyg("GATConv")), False),
-        (lambda: stacked(PyGSparseNet, pyg("SAGEConv")), False),  # a product, not by the block
+        (lambda: stacked(PyGNet, models.pyg("SAGEConv")), True),
+        (lambda: stacked(PyGNet, models.pyg("GraphConv"), weights=True), True),
+        (lambda: stacked(PyGNet, models.pyg("GraphConv", aggr="mean"), weights=True), False),  # over the edges kept
+        (lambda: stacked(PyGNet, models.pyg("GATConv")), False),
+        (lambda: stacked(PyGSparseNet, models.pyg("SAGEConv")), False),  # a product, not by the block
     ],
 )
 def test_sums_of_library_models_are_estimates_where_blocks_compute_them(make, taken):
