@@ -60,9 +60,8 @@ class DGLLadies:
             edge_weight = dgl.ops.u_mul_e(kept, scale, weight[kept.edata[dgl.EID]])
             total = dgl.ops.copy_e_sum(kept, edge_weight)
             kept.edata["weight"] = dgl.ops.e_div_v(kept, edge_weight, total)
-            local = torch.zeros(self._graph.num_nodes(), dtype=torch.int64)
-            local[inner.ndata[dgl.NID]] = torch.arange(inner.num_nodes())
-            block = dgl.to_block(kept, local[seeds])
+            names, places = inner.ndata[dgl.NID].sort()
+            block = dgl.to_block(kept, places[torch.searchsorted(names, seeds)])
             seeds = inner.ndata[dgl.NID][block.srcdata[dgl.NID]]
             hops.append((len(drawn), block.num_edges()))
         return hops

@@ -57,13 +57,11 @@ class Inside final : public Selection<Index> {
         throw std::invalid_argument("vertex " + std::to_string(destinations[row]) + " has 2^31 or more neighbours");
       const size_t before = out;
       kept.neighbours.resize(out + (end - begin) + 1);  // one more than is kept is written
-      if (positions) kept.positions.resize(kept.neighbours.size());
-      Index* neighbours = kept.neighbours.data();
-      for (int64_t e = begin; e < end; ++e) {
-        const Index vertex = graph_.indices[e];
-        neighbours[out] = vertex;
-        if (positions) kept.positions[out] = e;
-        out += has(vertex);
+      if (positions) {
+        kept.positions.resize(kept.neighbours.size());
+        out = keep_row<true>(begin, end, out, kept);
+      } else {
+        out = keep_row<false>(begin, end, out, kept);
       }
       kept.counts[row - run.first_row] = static_cast<int32_t>(out - before);
     }
@@ -81,6 +79,22 @@ class Inside final : public Selection<Index> {
   static constexpr int64_t AHEAD = 12;  // destinations whose neighbours are fetched early
   static constexpr int64_t LINE_BYTES = 64;
   static constexpr int64_t FETCH_BYTES = 512;
+
+  /// Writes the in-edges begin .. end whose sources are in the set from place `out` on; returns where they end.
+  template <bool POSITIONS>
+  size_t keep_row(int64_t begin, int64_t end, size_t out, Drawn<Index>& kept) const {
+    const Index* indices = graph_.indices.data();
+    const uint64_t* bits = bits_.data();
+    Index* neighbours = kept.neighbours.data();
+    int64_t* positions = POSITIONS ? kept.positions.data() : nullptr;
+    for (int64_t e = begin; e < end; ++e) {
+      const auto vertex = static_cast<uint64_t>(indices[e]);
+      neighbours[out] = indices[e];
+      if constexpr (POSITIONS) positions[out] = e;
+      out += (bits[vertex / 64] >> (vertex % 64)) & 1;
+    }
+    return out;
+  }
 
   uint64_t has(int64_t vertex) const { return (bits_[vertex / 64] >> (vertex % 64)) & 1; }
 

@@ -45,7 +45,6 @@ class MappedPool final : public Pool<Index> {
     Candidates& all = this->candidates_;
     map_.clear(all.size(), [&](size_t i) { return all.vertices[i]; });
     all.vertices.clear();
-    all.global_ids.clear();
     all.masses.clear();
     of_edge_.clear();
     neighbours_.clear();
@@ -65,8 +64,15 @@ class MappedPool final : public Pool<Index> {
   }
 
   void end() override {
+    Candidates& all = this->candidates_;
+    all.global_ids.resize(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!graph_.global_ids.empty() && i + LOOK_AHEAD < all.size())
+        __builtin_prefetch(&graph_.global_ids[all.vertices[i + LOOK_AHEAD]]);
+      all.global_ids[i] = graph_.global_ids.empty() ? all.vertices[i] : graph_.global_ids[all.vertices[i]];
+    }
     if (importance_ == Importance::squares) return;
-    for (uint64_t& mass : this->candidates_.masses) mass *= mass;
+    for (uint64_t& mass : all.masses) mass *= mass;
   }
 
   void keep(const Run& run, std::span<const int64_t> destinations, bool positions, Drawn<Index>& kept) override {
@@ -129,24 +135,40 @@ class MappedPool final : public Pool<Index> {
   void count() {
     Candidates& all = this->candidates_;
     const size_t edges = neighbours_.size(), first = of_edge_.size();
-    if (first + edges > of_edge_.capacity()) of_edge_.reserve(std::max(first + edges, 2 * of_edge_.capacity()));
+    make_room(of_edge_, first + edges);
     of_edge_.resize(first + edges);
+    size_t number = all.size();
+    make_room(all.vertices, number + edges);
+    make_room(all.masses, number + edges);
+    // As large as they may become, so that nothing has to be asked before a candidate is added.
+    all.masses.resize(number + edges);
+    all.vertices.resize(number + edges);
     for (size_t i = 0; i < std::min(LOOK_AHEAD, edges); ++i) map_.prefetch(neighbours_[i]);
-    for (size_t i = 0; i < edges; ++i) {
-      if (i + LOOK_AHEAD < edges) map_.prefetch(neighbours_[i + LOOK_AHEAD]);
-      const int64_t vertex = neighbours_[i];
-      int32_t& candidate = map_[vertex];
-      if (candidate < 0) {
-        all.masses.push_back(0);
-        all.global_ids.push_back(graph_.global_ids.empty() ? vertex : graph_.global_ids[vertex]);
-        all.vertices.push_back(vertex);  // last: from here on the map may name it
-        candidate = static_cast<int32_t>(all.vertices.size()) - 1;
+    try {
+      for (size_t i = 0; i < edges; ++i) {
+        if (i + LOOK_AHEAD < edges) map_.prefetch(neighbours_[i + LOOK_AHEAD]);
+        int32_t& candidate = map_[neighbours_[i]];
+        if (candidate < 0) {
+          all.vertices[number] = neighbours_[i];
+          all.masses[number] = 0;
+          candidate = static_cast<int32_t>(number++);
+        }
+        all.masses[candidate] += masses_[i];
+        of_edge_[first + i] = candidate;
       }
-      all.masses[candidate] += masses_[i];
-      of_edge_[first + i] = candidate;
+    } catch (...) {  // a hash map that cannot grow: those that the map names are kept, to be forgotten by name
+      all.vertices.resize(number);
+      throw;
     }
+    all.vertices.resize(number);
+    all.masses.resize(number);
     neighbours_.clear();
     masses_.clear();
+  }
+
+  template <class T>
+  static void make_room(Array<T>& values, size_t size) {
+    if (size > values.capacity()) values.reserve(std::max(size, 2 * values.capacity()));
   }
 
   GraphView<Index> graph_;

@@ -13,6 +13,8 @@ namespace {
 constexpr int64_t RUN_EDGES = 4096;          // what was drawn is still in the first cache level when it is numbered
 constexpr int64_t SHARED_RUN_EDGES = 16384;  // handing a run from thread to thread costs a lock and its misses
 
+constexpr int64_t LOOKED_AT = 8;  // edges that are looked at for one that is kept, or more
+
 int checked_threads(int threads) {
   if (threads < 1) throw std::invalid_argument("threads must be at least 1, not " + std::to_string(threads));
   return threads;
@@ -74,7 +76,7 @@ bool Sampler<Index>::sample_hop(int hop, int64_t fan_out, const DrawKey& key, bo
     }
     if (part == splits.size()) return std::nullopt;
     const int64_t first_row = row;
-    row = end_of_run(destinations(part), first_row, fan_out);
+    row = end_of_run(destinations(part), first_row, fan_out, run_edges_);
     return Run{part, first_row, row};
   };
   const auto draw = [&](Drawer<Index>& drawer, const Run& run, Drawn<Index>& drawn) {
@@ -150,7 +152,7 @@ void Sampler<Index>::keep_hop(Selection<Index>& selection, size_t level, bool ed
     const std::span<const int64_t> destinations(splits[part].vertices.data(), splits[part].level_sizes[level]);
     const auto rows = static_cast<int64_t>(destinations.size());
     for (int64_t first = 0; first < rows;) {
-      const int64_t last = end_of_run(destinations, first, -1);
+      const int64_t last = end_of_run(destinations, first, -1, LOOKED_AT * run_edges_);
       selection.keep({part, first, last}, destinations, edge_ids, kept_);
       splitter_->add(kept_, level);
       first = last;
@@ -166,12 +168,13 @@ Inside<Index>& Sampler<Index>::inside() {
   return *inside_;
 }
 
-/// Where a run ends that begins at a row: it draws about run_edges_ edges, more only for a single destination.
+/// Where a run ends that begins at a row: it draws about run_edges edges, more only for a single destination.
 template <class Index>
-int64_t Sampler<Index>::end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out) const {
+int64_t Sampler<Index>::end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out,
+                                   int64_t run_edges) const {
   const auto size = static_cast<int64_t>(destinations.size());
-  if (fan_out > 0) return std::min(size, row + std::max<int64_t>(1, run_edges_ / fan_out));
-  for (int64_t edges = 0; row < size && edges < run_edges_; ++row)
+  if (fan_out > 0) return std::min(size, row + std::max<int64_t>(1, run_edges / fan_out));
+  for (int64_t edges = 0; row < size && edges < run_edges; ++row)
     edges += graph_.indptr[destinations[row] + 1] - graph_.indptr[destinations[row]];
   return row;
 }

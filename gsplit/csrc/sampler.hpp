@@ -81,7 +81,7 @@ class Sampler {
   bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges);
   void keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales);
   Inside<Index>& inside();
-  int64_t end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out) const;
+  int64_t end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out, int64_t run_edges) const;
 
   GraphView<Index> graph_;
   std::unique_ptr<Splitter<Index>> splitter_;

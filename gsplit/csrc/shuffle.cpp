@@ -9,7 +9,7 @@
 namespace gsplit {
 namespace {
 
-constexpr int BUCKET_BITS = 14;
+constexpr int BUCKET_BITS = 12;
 
 size_t bucket_of(uint64_t hash) { return hash >> (64 - BUCKET_BITS); }
 
