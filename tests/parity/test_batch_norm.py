@@ -94,3 +94,13 @@ def test_conversion_keeps_the_parameters_and_says_nothing_new():
         *before,
         *(f"1.{i}.{b}" for i in (0, 1) for b in ("running_mean", "running_var", "num_batches_tracked")),
     }
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_no_rows_leave_the_running_statistics_as_they_are(momentum):
+    """As in a step of which nobody has a target."""
+    norm = BatchNorm(4, momentum=momentum)
+    norm(torch.randn(9, 4) + 3)
+    before = {name: buffer.clone() for name, buffer in norm.named_buffers()}
+    norm(torch.empty(0, 4))
+    assert all(torch.equal(buffer, before[name]) for name, buffer in norm.named_buffers())
