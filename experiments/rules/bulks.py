@@ -1,0 +1,115 @@
+"""Mini-batches a second through the slots, by how many are sampled and sent at a time (``--bulk``).
+
+python -m experiments.rules.bulks LAYOUT [--quick] [--json FILE]
+
+One sampler process; what stands for the trainers reads the headers of all splits and lets go of the slots. Sizes of
+bulks take turns; a ratio is of one round, then the median.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any
+
+import tyro
+
+from experiments.shared.flags import Positive
+from experiments.shared.results import about, markdown_table, write_json
+from experiments.shared.slab_path import attend
+from gsplit import cli
+from gsplit.config.fields import Checked
+from gsplit.data import Layout, open_layout
+from gsplit.sampling import Ladies, Neighbours, Rule, Segment
+from gsplit.supply.pool import SamplerPool
+from gsplit.supply.ring import Handle, LettingGo, Ring
+from gsplit.supply.sampler_process import SamplerSpec
+from gsplit.supply.tickets import Position, tickets
+
+PROG = "python -m experiments.rules.bulks"
+BULKS = (1, 4, 16, 64)
+SETTINGS: tuple[tuple[str, Rule, int, int], ...] = (
+    ("ladies 512, one layer", Ladies(sizes=(512,)), 512, 1024),
+    ("neighbours 20,20,20", Neighbours(fan_out=(20, 20, 20)), 4096, 64),
+)
+"""What is sampled: the bulk paper's table 4, and mini-batches that take long; targets, and mini-batches counted."""
+SLOTS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulksConfig(Checked):
+    """Mini-batches a second by the size of bulks, over those one at a time."""
+
+    layout: Annotated[Path, tyro.conf.Positional]
+    """The layout to sample from."""
+    rounds: Positive = 5
+    """How often each runs."""
+    quick: bool = False
+    """Take seconds; figures say nothing."""
+    json: Path | None = None
+    """Where the figures go, too."""
+
+
+def command(arguments: list[str]) -> None:
+    config = cli.parse(BulksConfig, arguments, prog=PROG)
+    layout = open_layout(config.layout)
+    rows: list[dict[str, Any]] = []
+    for name, rule, batch_size, counted in SETTINGS:
+        rates: dict[int, list[float]] = {bulk: [] for bulk in BULKS}
+        for i in range(1 if config.quick else config.rounds):
+            for bulk in BULKS[i % len(BULKS) :] + BULKS[: i % len(BULKS)]:
+                number = max(2, counted // bulk // (16 if config.quick else 1)) * bulk
+                rates[bulk].append(_rate(layout, rule, batch_size, bulk, number))
+        for bulk in BULKS:
+            ratios = [mine / one for mine, one in zip(rates[bulk], rates[1], strict=True)]
+            row = {"rule": name, "targets": batch_size, "bulk": bulk, "ratio": median(ratios)}
+            rows.append({**row, "ratio_min": min(ratios), "ratio_max": max(ratios)})
+    print(markdown_table(list(rows[0]), [list(row.values()) for row in rows]))
+    if config.json is not None:
+        write_json(config.json, {"dataset": about(layout, None), "rows": rows})
+
+
+def _rate(layout: Layout, rule: Rule, batch_size: int, bulk: int, counted: int) -> float:
+    """Mini-batches a second of one run, but for the first bulk, which touches maps and slots for the first time."""
+    spec = SamplerSpec(
+        layout=layout.path, rule=rule, batch_size=batch_size, seed=0, edge_ids=False, memory=1 << 40, threads=1
+    )
+    total = counted + bulk  # as one long epoch: the targets come again
+    epoch = rule.num_batches(layout, batch_size=batch_size)
+    arrived: list[Handle] = []
+    pool = SamplerPool(
+        spec,
+        tickets(epoch, -(-total // epoch), Position()),
+        samplers=1,
+        slots=SLOTS,
+        readers=1,
+        finished=arrived.extend,
+        max_restarts=0,
+        bulk=bulk,
+        epoch=epoch,
+    )
+    read, start_s, done = 0, 0.0, LettingGo()
+    try:
+        ring = Ring(pool.slots)
+        while read < total:
+            attend(pool)
+            for handle in arrived:
+                read += 1
+                for rank in range(layout.parts):
+                    Segment(ring.read(handle, rank))
+                if done.of(handle):
+                    assert handle.slot is not None
+                    pool.released(handle.slot)
+                if read == bulk:
+                    start_s = time.perf_counter()
+            arrived.clear()
+        seconds = time.perf_counter() - start_s
+    finally:
+        pool.end()
+    return (read - bulk) / seconds
+
+
+if __name__ == "__main__":
+    cli.main(command)
