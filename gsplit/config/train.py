@@ -88,7 +88,9 @@ class TrainConfig(
         """Number of layers of the model: by the rule one for each fan-out or layer size, or as it was said."""
         if self.strategy == "full" or self.sampling == "neighbours":
             return len(self.fan_out)
-        return len(self.layer_sizes or ()) if self.sampling in LAYERWISE else self.num_layers or len(self.fan_out)
+        if self.sampling in LAYERWISE:
+            return len(self.layer_sizes or ())
+        return self.num_layers or len(self.layer_sizes or self.fan_out)  # those that the run had before
 
     def _check_layers_of_rule(self) -> None:
         """Refuse what says nothing of the layers of a rule that draws no neighbours, and what is missing."""

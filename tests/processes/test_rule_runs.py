@@ -83,3 +83,17 @@ def test_steps_without_a_training_vertex_change_nothing(tmp_path, in_pool):
     assert any(batch["targets"] == 0 for batch in batches)
     assert all(batch["loss"] == 0 for batch in batches if batch["targets"] == 0)
     assert all(np.isfinite(record["loss"]) for record in records(tmp_path / "run"))
+
+
+def test_a_run_goes_on_by_another_rule_with_as_many_layers(layouts, tmp_path, in_pool):
+    path = layouts(2).path
+    with in_pool():
+        trained(path, tmp_path / "run", "ladies", samplers=0, epochs=1)
+        rule = {"sampling": "uniform", "subgraph": "50%"}
+        summary = gsplit.train(config=gsplit.TrainConfig.resuming(tmp_path / "run", epochs=2, **rule))
+        assert summary["epochs"] == 2
+        rule = {"sampling": "neighbours", "fan_out": (3, 3)}
+        summary = gsplit.train(config=gsplit.TrainConfig.resuming(tmp_path / "run", epochs=3, **rule))
+    assert summary["epochs"] == 3
+    settings = [record["settings"] for record in records(tmp_path / "run")]
+    assert [each["sampling"] for each in settings] == ["ladies", "uniform", "neighbours"]
