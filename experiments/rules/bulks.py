@@ -8,7 +8,6 @@ bulks take turns; a ratio is of one round, then the median.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -18,15 +17,12 @@ import tyro
 
 from experiments.shared.flags import Positive
 from experiments.shared.results import about, markdown_table, write_json
-from experiments.shared.slab_path import attend
+from experiments.shared.slab_path import through_slots
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.data import Layout, open_layout
-from gsplit.sampling import Ladies, Neighbours, Rule, Segment
-from gsplit.supply.pool import SamplerPool
-from gsplit.supply.ring import Handle, LettingGo, Ring
+from gsplit.sampling import Ladies, Neighbours, Rule
 from gsplit.supply.sampler_process import SamplerSpec
-from gsplit.supply.tickets import Position, tickets
 
 PROG = "python -m experiments.rules.bulks"
 BULKS = (1, 4, 16, 64)
@@ -76,39 +72,9 @@ def _rate(layout: Layout, rule: Rule, batch_size: int, bulk: int, counted: int) 
     spec = SamplerSpec(
         layout=layout.path, rule=rule, batch_size=batch_size, seed=0, edge_ids=False, memory=1 << 40, threads=1
     )
-    total = counted + bulk  # as one long epoch: the targets come again
     epoch = rule.num_batches(layout, batch_size=batch_size)
-    arrived: list[Handle] = []
-    pool = SamplerPool(
-        spec,
-        tickets(epoch, -(-total // epoch), Position()),
-        samplers=1,
-        slots=SLOTS,
-        readers=1,
-        finished=arrived.extend,
-        max_restarts=0,
-        bulk=bulk,
-        epoch=epoch,
-    )
-    read, start_s, done = 0, 0.0, LettingGo()
-    try:
-        ring = Ring(pool.slots)
-        while read < total:
-            attend(pool)
-            for handle in arrived:
-                read += 1
-                for rank in range(layout.parts):
-                    Segment(ring.read(handle, rank))
-                if done.of(handle):
-                    assert handle.slot is not None
-                    pool.released(handle.slot)
-                if read == bulk:
-                    start_s = time.perf_counter()
-            arrived.clear()
-        seconds = time.perf_counter() - start_s
-    finally:
-        pool.end()
-    return (read - bulk) / seconds
+    how = {"samplers": 1, "slots": SLOTS, "bulk": bulk, "epoch": epoch}
+    return through_slots(spec, layout, epoch, warm_up=bulk, total=counted + bulk, **how)[0]
 
 
 if __name__ == "__main__":

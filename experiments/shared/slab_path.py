@@ -67,15 +67,32 @@ def _run(spec: SamplerSpec, layout: Layout, samplers: int) -> tuple[float, float
     """Mini-batches and edges a second of one run."""
     num_batches = max(1, len(layout.graph.train_idx) // spec.batch_size)  # whole ones, as often as it takes
     warm_up, total = WARM_UP * samplers, (WARM_UP + COUNTED) * samplers
+    return through_slots(
+        spec, layout, num_batches, warm_up=warm_up, total=total, samplers=samplers, slots=2 * samplers + 1
+    )
+
+
+def through_slots(
+    spec: SamplerSpec, layout: Layout, num_batches: int, *, warm_up: int, total: int, **options: int
+) -> tuple[float, float]:
+    """Mini-batches and edges a second of a run, read as trainers read them.
+
+    Args:
+        spec: of the samplers.
+        layout: that they sample from.
+        num_batches: of an epoch; there are as many epochs as it takes.
+        warm_up: mini-batches that do not count, the first ones.
+        total: mini-batches that are read, the first ones among them.
+        options: ``samplers``, ``slots`` and others of :class:`SamplerPool`.
+    """
     arrived: list[Handle] = []
     pool = SamplerPool(
         spec,
         tickets(num_batches, -(-total // num_batches), Position()),
-        samplers=samplers,
-        slots=2 * samplers + 1,
         readers=1,
         finished=arrived.extend,
         max_restarts=0,
+        **options,
     )
     edges, read, start_s, done = 0, 0, 0.0, LettingGo()
     try:

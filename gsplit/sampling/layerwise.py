@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gsplit.data import GraphArrays, Layout
 from gsplit.data.graph import row_ranges
 from gsplit.sampling.plan import OfTraining, fold_key, hashed
-from gsplit.sampling.sampler import CoreSampler
+from gsplit.sampling.sampler import SetSampler
 
 Importance = Literal["squares", "counts"]
 """What a source's mass is: the sum of the squares of p_iv = w_iv / (weight of i's in-edges) over its out-edges to the
@@ -50,56 +50,26 @@ class Ladies(OfTraining):
         return LadiesSampler(layout, offsets, rule=self, **options)
 
 
-class LadiesSampler(CoreSampler):
+class LadiesSampler(SetSampler):
     """Draws by :class:`Ladies`.
 
     Args:
-        layout: to sample from.
-        offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``.
+        layout, offsets, options: see :class:`~gsplit.sampling.sampler.SetSampler`.
         rule: how many sources, and by what.
         edge_ids: let segments carry the positions of the kept edges, and their weights make the masses.
-        options: of :class:`CoreSampler`.
     """
 
     def __init__(
         self, layout: Layout, offsets: NDArray[np.int64], *, rule: Ladies, edge_ids: bool = False, **options: Any
     ) -> None:
-        graph = layout.graph
-        super().__init__(
-            graph.indptr, graph.indices, offsets, global_ids=layout.permutation, edge_ids=edge_ids, **options
-        )
-        self._core.use_pool(graph.edge_weight if edge_ids else None, rule.importance == "counts")
+        super().__init__(layout, offsets, edge_ids=edge_ids, **options)
+        self._core.use_pool(layout.graph.edge_weight if edge_ids else None, rule.importance == "counts")
         self._sizes = np.array(rule.sizes, np.int64)
         self._exponential = rule.draw == "race"
 
-    def sample(
-        self,
-        targets: NDArray[np.int64],
-        *,
-        epoch: int,
-        batch: int,
-        micro: int = 0,
-        num_targets: int | None = None,
-        others: NDArray[np.int64] | None = None,
-    ) -> bool:
-        """Sample a mini-batch, always; see :meth:`gsplit.sampling.MiniBatchSampler.sample`.
-
-        Raises:
-            ValueError: for targets that are out of range or given twice, and for too many rows or destinations.
-        """
-        assert others is None
-        self._core.sample_pools(
-            np.ascontiguousarray(targets, np.int64),
-            self._sizes,
-            self._seed,
-            epoch,
-            batch,
-            micro,
-            len(targets) if num_targets is None else num_targets,
-            self._exponential,
-            self._edge_ids,
-        )
-        return True
+    def _keep(self, start: NDArray[np.int64], targets: int, about: tuple[int, int, int, int]) -> None:
+        assert len(start) == targets
+        self._core.sample_pools(start, self._sizes, self._seed, *about, self._exponential, self._edge_ids)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,50 +91,25 @@ class FastGCN(OfTraining):
         return FastGCNSampler(layout, offsets, rule=self, **options)
 
 
-class FastGCNSampler(CoreSampler):
+class FastGCNSampler(SetSampler):
     """Draws by :class:`FastGCN`; arguments as :class:`LadiesSampler`'s."""
 
     def __init__(
         self, layout: Layout, offsets: NDArray[np.int64], *, rule: FastGCN, edge_ids: bool = False, **options: Any
     ) -> None:
-        graph = layout.graph
-        super().__init__(
-            graph.indptr, graph.indices, offsets, global_ids=layout.permutation, edge_ids=edge_ids, **options
-        )
-        self._rule = rule
-        masses = source_masses(graph, rule.importance, graph.edge_weight if edge_ids else None)
+        super().__init__(layout, offsets, edge_ids=edge_ids, **options)
+        self._sizes = rule.sizes
+        masses = source_masses(layout.graph, rule.importance, layout.graph.edge_weight if edge_ids else None)
         self._layout_ids = np.argsort(layout.permutation)
         self._ends = np.cumsum(masses[self._layout_ids])
         """uint64 [N] sums of the masses up to each global id, so that no partition changes which vertex is hit."""
 
-    def sample(
-        self,
-        targets: NDArray[np.int64],
-        *,
-        epoch: int,
-        batch: int,
-        micro: int = 0,
-        num_targets: int | None = None,
-        others: NDArray[np.int64] | None = None,
-    ) -> bool:
-        """Sample a mini-batch, always; see :meth:`gsplit.sampling.MiniBatchSampler.sample`.
-
-        Raises:
-            ValueError: for targets that are out of range or given twice, and for too many rows.
-        """
-        assert others is None
-        keys = [fold_key(self._seed, epoch, batch, micro, hop, DARTS) for hop in range(1, len(self._rule.sizes) + 1)]
-        sets = [self._thrown(key, size) for key, size in zip(keys, self._rule.sizes, strict=True)]
-        self._core.sample_inside(
-            np.ascontiguousarray(targets, np.int64),
-            sets,
-            epoch,
-            batch,
-            micro,
-            len(targets) if num_targets is None else num_targets,
-            self._edge_ids,
-        )
-        return True
+    def _keep(self, start: NDArray[np.int64], targets: int, about: tuple[int, int, int, int]) -> None:
+        assert len(start) == targets
+        epoch, batch, micro, _ = about
+        keys = [fold_key(self._seed, epoch, batch, micro, hop, DARTS) for hop in range(1, len(self._sizes) + 1)]
+        sets = [self._thrown(key, size) for key, size in zip(keys, self._sizes, strict=True)]
+        self._core.sample_inside(start, sets, *about, self._edge_ids)
 
     def _thrown(self, key: int, darts: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The vertices that are hit, int64 layout ids, and their scales, float32."""

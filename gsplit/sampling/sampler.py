@@ -6,6 +6,7 @@ with how it is done. Samplers of other rules stand beside their rules.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,6 +86,52 @@ class CoreSampler:
         data = np.empty(self.segment_bytes(rank), np.uint8)
         self.write_segment(rank, data)
         return Segment(data)
+
+
+class SetSampler(CoreSampler, ABC):
+    """Keeps every in-edge from a set of sources, of a hop or of the whole mini-batch: what rules but neighbours do.
+
+    Args:
+        layout: to sample from.
+        offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``.
+        options: of :class:`CoreSampler`.
+    """
+
+    def __init__(self, layout: Layout, offsets: Sequence[int] | NDArray[np.int64], **options: Any) -> None:
+        super().__init__(layout.graph.indptr, layout.graph.indices, offsets, global_ids=layout.permutation, **options)
+
+    def sample(
+        self,
+        targets: NDArray[np.int64],
+        *,
+        epoch: int,
+        batch: int,
+        micro: int = 0,
+        num_targets: int | None = None,
+        others: NDArray[np.int64] | None = None,
+    ) -> bool:
+        """Sample a mini-batch, always; it stays until the next call.
+
+        Args:
+            targets: int64 [T] distinct layout ids.
+            epoch, batch, micro: with seed, hop and global id, all that the draws depend on (law 1).
+            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
+            others: int64 distinct layout ids of what else is in the mini-batch from the start; None: nothing.
+
+        Raises:
+            ValueError: for vertices that are out of range or given twice, and for too many rows or destinations.
+        """
+        number = len(targets) if num_targets is None else num_targets
+        start = targets if others is None else np.concatenate([targets, others])
+        self._keep(np.ascontiguousarray(start, np.int64), len(targets), (epoch, batch, micro, number))
+        return True
+
+    @abstractmethod
+    def _keep(self, start: NDArray[np.int64], targets: int, about: tuple[int, int, int, int]) -> None:
+        """Have the core sample from ``start``, of which the first ``targets`` are targets.
+
+        ``about`` is the mini-batch: epoch, batch, micro-batch, number of targets of all micro-batches.
+        """
 
 
 class MiniBatchSampler(CoreSampler):

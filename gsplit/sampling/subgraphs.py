@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import gsplit._core as _core
 from gsplit.data import Layout
 from gsplit.sampling.plan import fold_key, hashed
-from gsplit.sampling.sampler import CoreSampler
+from gsplit.sampling.sampler import SetSampler
 
 SETS = 0x53455453
 """A tag that keeps the keys of sets apart from those of draws."""
@@ -77,60 +77,24 @@ class ClusterPlan(SetPlan):
         ]
 
 
-class SubgraphSampler(CoreSampler):
-    """Cuts the subgraph of a set out of the graph, and splits it.
+class SubgraphSampler(SetSampler):
+    """Cuts the subgraph of a set out of the graph, and splits it; the set are the targets and the others.
 
     Args:
-        layout: to sample from.
-        offsets: int64 [P + 1]; split p owns the layout ids ``offsets[p] .. offsets[p + 1]``.
+        layout, offsets, options: see :class:`~gsplit.sampling.sampler.SetSampler`.
         layers: number of layers.
         scaled: segments carry what an edge counts: (N - 1) / (S - 1) for a set of S out of N vertices.
-        options: of :class:`CoreSampler`.
     """
 
     def __init__(
         self, layout: Layout, offsets: NDArray[np.int64], *, layers: int, scaled: bool, **options: Any
     ) -> None:
-        graph = layout.graph
-        super().__init__(graph.indptr, graph.indices, offsets, global_ids=layout.permutation, **options)
-        self._layers, self._scaled, self._all = layers, scaled, graph.num_vertices
+        super().__init__(layout, offsets, **options)
+        self._layers, self._scaled, self._all = layers, scaled, layout.graph.num_vertices
 
-    def sample(
-        self,
-        targets: NDArray[np.int64],
-        *,
-        epoch: int,
-        batch: int,
-        micro: int = 0,
-        num_targets: int | None = None,
-        others: NDArray[np.int64] | None = None,
-    ) -> bool:
-        """Cut out the subgraph of the targets and the others, always.
-
-        Args:
-            targets: int64 [T] distinct layout ids of training vertices.
-            epoch, batch, micro: for the header of the segments.
-            num_targets: of all micro-batches of the mini-batch, for the header of the segments; by default T.
-            others: int64 [S - T] distinct layout ids of the vertices of the set that are no targets.
-
-        Raises:
-            ValueError: for vertices that are out of range or given twice, and for too many rows.
-        """
-        vertices = np.concatenate([targets, [] if others is None else others]).astype(np.int64)
-        scale = (self._all - 1) / max(1, len(vertices) - 1) if self._scaled else None
-        self._core.sample_subgraph(
-            vertices,
-            len(targets),
-            self._layers,
-            None,
-            scale,
-            epoch,
-            batch,
-            micro,
-            len(targets) if num_targets is None else num_targets,
-            self._edge_ids,
-        )
-        return True
+    def _keep(self, start: NDArray[np.int64], targets: int, about: tuple[int, int, int, int]) -> None:
+        scale = (self._all - 1) / max(1, len(start) - 1) if self._scaled else None
+        self._core.sample_subgraph(start, targets, self._layers, None, scale, *about, self._edge_ids)
 
 
 @dataclass(frozen=True, kw_only=True)
