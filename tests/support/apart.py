@@ -55,12 +55,15 @@ def _apart(member, world, size, function, arguments):
     seconds = time.monotonic() - start_s
     # As when the process ends: whoever waits for this trainer finds its connections closed.
     inside = None
-    # A thread that loads ahead at this moment holds its trainer, and waits for it to be collected when it is done.
+    # A thread that loads ahead at this moment holds its trainer, and waits for it to be collected when it is done. It
+    # may end at any moment, so what it held is collected after each look, the last one too.
     deadline_s = time.monotonic() + THREAD_S
-    gc.collect()
-    while (loading := set(filter(loads, threading.enumerate())) - before) and time.monotonic() < deadline_s:
-        loading.pop().join(0.05)
+    while True:
+        loading = set(filter(loads, threading.enumerate())) - before
         gc.collect()
+        if not loading or time.monotonic() > deadline_s:
+            break
+        loading.pop().join(0.05)
     while groups:
         dist.destroy_process_group(groups.popitem()[1])
     return Outcome(result, error, seconds)
