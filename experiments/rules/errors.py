@@ -105,6 +105,7 @@ def ways(
     ours = Ladies(sizes=(size,))
     for estimate in ("ratio", "unbiased"):
         yield f"ours, {estimate}", _by_rule(layout, targets, ours), estimate
+    yield "ours, norms, ratio", _by_rule(layout, targets, Ladies(sizes=(size,), importance="norms")), "ratio"
     masses = {"squares": np.zeros(n), "counts": np.zeros(n)}
     for a, b in spans(graph, targets):
         np.add.at(masses["squares"], graph.indices[a:b], 1 / max(1, b - a) ** 2)

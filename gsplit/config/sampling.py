@@ -16,7 +16,7 @@ from gsplit.units import parse_bytes
 Order = Literal["sequence", "ready"]
 Sampling = Literal["neighbours", "ladies", "fastgcn", "uniform", "clusters"]
 Estimate = Literal["ratio", "unbiased"]
-Importance = Literal["squares", "counts"]
+Importance = Literal["squares", "counts", "norms"]
 Draw = Literal["priority", "race"]
 MAX_SLOTS = 1024
 MOST_SOURCES = 2**27
@@ -77,8 +77,9 @@ class SamplingConfig(Checked):
     is off by a little; unbiased sums them, which is right on average, and varies more. With uniform and ratio a
     loop of the graph's own weighs more than its share, for it is always kept: let the model make loops instead."""
     importance: Importance = "squares"
-    """ladies, fastgcn: a source's chance goes by the sum of the squares of its edges' shares (LADIES), or by the
-    square of their number (the bulk sampling paper)."""
+    """ladies, fastgcn: a source's chance goes by the sum of the squares of its edges' shares (LADIES), by the square
+    of their number (the bulk sampling paper), or by the square root of that sum, their norm: errors are smaller where
+    a layer draws much of its pool, and larger where it draws little."""
     draw: Draw = "priority"
     """ladies: priority sampling; or race, one source after the other without replacement."""
     batch_size: Annotated[int, Range(1)] = 4096

@@ -6,10 +6,12 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "board.hpp"
@@ -31,10 +33,11 @@ using gsplit::python::span_of;
 using gsplit::python::Writable;
 using Bytes = Writable<uint8_t>;
 
-template <class T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T>&& values) {
-  auto* owned = new std::vector<T>(std::move(values));
-  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+template <class T, class Allocator>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> to_numpy(std::vector<T, Allocator>&& values) {
+  using Values = std::vector<T, Allocator>;
+  auto* owned = new Values(std::move(values));
+  nb::capsule owner(owned, [](void* p) noexcept { delete static_cast<Values*>(p); });
   return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner);
 }
 
@@ -69,9 +72,8 @@ struct BoundSampler {
     return sampled;
   }
 
-  void use_pool(std::optional<Array<float>> weights, bool counts) {
-    sampler.use_pool(weights ? span_of(*weights) : std::span<const float>(),
-                     counts ? gsplit::Importance::counts : gsplit::Importance::squares);
+  void use_pool(std::optional<Array<float>> weights, const std::string& importance) {
+    sampler.use_pool(weights ? span_of(*weights) : std::span<const float>(), gsplit::importance_named(importance));
     edge_weight = std::move(weights);  // the same memory, which lives from now on
   }
 
@@ -146,7 +148,7 @@ void bind_sampler(nb::module_& m, const char* name) {
            nb::arg("threads"), nb::arg("partial_sums"))
       .def("sample", &Self::sample, nb::arg("targets"), nb::arg("fan_outs"), nb::arg("seed"), nb::arg("epoch"),
            nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("edge_ids"), nb::arg("max_edges"))
-      .def("use_pool", &Self::use_pool, nb::arg("edge_weight").none(), nb::arg("counts"))
+      .def("use_pool", &Self::use_pool, nb::arg("edge_weight").none(), nb::arg("importance"))
       .def("sample_pools", &Self::sample_pools, nb::arg("targets"), nb::arg("sizes"), nb::arg("seed"),
            nb::arg("epoch"), nb::arg("batch"), nb::arg("micro"), nb::arg("num_targets"), nb::arg("exponential"),
            nb::arg("edge_ids"))
@@ -251,7 +253,7 @@ NB_MODULE(_core, m) {
   m.def(
       "shuffled_runs",
       [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds) {
-        std::vector<int64_t> order;
+        gsplit::Array<int64_t> order;
         {
           nb::gil_scoped_release unlocked;
           order = gsplit::shuffled_runs(span_of(global_ids), key, span_of(bounds));

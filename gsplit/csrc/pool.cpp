@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "row_map.hpp"
 
@@ -31,29 +32,45 @@ uint64_t mass_of_share(double p) {
   return std::max<uint64_t>(1, static_cast<uint64_t>(std::llrint(std::ldexp(p * p, UNIT_BITS))));
 }
 
+/// What a sum over out-edges is as a mass.
+uint64_t mass_of_sum(uint64_t sum, Importance importance) {
+  if (importance == Importance::counts) return sum * sum;
+  if (importance == Importance::squares) return sum;
+  return static_cast<uint64_t>(std::llrint(std::ldexp(std::sqrt(static_cast<double>(sum)), UNIT_BITS / 2)));
+}
+
 template <class Index, class Map>
 class MappedPool final : public Pool<Index> {
  public:
   MappedPool(GraphView<Index> graph, std::span<const float> edge_weight, Importance importance)
       : graph_(graph), weight_(edge_weight), importance_(importance), map_(graph.indptr.size() - 1) {}
 
-  void start(int64_t destinations) override {
-    if (destinations > MOST)
-      throw std::invalid_argument("a hop has " + std::to_string(destinations) +
-                                  " destinations, and masses can be summed over " + std::to_string(MOST) +
-                                  "; use smaller mini-batches");
+  void start(size_t parts) override {
     Candidates& all = this->candidates_;
     map_.clear(all.size(), [&](size_t i) { return all.vertices[i]; });
     all.vertices.clear();
-    all.masses.clear();
+    all.global_ids.clear();
+    sums_.clear();
     of_edge_.clear();
     neighbours_.clear();
     masses_.clear();
-    at_ = 0;
+    first_edge_.resize(parts);
+    for (auto& edges : first_edge_) edges.clear();
+    num_destinations_ = 0;
   }
 
-  void add(std::span<const int64_t> destinations) override {
-    for (size_t row = 0; row < destinations.size(); ++row) {
+  void add(size_t part, std::span<const int64_t> destinations) override {
+    size_t row = first_edge_[part].size();
+    num_destinations_ += static_cast<int64_t>(destinations.size() - row);
+    if (num_destinations_ > MOST)
+      throw std::invalid_argument("a hop has " + std::to_string(num_destinations_) +
+                                  " destinations or more, and masses can be summed over " + std::to_string(MOST) +
+                                  "; use smaller mini-batches");
+    make_room(first_edge_[part], destinations.size());
+    size_t edge = of_edge_.size();
+    for (; row < destinations.size(); ++row) {
+      first_edge_[part].push_back(edge);
+      edge += degree(destinations[row]);
       if (row + 2 * ROWS_AHEAD < destinations.size())
         __builtin_prefetch(&graph_.indptr[destinations[row + 2 * ROWS_AHEAD]]);
       if (row + ROWS_AHEAD < destinations.size()) fetch(destinations[row + ROWS_AHEAD]);
@@ -65,37 +82,40 @@ class MappedPool final : public Pool<Index> {
 
   void end() override {
     Candidates& all = this->candidates_;
+    size_t i = all.global_ids.size();
     all.global_ids.resize(all.size());
-    for (size_t i = 0; i < all.size(); ++i) {
+    for (; i < all.size(); ++i) {
       if (!graph_.global_ids.empty() && i + LOOK_AHEAD < all.size())
         __builtin_prefetch(&graph_.global_ids[all.vertices[i + LOOK_AHEAD]]);
       all.global_ids[i] = graph_.global_ids.empty() ? all.vertices[i] : graph_.global_ids[all.vertices[i]];
     }
-    if (importance_ == Importance::squares) return;
-    for (uint64_t& mass : all.masses) mass *= mass;
+    all.masses.resize(all.size());
+    for (size_t c = 0; c < all.size(); ++c) all.masses[c] = mass_of_sum(sums_[c], importance_);
   }
 
   void keep(const Run& run, std::span<const int64_t> destinations, bool positions, Drawn<Index>& kept) override {
     const Candidates& all = this->candidates_;
+    const Array<size_t>& first = first_edge_[run.part];
     kept.run = run;
     kept.counts.resize(run.last_row - run.first_row);
     size_t edges = 0;
     for (int64_t row = run.first_row; row < run.last_row; ++row) edges += degree(destinations[row]);
-    kept.neighbours.resize(edges + 1);  // one more than is kept is written
+    winners_.resize(edges + 1);  // one more than is kept is written
     kept.positions.resize(positions ? edges + 1 : 0);
     size_t out = 0;
     for (int64_t row = run.first_row; row < run.last_row; ++row) {
       const int64_t begin = graph_.indptr[destinations[row]], length = degree(destinations[row]);
+      const int32_t* candidates = of_edge_.data() + first[row];
       const size_t before = out;
       for (int64_t i = 0; i < length; ++i) {
-        const int32_t candidate = of_edge_[at_++];
-        kept.neighbours[out] = static_cast<Index>(all.vertices[candidate]);
+        winners_[out] = candidates[i];
         if (positions) kept.positions[out] = begin + i;
-        out += all.scales[candidate] > 0;
+        out += all.scales[candidates[i]] > 0;
       }
       kept.counts[row - run.first_row] = static_cast<int32_t>(out - before);
     }
     kept.neighbours.resize(out);
+    for (size_t i = 0; i < out; ++i) kept.neighbours[i] = static_cast<Index>(all.vertices[winners_[i]]);
     if (positions) kept.positions.resize(out);
   }
 
@@ -139,9 +159,9 @@ class MappedPool final : public Pool<Index> {
     of_edge_.resize(first + edges);
     size_t number = all.size();
     make_room(all.vertices, number + edges);
-    make_room(all.masses, number + edges);
+    make_room(sums_, number + edges);
     // As large as they may become, so that nothing has to be asked before a candidate is added.
-    all.masses.resize(number + edges);
+    sums_.resize(number + edges);
     all.vertices.resize(number + edges);
     for (size_t i = 0; i < std::min(LOOK_AHEAD, edges); ++i) map_.prefetch(neighbours_[i]);
     try {
@@ -150,10 +170,10 @@ class MappedPool final : public Pool<Index> {
         int32_t& candidate = map_[neighbours_[i]];
         if (candidate < 0) {
           all.vertices[number] = neighbours_[i];
-          all.masses[number] = 0;
+          sums_[number] = 0;
           candidate = static_cast<int32_t>(number++);
         }
-        all.masses[candidate] += masses_[i];
+        sums_[candidate] += masses_[i];
         of_edge_[first + i] = candidate;
       }
     } catch (...) {  // a hash map that cannot grow: those that the map names are kept, to be forgotten by name
@@ -161,7 +181,7 @@ class MappedPool final : public Pool<Index> {
       throw;
     }
     all.vertices.resize(number);
-    all.masses.resize(number);
+    sums_.resize(number);
     neighbours_.clear();
     masses_.clear();
   }
@@ -174,14 +194,24 @@ class MappedPool final : public Pool<Index> {
   GraphView<Index> graph_;
   std::span<const float> weight_;  // [E], or empty
   Importance importance_;
-  Map map_;                  // number of each candidate
-  Array<int32_t> of_edge_;   // the candidate of each in-edge of the hop, in the order in which they were added
-  size_t at_ = 0;            // where keep() is among them
+  Map map_;                                // number of each candidate
+  Array<uint64_t> sums_;                   // of each candidate, over its out-edges
+  Array<int32_t> of_edge_;                 // the candidate of each in-edge, in the order in which they were added
+  std::vector<Array<size_t>> first_edge_;  // [parts][rows] where those of a destination begin
+  int64_t num_destinations_ = 0;
   Array<Index> neighbours_;  // buffer
   Array<uint64_t> masses_;   // of the buffer
+  Array<int32_t> winners_;   // scratch
 };
 
 }  // namespace
+
+Importance importance_named(const std::string& name) {
+  if (name == "squares") return Importance::squares;
+  if (name == "counts") return Importance::counts;
+  if (name == "norms") return Importance::norms;
+  throw std::invalid_argument("importance is squares, counts or norms, not " + name);
+}
 
 template <class Index>
 std::unique_ptr<Pool<Index>> make_pool(GraphView<Index> graph, std::span<const float> edge_weight,

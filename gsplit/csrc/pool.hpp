@@ -8,12 +8,14 @@
 //
 // What takes time is the map: an access at random for each edge. So neighbours are gathered into a buffer first, and
 // their entries fetched ahead, across rows. Each edge's candidate is noted, so that keeping the edges of those who
-// won reads neither the graph nor the map again.
+// won reads neither the graph nor the map again. The destinations of a hop are among those of the next, which add to
+// what was there: over a mini-batch, every in-edge is looked up once, however many layers it has.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "draw.hpp"
 #include "memory.hpp"
@@ -26,19 +28,24 @@ namespace gsplit {
 /// in-edges).
 enum class Importance {
   squares,  // p_iv^2, as LADIES proves it
-  counts,   // the square of the number of edges, as the bulk paper's text has it (its section 2.2.2)
+  counts,   // the number of edges, squared afterwards, as the bulk paper's text has it (its section 2.2.2)
+  norms,    // p_iv^2, of which the square root is taken afterwards: the norm of v's column
 };
+
+/// Throws std::invalid_argument for another name.
+Importance importance_named(const std::string& name);
 
 template <class Index>
 class Pool : public Selection<Index> {
  public:
-  /// Forgets the hop before. destinations: how many there will be. Throws std::invalid_argument for too many.
-  virtual void start(int64_t destinations) = 0;
+  /// Forgets the mini-batch before. parts: of destinations.
+  virtual void start(size_t parts) = 0;
 
-  /// Adds the in-neighbours of some destinations; those of a hop are added in the order in which they are kept.
-  virtual void add(std::span<const int64_t> destinations) = 0;
+  /// Adds the in-neighbours of the destinations of a part: of those behind the ones that it has had so far. Throws
+  /// std::invalid_argument for too many.
+  virtual void add(size_t part, std::span<const int64_t> destinations) = 0;
 
-  /// All have been added: masses are what they should be, and the candidates can race.
+  /// All of a hop have been added: masses are what they should be, and the candidates can race.
   virtual void end() = 0;
 
   Candidates& candidates() { return candidates_; }
@@ -47,8 +54,7 @@ class Pool : public Selection<Index> {
   Candidates candidates_;
 };
 
-/// Runs are kept in the order of add(). edge_weight: [E], at least 0, or empty. memory: bytes that a map of all
-/// vertices may take; negative for no bound.
+/// edge_weight: [E], at least 0, or empty. memory: bytes that a map of all vertices may take; negative for no bound.
 template <class Index>
 std::unique_ptr<Pool<Index>> make_pool(GraphView<Index> graph, std::span<const float> edge_weight,
                                        Importance importance, int64_t memory);

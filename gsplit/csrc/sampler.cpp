@@ -4,6 +4,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "random.hpp"
 
@@ -108,12 +109,11 @@ void Sampler<Index>::sample_pools(std::span<const int64_t> targets, std::span<co
     if (size < 1) throw std::invalid_argument("a layer must have at least 1 source, not " + std::to_string(size));
   splitter_->start(sizes.size(), targets, {});
   const std::vector<Split>& splits = splitter_->splits();
+  pool_->start(splits.size());
   for (size_t hop = 1; hop <= sizes.size(); ++hop) {
     const size_t level = sizes.size() + 1 - hop;  // of the destinations
-    int64_t destinations = 0;
-    for (const Split& split : splits) destinations += split.level_sizes[level];
-    pool_->start(destinations);
-    for (const Split& split : splits) pool_->add({split.vertices.data(), size_t(split.level_sizes[level])});
+    for (size_t part = 0; part < splits.size(); ++part)
+      pool_->add(part, {splits[part].vertices.data(), static_cast<size_t>(splits[part].level_sizes[level])});
     pool_->end();
     run_race(pool_->candidates(), sizes[hop - 1], prefix_of(key, static_cast<int>(hop)), race);
     keep_hop(*pool_, level, edge_ids, true);
@@ -138,23 +138,34 @@ void Sampler<Index>::sample_subgraph(const Sources& set, size_t num_targets, siz
   if (num_targets > set.vertices.size()) throw std::invalid_argument("there are more targets than vertices");
   splitter_->start(layers, set.vertices.first(num_targets), set.vertices.subspan(num_targets));
   inside().start(set.vertices, set.scales, set.scale);
-  keep_hop(inside(), layers, edge_ids, scales);
+  of_targets_.clear();
+  keep_hop(inside(), layers, edge_ids, scales, &of_targets_);
   if (layers == 1) return;
-  keep_hop(inside(), layers - 1, edge_ids, scales);
+  keep_hop(inside(), layers - 1, edge_ids, scales, &of_targets_);
   splitter_->share_below(layers - 1);
 }
 
-/// One hop, of the in-edges from what was selected.
+/// One hop, of the in-edges from what was selected. runs: what the hop before kept of the first destinations of each
+/// part, by the same selection; where it is empty, it gets what this one keeps.
 template <class Index>
-void Sampler<Index>::keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales) {
+void Sampler<Index>::keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales,
+                              std::vector<Drawn<Index>>* runs) {
   const std::vector<Split>& splits = splitter_->splits();
-  for (size_t part = 0; part < splits.size(); ++part) {
+  const size_t known = runs == nullptr ? 0 : runs->size();
+  const bool is_noted = runs != nullptr && runs->empty();
+  for (size_t part = 0, next = 0; part < splits.size(); ++part) {
     const std::span<const int64_t> destinations(splits[part].vertices.data(), splits[part].level_sizes[level]);
     const auto rows = static_cast<int64_t>(destinations.size());
-    for (int64_t first = 0; first < rows;) {
+    int64_t first = 0;
+    for (; next < known && (*runs)[next].run.part == part; ++next) {
+      splitter_->add((*runs)[next], level);
+      first = (*runs)[next].run.last_row;
+    }
+    while (first < rows) {
       const int64_t last = end_of_run(destinations, first, -1, LOOKED_AT * run_edges_);
       selection.keep({part, first, last}, destinations, edge_ids, kept_);
       splitter_->add(kept_, level);
+      if (is_noted) runs->push_back(std::exchange(kept_, {}));
       first = last;
     }
   }

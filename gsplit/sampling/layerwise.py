@@ -17,9 +17,10 @@ from gsplit.data.graph import row_ranges
 from gsplit.sampling.plan import OfTraining, fold_key, hashed
 from gsplit.sampling.sampler import SetSampler
 
-Importance = Literal["squares", "counts"]
+Importance = Literal["squares", "counts", "norms"]
 """What a source's mass is: the sum of the squares of p_iv = w_iv / (weight of i's in-edges) over its out-edges to the
-destinations i; or the square of their number."""
+destinations i; the square of their number; or the square root of that sum, the norm of its column, which is what
+makes the variance of a product least (Drineas, Kannan, Mahoney, SIAM J. Comput. 36(1), 2006)."""
 Draw = Literal["priority", "race"]
 """How sources are drawn by mass: by priority sampling, or one after the other without replacement."""
 UNIT_BITS = 40
@@ -63,7 +64,7 @@ class LadiesSampler(SetSampler):
         self, layout: Layout, offsets: NDArray[np.int64], *, rule: Ladies, edge_ids: bool = False, **options: Any
     ) -> None:
         super().__init__(layout, offsets, edge_ids=edge_ids, **options)
-        self._core.use_pool(layout.graph.edge_weight if edge_ids else None, rule.importance == "counts")
+        self._core.use_pool(layout.graph.edge_weight if edge_ids else None, rule.importance)
         self._sizes = np.array(rule.sizes, np.int64)
         self._exponential = rule.draw == "race"
 
@@ -150,7 +151,8 @@ def source_masses(
     """
     n = graph.num_vertices
     masses = np.zeros(n, np.uint64)
-    unit = 1 << min(UNIT_BITS, 62 - n.bit_length())
+    bits = min(UNIT_BITS, 62 - n.bit_length())
+    unit = 1 << bits
     for begin, end in row_ranges(graph.indptr, PIECE_EDGES):
         indptr = graph.indptr[begin : end + 1]
         degrees = np.diff(indptr)
@@ -168,4 +170,8 @@ def source_masses(
             shares = np.divide(own, totals, out=np.zeros_like(own), where=totals > 0)
             each = np.where(shares > 0, np.maximum(1, np.rint(unit * shares**2)), 0)
         np.add.at(masses, sources, each.astype(np.uint64))
+    if importance == "norms":
+        # At most sqrt(unit) each on average, so that all can be added.
+        root_bits = min(UNIT_BITS // 2, 62 - n.bit_length() - (bits + 1) // 2)
+        return np.rint(np.ldexp(np.sqrt(masses.astype(np.float64)), root_bits)).astype(np.uint64)
     return masses * masses if importance == "counts" else masses

@@ -46,7 +46,14 @@ def pool_masses(graph, destinations, importance, weighted):
         each = [1] * len(sources) if importance == "counts" else edge_masses(graph, v, 1 << 40, weighted)
         for u, mass in zip(sources, each, strict=True):
             masses[u] += mass
-    return {u: mass**2 if importance == "counts" else mass for u, mass in masses.items()}
+    return {u: of_sum(mass, importance, 20) for u, mass in masses.items()}
+
+
+def of_sum(mass, importance, root_bits):
+    """What a sum over out-edges is as a mass."""
+    if importance == "norms":
+        return round(math.sqrt(float(mass)) * 2**root_bits)
+    return mass**2 if importance == "counts" else mass
 
 
 def uniform(hop_key, global_id):
@@ -107,14 +114,15 @@ def below(key, bound, count):
 
 def all_masses(graph, importance, weighted):
     n = len(graph.indptr) - 1
-    unit = 1 << min(40, 62 - n.bit_length())
+    bits = min(40, 62 - n.bit_length())
     masses = [0] * n
     for v in range(n):
         places = in_edges(graph, v)
-        each = [1] * len(places) if importance == "counts" else edge_masses(graph, v, unit, weighted)
+        each = [1] * len(places) if importance == "counts" else edge_masses(graph, v, 1 << bits, weighted)
         for e, mass in zip(places, each, strict=True):
             masses[int(graph.indices[e])] += mass
-    return [mass**2 for mass in masses] if importance == "counts" else masses
+    root_bits = min(20, 62 - n.bit_length() - math.ceil(bits / 2))
+    return [of_sum(mass, importance, root_bits) for mass in masses]
 
 
 def fastgcn(graph, offsets, targets, sizes, *, importance, weighted, global_ids, seed, epoch, batch, micro):
