@@ -11,7 +11,7 @@ import tyro
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range, flag_of
-from gsplit.config.sampling import LAYERWISE, LayerSizes, Subgraph
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, LayerSizes, Subgraph
 from gsplit.errors import InputError
 
 Method = Literal["auto", "metis", "kaminpar", "streaming", "deal", "random", "range"]
@@ -36,7 +36,7 @@ def _check_imbalance(imbalance: float) -> None:
         raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {imbalance}")
 
 
-Presampled = Literal["neighbours", "ladies", "fastgcn", "uniform"]
+Presampled = Literal["neighbours", "ladies", "fastgcn", "uniform", "saint"]
 FanOut = Annotated[IntList, Accepted(_check_fan_out)]
 BatchSize = Annotated[int, Range(1)]
 Threads = Annotated[int, Range(0, MAX_THREADS)]
@@ -51,17 +51,17 @@ class Training(Checked):
     batch_size: BatchSize
     """Targets of a mini-batch over all trainers."""
     sampling: Presampled = "neighbours"
-    """The rule; the others than neighbours take no fan-out, uniform no size of mini-batches."""
+    """The rule; the others than neighbours take no fan-out, uniform and saint no size of mini-batches."""
     layer_sizes: LayerSizes | None = None
     """ladies, fastgcn: sources drawn per hop."""
     subgraph: Subgraph | None = None
-    """uniform: vertices of a subgraph."""
+    """uniform, saint: vertices of a subgraph."""
     num_layers: Annotated[int, Range(1)] = 3
-    """uniform: layers of the model."""
+    """uniform, saint: layers of the model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, rules, such_as in (("layer_sizes", LAYERWISE, "512,512,512"), ("subgraph", ("uniform",), "10%")):
+        for name, rules, such_as in (("layer_sizes", LAYERWISE, "512,512,512"), ("subgraph", DRAWN_SETS, "10%")):
             if self.sampling in rules and getattr(self, name) is None:
                 raise InputError(f"--sampling {self.sampling} needs {flag_of(name)}, such as {such_as}")
             if self.sampling not in rules and getattr(self, name) is not None:

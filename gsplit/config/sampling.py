@@ -14,7 +14,7 @@ from gsplit.errors import InputError
 from gsplit.units import parse_bytes
 
 Order = Literal["sequence", "ready"]
-Sampling = Literal["neighbours", "ladies", "fastgcn", "uniform", "clusters"]
+Sampling = Literal["neighbours", "ladies", "fastgcn", "uniform", "saint", "clusters"]
 Estimate = Literal["ratio", "unbiased"]
 Importance = Literal["squares", "counts", "norms"]
 Draw = Literal["priority", "race"]
@@ -25,7 +25,9 @@ MOST_TOGETHER = 4096
 """Mini-batches that may be sampled together."""
 LAYERWISE = ("ladies", "fastgcn")
 """Rules that draw a number of sources for a whole layer."""
-SUBGRAPHS = ("uniform", "clusters")
+DRAWN_SETS = ("uniform", "saint")
+"""Rules whose sets have so many vertices as is asked for."""
+SUBGRAPHS = ("uniform", "saint", "clusters")
 """Rules whose mini-batch is the subgraph of a set of vertices."""
 
 
@@ -62,24 +64,27 @@ class SamplingConfig(Checked):
     sampling: Sampling = "neighbours"
     """neighbours: each destination keeps --fan-out of its in-edges; ladies: a layer draws --layer-sizes sources out
     of its in-neighbours, by importance; fastgcn: out of all vertices; uniform: the subgraph of a random --subgraph of
-    the vertices, as ScaleGNN; clusters: that of some --clusters of the layout's parts, as Cluster-GCN."""
+    the vertices, as ScaleGNN; saint: of one drawn by importance, as GraphSAINT's nodes; clusters: that of some
+    --clusters of the layout's parts, as Cluster-GCN."""
     fan_out: Annotated[IntList, Accepted(check_fan_out), arg(aliases=("--num-neighbors",))] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
     layer_sizes: LayerSizes | None = None
     """ladies, fastgcn: sources drawn per hop, with commas or spaces; the first is for the targets."""
     subgraph: Subgraph | None = None
-    """uniform: vertices of a subgraph, a number or a share such as 10%%; an epoch has every vertex once."""
+    """uniform: vertices of a subgraph, a number or a share such as 10%%; an epoch has every vertex once. saint: darts
+    thrown at all vertices, so some fewer."""
     clusters: Annotated[int | None, Range(1)] = None
     """clusters: parts of the layout that make a subgraph; a layout with many parts for few trainers is best."""
     estimate: Estimate = "ratio"
-    """ladies, fastgcn, uniform: ratio takes the mean over the edges that are kept, each by what it stands for, which
-    is off by a little; unbiased sums them, which is right on average, and varies more. With uniform and ratio a
-    loop of the graph's own weighs more than its share, for it is always kept: let the model make loops instead."""
+    """ladies, fastgcn, uniform, saint: ratio takes the mean over the edges that are kept, each by what it stands for,
+    which is off by a little; unbiased sums them, which is right on average, and varies more; so does saint with
+    losses. With uniform and ratio a loop of the graph's own weighs more than its share, for it is always kept: let
+    the model make loops instead."""
     importance: Importance = "squares"
-    """ladies, fastgcn: a source's chance goes by the sum of the squares of its edges' shares (LADIES), by the square
-    of their number (the bulk sampling paper), or by the square root of that sum, their norm: errors are smaller where
-    a layer draws much of its pool, and larger where it draws little."""
+    """ladies, fastgcn, saint: a source's chance goes by the sum of the squares of its edges' shares (LADIES), by the
+    square of their number (the bulk sampling paper), or by the square root of that sum, their norm: errors are
+    smaller where a layer draws much of its pool, and larger where it draws little."""
     draw: Draw = "priority"
     """ladies: priority sampling; or race, one source after the other without replacement."""
     batch_size: Annotated[int, Range(1)] = 4096

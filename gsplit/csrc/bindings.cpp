@@ -103,7 +103,8 @@ struct BoundSampler {
     const bool scaled = scales || scale;
     if (targets < 0 || layers < 1)
       throw nb::value_error("a subgraph needs at least one layer, and no fewer targets than 0");
-    begin({epoch, batch, num_targets, micro}, {.edge_ids = with_edge_ids, .scales = scaled, .sure_loops = scaled});
+    begin({epoch, batch, num_targets, micro},
+          {.edge_ids = with_edge_ids, .scales = scaled, .sure_loops = scaled, .drawn_targets = scales.has_value()});
     sampler.sample_subgraph({span_of(vertices), scales ? span_of(*scales) : std::span<const float>(),
                              static_cast<float>(scale.value_or(1.0))},
                             static_cast<size_t>(targets), static_cast<size_t>(layers), with_edge_ids, scaled);

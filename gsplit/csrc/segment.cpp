@@ -109,7 +109,8 @@ int64_t lay_out(const std::vector<Split>& splits, int rank, SegmentContents cont
   const int64_t layer_words = LAYER_FIXED_WORDS + (contents.scales ? 1 : 0) + 2 * parts;
   const int64_t words = HEADER_FIXED_WORDS + (layers + 1) + layers * layer_words;
   const int64_t flags = (contents.edge_ids ? SEGMENT_HAS_EDGE_IDS : 0) | (contents.scales ? SEGMENT_HAS_SCALES : 0) |
-                        (contents.sure_loops ? SEGMENT_SURE_LOOPS : 0);
+                        (contents.sure_loops ? SEGMENT_SURE_LOOPS : 0) |
+                        (contents.drawn_targets ? SEGMENT_DRAWN_TARGETS : 0);
 
   std::vector<int64_t> header;
   header.reserve(words);

@@ -55,6 +55,7 @@ inline constexpr int64_t SEGMENT_VERSION = 2;
 inline constexpr int64_t SEGMENT_HAS_EDGE_IDS = 1;
 inline constexpr int64_t SEGMENT_HAS_SCALES = 2;
 inline constexpr int64_t SEGMENT_SURE_LOOPS = 4;
+inline constexpr int64_t SEGMENT_DRAWN_TARGETS = 8;
 inline constexpr int64_t HEADER_FIXED_WORDS = 12;
 inline constexpr int64_t LAYER_FIXED_WORDS = 6;
 inline constexpr int64_t SUMS_WORDS = 9;
@@ -63,7 +64,8 @@ inline constexpr int64_t SUMS_WORDS = 9;
 struct SegmentContents {
   bool edge_ids = false;
   bool scales = false;
-  bool sure_loops = false;  // an edge from a vertex to itself counts 1, whatever the scale
+  bool sure_loops = false;     // an edge from a vertex to itself counts 1, whatever the scale
+  bool drawn_targets = false;  // a target was drawn with the chance that its scale has, so its loss counts the scale
 };
 
 /// Bytes that write_segment() will fill for split `rank`.

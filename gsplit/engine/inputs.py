@@ -62,6 +62,11 @@ class SplitLoader:
 
         return blocks_of(segment, self.device, None, **self.edges.load(segment), whole_out_degrees=out_degrees)
 
+    def target_weights(self, segment: Segment) -> Tensor | None:
+        """What each own target stands for, float32 [n_L]; None where the rule draws no targets."""
+        scales = segment.target_scales()
+        return None if scales is None else torch.from_numpy(scales.copy()).to(self.device, non_blocking=True)
+
     def labels(self, segment: Segment) -> Tensor:
         """Labels of the split's own targets: int64 [n_L], or [n_L, C] where each vertex may have several."""
         return torch.from_numpy(self.layout.graph.labels[segment.targets]).to(self.device, non_blocking=True)

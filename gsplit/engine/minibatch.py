@@ -35,6 +35,10 @@ class MiniBatch:
     """What the engine counts of it on this trainer: edges, vertices, bytes of the segment (docs/formats.md)."""
     seconds: dict[str, float]
     """Seconds that it took to ``sample`` and to ``load``."""
+    target_weights: Tensor | None = None
+    """[n_L] what the loss of each own target counts; None: 1."""
+    whole_weight: float | None = None
+    """This trainer's share of what the sum of all losses is divided by; None: the sum of the weights."""
 
     @property
     def epoch(self) -> int:
@@ -53,7 +57,7 @@ class MiniBatch:
 
     def tensors(self) -> Iterator[Tensor]:
         """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""
-        yield from (tensor for tensor in (self.x, self.labels) if isinstance(tensor, Tensor))
+        yield from (x for x in (self.x, self.labels, self.target_weights) if isinstance(x, Tensor))
         sampled = [block for block in self.blocks.values() if isinstance(block, Block)]
         yield from (block.indptr for block in sampled[:1])
         for block in sampled:

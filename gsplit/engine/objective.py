@@ -28,11 +28,11 @@ class Objective(Protocol):
     num_counts: int
     """Number of counts that a score is made of."""
 
-    def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Scalar sum of the losses of some vertices, times their weights, from logits [n, C]."""
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """[n] losses of some vertices, times the weights of their classes, from logits [n, C]."""
 
-    def weight_sum(self, labels: Tensor) -> Tensor | None:
-        """Scalar sum of the weights of some vertices, by which their losses are divided; None: each weighs 1."""
+    def weights(self, labels: Tensor) -> Tensor | None:
+        """[n] weights of some vertices by their classes, by which their losses are divided; None: each weighs 1."""
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
         """[num_counts] counts over some vertices, from logits [n, C] on the CPU."""
@@ -60,18 +60,18 @@ class MultiClass:
     def __init__(self, weights: Tensor | None = None, *, smoothing: float = 0.0, gamma: float = 0.0) -> None:
         self._weights, self._smoothing, self._gamma = weights, smoothing, gamma
 
-    def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Scalar sum of the cross-entropies."""
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """[n] cross-entropies."""
         weights = None if self._weights is None else self._weights.to(logits)
-        if not self._gamma:
-            return F.cross_entropy(logits, labels, weights, reduction="sum", label_smoothing=self._smoothing)
-        right = F.log_softmax(logits, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
         each = F.cross_entropy(logits, labels, weights, reduction="none", label_smoothing=self._smoothing)
-        return (_powers(-torch.expm1(right), self._gamma) * each).sum()
+        if not self._gamma:
+            return each
+        right = F.log_softmax(logits, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
+        return _powers(-torch.expm1(right), self._gamma) * each
 
-    def weight_sum(self, labels: Tensor) -> Tensor | None:
-        """Scalar sum of the weights of the labels' classes; None without weights."""
-        return None if self._weights is None else self._weights.to(labels.device)[labels].sum()
+    def weights(self, labels: Tensor) -> Tensor | None:
+        """[n] weights of the labels' classes; None without weights."""
+        return None if self._weights is None else self._weights.to(labels.device)[labels]
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
         """[right, all] counts of vertices."""
@@ -103,16 +103,16 @@ class MultiLabel:
     def __init__(self, pos_weight: Tensor | None = None, *, gamma: float = 0.0) -> None:
         self._pos_weight, self._gamma = pos_weight, gamma
 
-    def loss_sum(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Scalar sum over the vertices of the mean over the classes."""
+    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """[n] means over the classes."""
         labels = labels.to(logits.dtype)
         pos_weight = None if self._pos_weight is None else self._pos_weight.to(logits)
         each = F.binary_cross_entropy_with_logits(logits, labels, reduction="none", pos_weight=pos_weight)
         if self._gamma:
             each = each * _powers((logits * (1 - 2 * labels)).sigmoid(), self._gamma)
-        return each.sum() / max(1, logits.shape[1])
+        return each.sum(dim=1) / max(1, logits.shape[1])
 
-    def weight_sum(self, labels: Tensor) -> None:
+    def weights(self, labels: Tensor) -> None:
         """Every vertex weighs 1."""
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
@@ -206,17 +206,45 @@ def _positives(graph: GraphArrays) -> NDArray[np.float64]:
     return np.where((with_it > 0) & (without > 0), without / np.maximum(with_it, 1), 1.0)
 
 
-def mini_batch_loss(objective: Objective, logits: Tensor, labels: Tensor, num_targets: int) -> Tensor:
-    """This trainer's share: the sum over its own targets, divided by the targets of all trainers (law 2)."""
+def mini_batch_loss(
+    objective: Objective, logits: Tensor, labels: Tensor, num_targets: int, target_weights: Tensor | None = None
+) -> Tensor:
+    """This trainer's share: the sum over its own targets, divided by the targets of all trainers (law 2).
+
+    Args:
+        objective: of the run.
+        logits: [n, C] of the own targets.
+        labels: of the same.
+        num_targets: of all trainers.
+        target_weights: [n] what the loss of each counts; None: 1.
+    """
     if len(labels) == 0:
         return logits.sum() * 0  # no target, but a graph that reaches all exchanges
-    return objective.loss_sum(logits, labels) / num_targets
+    losses = objective.losses(logits, labels)
+    if target_weights is not None:
+        losses = losses * target_weights
+    return losses.sum() / num_targets
 
 
-def mean_weight(objective: Objective, labels: Tensor, num_targets: int) -> Tensor | None:
-    """This trainer's share of the mean weight of all targets; None where each weighs 1."""
-    weight = objective.weight_sum(labels)
-    return None if weight is None else weight / max(1, num_targets)
+def mean_weight(
+    objective: Objective,
+    labels: Tensor,
+    num_targets: int,
+    target_weights: Tensor | None = None,
+    whole_weight: float | None = None,
+) -> Tensor | None:
+    """This trainer's share of the mean weight of all targets; None where each weighs 1.
+
+    Args:
+        objective, labels, num_targets, target_weights: as of :func:`mini_batch_loss`.
+        whole_weight: its share of what the sum of losses is divided by instead of the sum of the weights.
+    """
+    if whole_weight is not None:
+        return torch.tensor(whole_weight / max(1, num_targets), device=labels.device)
+    weights = objective.weights(labels)
+    if target_weights is not None:
+        weights = target_weights if weights is None else weights * target_weights
+    return None if weights is None else weights.sum() / max(1, num_targets)
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:

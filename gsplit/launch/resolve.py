@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from gsplit.config.fields import flag_of
-from gsplit.config.sampling import LAYERWISE, SamplingConfig
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import decided
@@ -145,7 +145,7 @@ def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
     if not presampled:
         return
     known, now = presampled.get("sampling", "neighbours"), config.sampling
-    for name, rules in (("fan_out", ("neighbours",)), ("layer_sizes", LAYERWISE), ("subgraph", ("uniform",))):
+    for name, rules in (("fan_out", ("neighbours",)), ("layer_sizes", LAYERWISE), ("subgraph", DRAWN_SETS)):
         if now in rules and (known != now or _words(presampled.get(name)) != _words(getattr(config, name))):
             was = next(flag for flag in ("subgraph", "layer_sizes", "fan_out") if presampled.get(flag) is not None)
             logger.warning(

@@ -9,7 +9,7 @@ from typing import Any
 
 from gsplit.aside import InUse
 from gsplit.config.parallel import SAMPLED
-from gsplit.config.sampling import SUBGRAPHS
+from gsplit.config.sampling import DRAWN_SETS, SUBGRAPHS
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.run import Run
@@ -125,7 +125,7 @@ class Resumed:
         }
         if says_something(now, "batch_size"):
             stay["--batch-size"] = (before.batch_size, now.batch_size)
-        if now.sampling == "uniform":
+        if now.sampling in DRAWN_SETS:
             stay["--subgraph"] = (before.subgraph, now.subgraph)
         if now.sampling == "clusters":
             stay["--clusters"] = (before.clusters, now.clusters)

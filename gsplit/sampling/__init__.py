@@ -2,13 +2,15 @@
 
 ``rule`` says how mini-batches are sampled; ``plan`` has their targets, ``sampler`` draws and splits, ``segment`` is a
 split at rest, ``micro_batches`` brings them together. The rules: neighbours in ``rule``, LADIES and FastGCN in
-``layerwise``, uniform subgraphs and clusters in ``subgraphs``.
+``layerwise``, uniform subgraphs and clusters in ``subgraphs``, GraphSAINT in ``saint``; ``masses`` is what several of
+them draw by.
 """
 
 from gsplit.sampling.layerwise import FastGCN, Ladies
 from gsplit.sampling.micro_batches import MicroBatches, split_offsets
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
+from gsplit.sampling.saint import Saint
 from gsplit.sampling.sampler import MiniBatchSampler, sampler_of
 from gsplit.sampling.segment import Segment
 from gsplit.sampling.subgraphs import Clusters, Uniform
@@ -24,6 +26,7 @@ __all__ = [
     "Neighbours",
     "Plan",
     "Rule",
+    "Saint",
     "Segment",
     "Uniform",
     "sampler_of",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from gsplit.errors import InputError
-from gsplit.sampling.layerwise import Draw, FastGCN, Importance, Ladies
+from gsplit.sampling.layerwise import Draw, FastGCN, Ladies
+from gsplit.sampling.masses import Importance
 from gsplit.sampling.rule import Neighbours, Rule
+from gsplit.sampling.saint import Saint
 from gsplit.sampling.subgraphs import Clusters, Uniform
 
 
@@ -23,13 +25,13 @@ def rule_named(
     """A rule, made of what it takes of these.
 
     Args:
-        name: ``neighbours``, ``ladies``, ``fastgcn``, ``uniform`` or ``clusters``.
+        name: ``neighbours``, ``ladies``, ``fastgcn``, ``uniform``, ``saint`` or ``clusters``.
         fan_out: of neighbours.
-        layers: of uniform and clusters.
+        layers: of uniform, saint and clusters.
         layer_sizes: of ladies and fastgcn.
-        importance: of ladies and fastgcn.
+        importance: of ladies, fastgcn and saint.
         draw: of ladies.
-        subgraph: of uniform.
+        subgraph: of uniform and saint.
         clusters: of clusters.
         scaled: of uniform, whose segments carry scales then.
 
@@ -44,6 +46,8 @@ def rule_named(
         return FastGCN(sizes=layer_sizes, importance=importance)
     if name == "uniform" and subgraph is not None:
         return Uniform(subgraph=subgraph, layers=layers, scaled=scaled)
+    if name == "saint" and subgraph is not None:
+        return Saint(subgraph=subgraph, layers=layers, importance=importance)
     if name == "clusters" and clusters is not None:
         return Clusters(clusters=clusters, layers=layers)
     raise InputError(f"there is no rule {name!r} without what it needs: --layer-sizes, --subgraph or --clusters")

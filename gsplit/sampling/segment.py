@@ -21,6 +21,8 @@ HAS_SCALES = 2
 """The bit of the header's flags that says that scales are carried."""
 SURE_LOOPS = 4
 """The bit that says that an edge from a vertex to itself counts 1: it is kept wherever the vertex is."""
+DRAWN_TARGETS = 8
+"""The bit that says that targets were drawn with the chances that their scales have."""
 HEADER_FIXED_WORDS = 12
 """Words of the header before the level sizes."""
 LAYER_FIXED_WORDS = 6
@@ -112,6 +114,7 @@ class Segment:
         # num_targets counts the targets of all splits of all micro-batches: the loss is divided by it (law 2).
         self.has_edge_ids, self.has_scales = bool(flags & HAS_EDGE_IDS), bool(flags & HAS_SCALES)
         self.sure_loops = bool(flags & SURE_LOOPS)
+        self.has_drawn_targets = bool(flags & DRAWN_TARGETS)
         levels = self.num_layers + 1
         fixed_words = LAYER_FIXED_WORDS + self.has_scales
         layer_words = fixed_words + 2 * self.parts
@@ -221,6 +224,14 @@ class Segment:
             return None
         count = header.num_own_sources + sum(header.receive_counts)
         return self.data[header.scales_at : header.scales_at + 4 * count].view(np.float32)
+
+    def target_scales(self) -> NDArray[np.float32] | None:
+        """What each own target stands for in a sum over all training vertices, float32 [n_L]; None: itself.
+
+        It is 1 over the chance that the vertex was in the mini-batch.
+        """
+        scales = self.scales(len(self.layers)) if self.has_drawn_targets else None
+        return None if scales is None else scales[: len(self.targets)]  # the first sources are the destinations
 
     @property
     def num_edges(self) -> int:

@@ -6,6 +6,7 @@ over the whole set. Split over the trainers like any other mini-batch.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,26 +22,23 @@ SETS = 0x53455453
 """A tag that keeps the keys of sets apart from those of draws."""
 
 
-class SetPlan:
+class SetPlan(ABC):
     """The sets of a run, each with its training vertices first.
-
-    An epoch shuffles what sets are made of, all vertices or all parts, and cuts it into runs that differ by one at
-    most: every vertex is in one set of the epoch, and its features are loaded once.
 
     Args:
         layout: to take vertices from.
-        pieces: number of runs that an epoch is cut into.
         seed: of the run.
         micro_batches: sets of a mini-batch, G.
     """
 
-    def __init__(self, layout: Layout, *, pieces: int, seed: int, micro_batches: int) -> None:
-        self._layout, self._pieces, self._seed, self._number = layout, pieces, seed, micro_batches
+    def __init__(self, layout: Layout, *, seed: int, micro_batches: int) -> None:
+        self._layout, self._seed, self._number = layout, seed, micro_batches
         self._train = np.zeros(layout.graph.num_vertices, bool)
         self._train[layout.graph.train_idx] = True
-        self._ids = np.ascontiguousarray(layout.permutation)
-        self._epoch: tuple[int, list[NDArray[np.int64]]] | None = None
-        """The epoch asked for last and its sets."""
+
+    @abstractmethod
+    def sets(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
+        """The sets of a mini-batch: [G] int64 arrays of layout ids, perhaps empty."""
 
     def micro_batches(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
         """The training vertices of each set of a mini-batch: [G] int64 arrays of layout ids, perhaps empty."""
@@ -50,22 +48,39 @@ class SetPlan:
         """The other vertices of each set of a mini-batch: [G] int64 arrays of layout ids, perhaps empty."""
         return [vertices[~self._train[vertices]] for vertices in self.sets(epoch, batch)]
 
+
+class ShuffledPlan(SetPlan):
+    """Sets that an epoch is cut into: a shuffle of all vertices, in runs that differ by one at most.
+
+    So every vertex is in one set of the epoch, and its features are loaded once.
+
+    Args:
+        layout, seed, micro_batches: as above.
+        pieces: number of runs that an epoch is cut into; the last mini-batch may have empty ones beside them.
+    """
+
+    def __init__(self, layout: Layout, *, pieces: int, seed: int, micro_batches: int) -> None:
+        super().__init__(layout, seed=seed, micro_batches=micro_batches)
+        self._pieces, self._ids = pieces, np.ascontiguousarray(layout.permutation)
+        self._epoch: tuple[int, list[NDArray[np.int64]]] | None = None
+        """The epoch asked for last and its sets."""
+
     def sets(self, epoch: int, batch: int) -> list[NDArray[np.int64]]:
-        """The sets of a mini-batch: [G] int64 arrays of layout ids; the last mini-batch may have empty ones."""
+        """The sets of a mini-batch: [G] int64 arrays of layout ids, ascending."""
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = epoch, self._cut(epoch)
         sets = self._epoch[1][batch * self._number : (batch + 1) * self._number]
         return [*sets, *[np.empty(0, np.int64)] * (self._number - len(sets))]
 
     def _cut(self, epoch: int) -> list[NDArray[np.int64]]:
-        """All sets of an epoch: runs of a shuffle of all vertices."""
+        """All sets of an epoch."""
         bounds = np.arange(self._pieces + 1) * len(self._ids) // self._pieces
         order = _core.shuffled_runs(self._ids, fold_key(self._seed, epoch, SETS), bounds)
         return np.split(order, bounds[1:-1])
 
 
-class ClusterPlan(SetPlan):
-    """The sets of a run that are unions of whole parts; arguments as :class:`SetPlan`'s."""
+class ClusterPlan(ShuffledPlan):
+    """Sets of whole parts: a shuffle of parts in the place of vertices. Arguments as :class:`ShuffledPlan`'s."""
 
     def _cut(self, epoch: int) -> list[NDArray[np.int64]]:
         key, parts = fold_key(self._seed, epoch, SETS), self._layout.parts
@@ -124,9 +139,9 @@ class Uniform:
 
     def plan(
         self, layout: Layout, *, batch_size: int, seed: int, micro_batches: int = 1, fixed_shares: bool = False
-    ) -> SetPlan:
+    ) -> ShuffledPlan:
         """Runs of each epoch's shuffle of all vertices."""
-        return SetPlan(layout, pieces=self.pieces(layout), seed=seed, micro_batches=micro_batches)
+        return ShuffledPlan(layout, pieces=self.pieces(layout), seed=seed, micro_batches=micro_batches)
 
     def sampler(self, layout: Layout, offsets: NDArray[np.int64], **options: Any) -> SubgraphSampler:
         """The sampler that cuts subgraphs out."""

@@ -75,8 +75,9 @@ def train(trainer: Trainer) -> bool:
             with clock("forward"):
                 logits = mini_batch.logits(trainer.model)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
-                loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, mini_batch.num_targets))
-                weight = mean_weight(trainer.objective, labels, mini_batch.num_targets)
+                about = (labels, mini_batch.num_targets, mini_batch.target_weights)
+                loss = chain.tie(mini_batch_loss(trainer.objective, logits, *about))
+                weight = mean_weight(trainer.objective, *about, mini_batch.whole_weight)
 
             if config.metrics is not None:
                 trainer.said.append((logits.detach(), labels))

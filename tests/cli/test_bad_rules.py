@@ -13,6 +13,7 @@ TRAIN = ("train", "layout", "--out", "new", "--device", "cpu")
 LADIES = (*TRAIN, "--sampling", "ladies")
 SIZES = ("--layer-sizes", "20,20")
 UNIFORM = (*TRAIN, "--sampling", "uniform", "--num-layers", "2")
+SAINT = (*TRAIN, "--sampling", "saint", "--num-layers", "2")
 CLUSTERS = (*TRAIN, "--sampling", "clusters", "--num-layers", "2")
 
 FLAGS = [
@@ -24,12 +25,18 @@ FLAGS = [
     ((*LADIES, *SIZES, "--num-layers", "3"), "--layer-sizes has 2 numbers, but --num-layers is 3"),
     ((*LADIES, *SIZES, "--fan-out", "5,5"), "--fan-out 5,5 is for --sampling neighbours, not ladies; drop it"),
     ((*TRAIN, *SIZES), "--layer-sizes 20,20 is for --sampling ladies and fastgcn, not neighbours; drop it"),
-    ((*TRAIN, "--estimate", "unbiased"), "--estimate unbiased is for --sampling ladies, fastgcn and uniform, not"),
+    (
+        (*TRAIN, "--estimate", "unbiased"),
+        "--estimate unbiased is for --sampling ladies, fastgcn, uniform and saint, not",
+    ),
     ((*TRAIN, "--draw", "race"), "--draw race is for --sampling ladies, not neighbours"),
-    ((*TRAIN, "--importance", "counts"), "--importance counts is for --sampling ladies and fastgcn, not neighbours"),
-    ((*TRAIN, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform, not neighbours"),
+    (
+        (*TRAIN, "--importance", "counts"),
+        "--importance counts is for --sampling ladies, fastgcn and saint, not neighbours",
+    ),
+    ((*TRAIN, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform and saint, not neighbours"),
     ((*TRAIN, "--clusters", "2"), "--clusters 2 is for --sampling clusters, not neighbours"),
-    ((*LADIES, *SIZES, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform, not ladies"),
+    ((*LADIES, *SIZES, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform and saint, not ladies"),
     ((*LADIES, *SIZES, "--estimate", "mean"), "'mean'.*--estimate.*unbiased"),
     ((*LADIES, *SIZES, "--estimate", "unbiased", "--model", "gat"), "--estimate unbiased is for sums.*model gat"),
     ((*LADIES, "--layer-sizes", "99999999999999999999,5"), "--layer-sizes takes a number from 1 to 134217728"),
@@ -56,7 +63,7 @@ FLAGS = [
     ((*UNIFORM, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 says nothing with --sampling uniform"),
     (
         (*UNIFORM, "--subgraph", "10%", "--importance", "counts"),
-        "--importance counts is for --sampling ladies and fast",
+        "--importance counts is for --sampling ladies, fastgcn",
     ),
     (
         (*UNIFORM, "--subgraph", "10%", "--strategy", "data", "--cache", "replicated", "--cache-size", "10%"),
@@ -65,6 +72,13 @@ FLAGS = [
     (
         (*UNIFORM, "--subgraph", "1000", "--strategy", "data"),
         "--subgraph 1000 makes 1 subgraphs of all vertices, and 2 groups of trainers take one each; it takes 500 or",
+    ),
+    (SAINT, "--sampling saint needs --subgraph, the vertices of a subgraph: 10%"),
+    ((*SAINT, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 says nothing with --sampling saint"),
+    ((*SAINT, "--subgraph", "10%", "--model", "torch_geometric.nn:GAT"), "--sampling saint lets each edge count"),
+    (
+        (*SAINT, "--subgraph", "10%", "--estimate", "unbiased", "--model", "gat"),
+        "--estimate unbiased is for sums.*model gat",
     ),
     (CLUSTERS, "--sampling clusters needs --clusters, parts of each: 4"),
     ((*CLUSTERS, "--clusters", "0"), "--clusters must be at least 1, not 0"),

@@ -17,6 +17,14 @@ RULES = {
     "ladies": {"sampling": "ladies", "layer_sizes": (30, 40), **NONE},
     "fastgcn": {"sampling": "fastgcn", "layer_sizes": (60, 60), "estimate": "unbiased", **NONE},
     "uniform": {"sampling": "uniform", "subgraph": "17%", "num_layers": 2, "batch_size": 4096, **NONE},
+    "saint": {
+        "sampling": "saint",
+        "subgraph": "17%",
+        "estimate": "unbiased",
+        "num_layers": 2,
+        "batch_size": 4096,
+        **NONE,
+    },
     "clusters": {"sampling": "clusters", "clusters": 1, "num_layers": 2, "batch_size": 4096, **NONE},
 }
 
@@ -31,7 +39,7 @@ def trained(layout, run, rule, **changes):
     }
 
 
-@pytest.mark.parametrize("rule", ["ladies", "uniform"])
+@pytest.mark.parametrize("rule", ["ladies", "uniform", "saint"])
 def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool, rule):
     path = layouts(2).path
     with in_pool():

@@ -13,7 +13,7 @@ from support.steps import CPU, Step
 
 from gsplit.data import open_layout
 from gsplit.parallel import Member, trainer_grid
-from gsplit.sampling import Clusters, FastGCN, Ladies, Uniform
+from gsplit.sampling import Clusters, FastGCN, Ladies, Saint, Uniform
 
 LAYERS = [0, 0, 0]
 """As many as there are layers; how many neighbours is for another rule."""
@@ -23,9 +23,10 @@ RULES = {
     "fastgcn": FastGCN(sizes=(60, 80, 80)),
     "uniform": Uniform(subgraph="120", layers=3),
     "unbiased uniform": Uniform(subgraph="120", layers=3, scaled=True),
+    "saint": Saint(subgraph="120", layers=3),
     "clusters": Clusters(clusters=1, layers=3),
 }
-SUBGRAPHS = ("uniform", "unbiased uniform", "clusters")
+SUBGRAPHS = ("uniform", "unbiased uniform", "saint", "clusters")
 EACH = ["sage", "gcn", "weighted-gcn", "gat"]
 OPTIONS = [
     "gcn-mean",
@@ -38,7 +39,8 @@ OPTIONS = [
 CASES = [
     *itertools.product((2, 3, 4), ("ladies", "unbiased uniform"), EACH[:3], ("ratio", "unbiased")),
     *itertools.product((3,), ("race", "fastgcn"), EACH[:3], ("ratio", "unbiased")),
-    *itertools.product((2, 4), ("ladies", "fastgcn", "uniform", "clusters"), ("gat", "sage"), ("ratio",)),
+    *itertools.product((3,), ("saint",), EACH[:3], ("unbiased",)),
+    *itertools.product((2, 4), ("ladies", "fastgcn", "uniform", "saint", "clusters"), ("gat", "sage"), ("ratio",)),
     *itertools.product((3,), ("ladies", "uniform"), OPTIONS, ("ratio",)),
     *itertools.product((3,), ("ladies",), ("weighted-pyg-GraphConv", "gcn-mean", "weighted-gcn-mean"), ("unbiased",)),
 ]
@@ -109,7 +111,7 @@ def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_lay
     assert_same(results, loss, gradients)
 
 
-@pytest.mark.parametrize("rule", ["ladies", "fastgcn", "uniform"])
+@pytest.mark.parametrize("rule", ["ladies", "fastgcn", "uniform", "saint"])
 def test_law_2_with_two_groups_of_two(pool, layouts, rule):
     whole, split = layouts(1), layouts(4)
     shares, gradients = [], None

@@ -112,7 +112,7 @@ def below(key, bound, count):
     return numbers
 
 
-def all_masses(graph, importance, weighted):
+def all_masses(graph, importance, weighted, own=False):
     n = len(graph.indptr) - 1
     bits = min(40, 62 - n.bit_length())
     masses = [0] * n
@@ -121,6 +121,8 @@ def all_masses(graph, importance, weighted):
         each = [1] * len(places) if importance == "counts" else edge_masses(graph, v, 1 << bits, weighted)
         for e, mass in zip(places, each, strict=True):
             masses[int(graph.indices[e])] += mass
+        if own:
+            masses[v] += 1 if importance == "counts" else max(1, rounded(Fraction(1 << bits, (len(places) + 1) ** 2)))
     root_bits = min(20, 62 - n.bit_length() - math.ceil(bits / 2))
     return [of_sum(mass, importance, root_bits) for mass in masses]
 
@@ -153,8 +155,30 @@ def shuffled_sets(global_ids, pieces, *, seed, epoch):
     return [sorted(order[a:b]) for a, b in pairwise(bounds)]
 
 
+def saint_sets(graph, global_ids, darts, importance, number, *, seed, epoch, batch):
+    """The sets of a mini-batch, and the scale of each vertex wherever it is."""
+    masses, by_name = all_masses(graph, importance, weighted=False, own=True), np.argsort(global_ids).tolist()
+    total = sum(masses)
+    sets = []
+    for micro in range(number):
+        key, at, i, hit = key_of([seed, epoch, batch, micro, SETS]), 0.0, 0, set()
+        while at < total:
+            u = ((scramble(((key ^ i) + WEYL) & MASK) >> 11) + 1) / 2**53
+            at += float(-np.log(np.full(16, u))[0]) * (float(total) / darts)  # of many at a time, as it may round
+            end, i = 0, i + 1
+            for v in by_name if at < total else []:
+                end += masses[v]
+                if int(at) < end:
+                    hit.add(v)
+                    break
+        sets.append(sorted(hit))
+    return sets, {v: float(np.float32(1 / -np.expm1(-darts * (masses[v] / total)))) for v in by_name}
+
+
 def subgraph(graph, offsets, targets, others, layers, scale):
-    inside = {int(v): float(np.float32(scale)) for v in [*targets, *others]}
+    """``scale``: of all, or of each vertex."""
+    of = scale.get if isinstance(scale, dict) else lambda _: float(np.float32(scale))
+    inside = {int(v): of(int(v)) for v in [*targets, *others]}
     return split_by(
         graph, offsets, targets, layers, lambda _, rows: (kept_from(graph, rows, inside), inside), others=others
     )

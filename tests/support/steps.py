@@ -68,13 +68,14 @@ class Step:
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         inputs = SplitLoader(layout, CPU, self.loader, edges)
         self.blocks, self.x = inputs.inputs(self.segment, self.chain)
-        self.labels = inputs.labels(self.segment)
+        self.labels, self.target_weights = inputs.labels(self.segment), inputs.target_weights(self.segment)
 
     def gradients(self):
         """Loss and gradients by name, summed over the trainers."""
         logits = self.model(self.blocks, self.x)
         objective = objective_of(self.layout.graph.multi_label)
-        loss = self.chain.tie(mini_batch_loss(objective, logits, self.labels, self.segment.num_targets))
+        about = (self.labels, self.segment.num_targets, self.target_weights)
+        loss = self.chain.tie(mini_batch_loss(objective, logits, *about))
         loss.backward()
         if self.member.world > 1:
             loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)

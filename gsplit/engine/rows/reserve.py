@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from gsplit.config.sampling import LAYERWISE
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.feed import MOST_BEGUN
@@ -102,10 +102,10 @@ def share_of_rule(config: TrainConfig, layout: Layout, targets: int, trainers: i
         kept = [0.0, *(levels[layer] * min(degree, sizes[layer]) for layer in range(1, len(levels)))]
     else:
         whole = float(n * min(1.0, (config.clusters or 0) / layout.parts))
-        if config.subgraph is not None and config.sampling == "uniform":
+        if config.subgraph is not None and config.sampling in DRAWN_SETS:
             whole = float(set_size(config.subgraph, n))
         levels = [whole] * (config.layers + 1)
-        inside = degree * whole / n if config.sampling == "uniform" else degree
+        inside = degree * whole / n if config.sampling == "uniform" else degree  # the others keep more
         kept = [0.0, *[whole * inside] * config.layers]
     share = min(1.0, UNEVEN / trainers)
     rows = tuple(level * share for level in levels)

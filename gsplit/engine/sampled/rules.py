@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gsplit.config.fields import flag_of
-from gsplit.config.sampling import LAYERWISE, SUBGRAPHS
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SUBGRAPHS
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, Layout
 from gsplit.engine.strategy import Strategy
@@ -19,14 +19,17 @@ from gsplit.sampling.subgraphs import set_size
 
 FLAGS = {
     "layer_sizes": LAYERWISE,
-    "subgraph": ("uniform",),
+    "subgraph": DRAWN_SETS,
     "clusters": ("clusters",),
-    "importance": LAYERWISE,
+    "importance": (*LAYERWISE, "saint"),
     "draw": ("ladies",),
-    "estimate": (*LAYERWISE, "uniform"),
+    "estimate": (*LAYERWISE, *DRAWN_SETS),
 }
 """Flags of some rules, with those."""
-NEEDED = {"uniform": ("subgraph", "the vertices of a subgraph: 10%"), "clusters": ("clusters", "parts of each: 4")}
+NEEDED = {
+    **dict.fromkeys(DRAWN_SETS, ("subgraph", "the vertices of a subgraph: 10%")),
+    "clusters": ("clusters", "parts of each: 4"),
+}
 """Flags that a rule cannot do without."""
 OF_NEIGHBOURS = {"fan_out": ("neighbours",), "batch_size": ("neighbours", *LAYERWISE)}
 """Flags that some rules do not know, though they are everybody's by default; with the rules that do."""
@@ -62,7 +65,9 @@ def rule_of(config: TrainConfig, *, estimates: tuple[str, ...] = ()) -> Rule:
 
 def needs_scales(config: TrainConfig) -> bool:
     """Whether each edge has to count by its source; where it is not, a model may do without."""
-    return config.sampling in LAYERWISE or (config.sampling == "uniform" and config.estimate == "unbiased")
+    return config.sampling in (*LAYERWISE, "saint") or (
+        config.sampling == "uniform" and config.estimate == "unbiased"
+    )
 
 
 def check_rule(config: TrainConfig, layout: Layout) -> None:
@@ -86,7 +91,7 @@ def check_rule(config: TrainConfig, layout: Layout) -> None:
         if rule in SUBGRAPHS and config.batch_size != defaults.batch_size:
             raise InputError(
                 f"--batch-size {config.batch_size} says nothing with --sampling {rule}, whose mini-batches are "
-                f"subgraphs; drop it, and say --{'subgraph' if rule == 'uniform' else 'clusters'}"
+                f"subgraphs; drop it, and say --{'clusters' if rule == 'clusters' else 'subgraph'}"
             )
     if rule in NEEDED and getattr(config, NEEDED[rule][0]) is None:
         name, what = NEEDED[rule]
@@ -117,7 +122,7 @@ def _check_sets(config: TrainConfig, layout: Layout) -> None:
     if not config.subgraph.endswith("%") and int(config.subgraph) > n:
         raise InputError(f"--subgraph is {config.subgraph}, but {layout.path} has {n} vertices")
     size = set_size(config.subgraph, n)
-    if -(-n // size) < groups:
+    if config.sampling == "uniform" and -(-n // size) < groups:
         raise InputError(
             f"--subgraph {config.subgraph} makes {-(-n // size)} subgraphs of all vertices, and {groups} groups of "
             f"trainers take one each; it takes {n // groups} or fewer"

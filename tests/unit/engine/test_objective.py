@@ -30,7 +30,7 @@ def test_sums_add_up_over_unequal_parts(multi_label):
     logits, labels = data(multi_label)
     cuts = [0, 0, 3, 20, N]
     parts = [slice(a, b) for a, b in pairwise(cuts)]
-    losses = sum(objective.loss_sum(logits[part], labels[part]) for part in parts)
+    losses = sum(objective.losses(logits[part], labels[part]).sum() for part in parts)
     wanted = F.binary_cross_entropy_with_logits if multi_label else F.cross_entropy
     torch.testing.assert_close(losses / N, wanted(logits, labels.double() if multi_label else labels))
     counts = np.sum([objective.counts(logits[part], labels[part]) for part in parts], axis=0)
@@ -65,8 +65,8 @@ def test_weights_and_smoothing_are_pytorchs_mean(weights, smoothing):
     objective = MultiClass(weights, smoothing=smoothing)
     logits, labels = data(multi_label=False)
     parts = [slice(0, 0), slice(0, 3), slice(3, 20), slice(20, N)]
-    total = sum(objective.loss_sum(logits[part], labels[part]) for part in parts)
-    weight = N if weights is None else sum(objective.weight_sum(labels[part]) for part in parts)
+    total = sum(objective.losses(logits[part], labels[part]).sum() for part in parts)
+    weight = N if weights is None else sum(objective.weights(labels[part]).sum() for part in parts)
     wanted = F.cross_entropy(logits, labels, weight=weights, label_smoothing=smoothing)
     torch.testing.assert_close(total / weight, wanted, rtol=1e-12, atol=0)
 
@@ -74,12 +74,12 @@ def test_weights_and_smoothing_are_pytorchs_mean(weights, smoothing):
 def test_focal_loss_by_its_formula():
     logits, labels = data(multi_label=False)
     right = logits.softmax(dim=1)[torch.arange(N), labels]
-    wanted = -(WEIGHTS[labels] * (1 - right) ** 2.5 * right.log()).sum()
-    torch.testing.assert_close(MultiClass(WEIGHTS, gamma=2.5).loss_sum(logits, labels), wanted)
+    wanted = -(WEIGHTS[labels] * (1 - right) ** 2.5 * right.log())
+    torch.testing.assert_close(MultiClass(WEIGHTS, gamma=2.5).losses(logits, labels), wanted)
     logits, labels = data(multi_label=True)
     right = torch.where(labels > 0.5, logits.sigmoid(), 1 - logits.sigmoid())
     each = torch.where(labels > 0.5, WEIGHTS, torch.ones(())) * -right.log() * (1 - right) ** 1.5
-    torch.testing.assert_close(MultiLabel(WEIGHTS, gamma=1.5).loss_sum(logits, labels), each.mean(dim=1).sum())
+    torch.testing.assert_close(MultiLabel(WEIGHTS, gamma=1.5).losses(logits, labels), each.mean(dim=1))
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -87,7 +87,7 @@ def test_focal_loss_of_what_is_certain_has_a_finite_slope(multi_label):
     logits = torch.tensor([[50.0, -50.0], [-3.0, 200.0]], requires_grad=True)
     labels = torch.tensor([[1.0, 0.0], [0.0, 1.0]]) if multi_label else torch.tensor([0, 1])
     objective = (MultiLabel if multi_label else MultiClass)(gamma=0.5)
-    objective.loss_sum(logits, labels).backward()
+    objective.losses(logits, labels).sum().backward()
     assert logits.grad.isfinite().all()
 
 
@@ -95,22 +95,22 @@ def test_labels_weigh_as_pytorchs_do():
     logits, labels = data(multi_label=True)
     objective = MultiLabel(WEIGHTS)
     wanted = F.binary_cross_entropy_with_logits(logits, labels.double(), pos_weight=WEIGHTS)
-    torch.testing.assert_close(objective.loss_sum(logits, labels) / N, wanted)
-    assert objective.weight_sum(labels) is None
+    torch.testing.assert_close(objective.losses(logits, labels).sum() / N, wanted)
+    assert objective.weights(labels) is None
 
 
 def test_balanced_weights_are_those_of_the_training_vertices():
     graph = random_graph(60, 5, seed=9, classes=4)
     graph.labels[graph.train_idx] = np.arange(len(graph.train_idx)) % 3  # nobody is of class 3
     counts = np.bincount(graph.labels[graph.train_idx], minlength=4)
-    weights = objective_for(ObjectiveConfig(class_weights="balanced"), graph).weight_sum(torch.arange(4))
+    weights = objective_for(ObjectiveConfig(class_weights="balanced"), graph).weights(torch.arange(4)).sum()
     assert weights == pytest.approx(sum(len(graph.train_idx) / (4 * count) for count in counts[:3]))
     several = random_graph(60, 5, seed=9, classes=3, multi_label=True)
     several.labels[:, 2] = 0
     of_label = several.labels[several.train_idx].sum(axis=0)
     logits, labels = torch.zeros(1, 3).double(), torch.ones(1, 3)
     wanted = [(len(several.train_idx) - count) / count for count in of_label[:2]] + [1]
-    loss = objective_for(ObjectiveConfig(pos_weight="balanced"), several).loss_sum(logits, labels)
+    loss = objective_for(ObjectiveConfig(pos_weight="balanced"), several).losses(logits, labels).sum()
     assert loss.item() == pytest.approx(np.mean(wanted) * np.log(2))
 
 

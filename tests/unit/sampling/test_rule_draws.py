@@ -17,20 +17,15 @@ from scipy.sparse import csr_matrix
 from scipy.stats import chisquare, norm
 from support.graphs import random_graph
 from support.reference import key_of
+from support.rule_cases import layout_of
 from support.rule_reference import pool_masses, raced, uniform
 
 from gsplit.features.estimates import edge_factors
 from gsplit.sampling import FastGCN, Ladies, Uniform
-from gsplit.sampling.layerwise import source_masses, uniform_below
+from gsplit.sampling.masses import source_masses, uniform_below
 
 UNLUCKY = 1e-4
 CANDIDATES, DRAWN = 6, 3
-
-
-def layout_of(indptr, indices, n):
-    graph = SimpleNamespace(indptr=np.array(indptr), indices=np.array(indices, np.int32), edge_weight=None)
-    graph.num_vertices = n
-    return SimpleNamespace(graph=graph, permutation=np.arange(n), offsets=np.array([0, n]))
 
 
 def pool_of_six():
