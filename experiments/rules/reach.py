@@ -22,6 +22,7 @@ from experiments.shared.flags import Positive
 from experiments.shared.results import markdown_table, write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
+from gsplit.data import open_layout
 from gsplit.data.__main__ import command as data
 from gsplit.partition import PartitionConfig, partition
 from tools import real_graphs
@@ -31,33 +32,80 @@ DATASETS = "cora,citeseer,coauthor_cs,amazon_computers"
 LAYERS = 2
 PARTS = 64
 """Parts of the layouts, so that there are clusters to choose from; four trainers have sixteen each."""
-RECIPE: dict[str, Any] = {
-    "hidden": 64,
-    "dropout": 0.5,
-    "lr": 0.01,
-    "weight_decay": 5e-4,
-    "device": "cpu",
-    "threads": 1,
+VALIDATIONS = 60
+"""Times that a run looks at its validation accuracy, at most: every epoch, or every few."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What all ways to train on a graph have alike: one model, one rate, as many steps."""
+
+    flags: dict[str, Any]
+    """Of the model and its training."""
+    steps: int
+    """Steps of the optimizer."""
+    batch_size: int
+    """Targets of a mini-batch of those who choose targets."""
+    fan_out: tuple[int, ...]
+    """Of neighbours."""
+    sources: int
+    """Sources of a layer of LADIES and FastGCN."""
+    sets: int
+    """Sets that an epoch of subgraphs is cut into."""
+
+
+SMALL = Recipe(
+    flags={
+        "hidden": 64,
+        "dropout": 0.5,
+        "input_dropout": 0.5,
+        "weight_decay": 5e-4,
+        "lr": 0.01,
+        "normalize_features": True,
+    },
+    steps=100,
+    batch_size=140,
+    fan_out=(10, 10),
+    sources=256,
+    sets=2,
+)
+RECIPES = {
+    "cora": SMALL,
+    "citeseer": SMALL,
+    "coauthor_cs": Recipe(
+        flags={"hidden": 64, "dropout": 0.5, "weight_decay": 1e-4, "lr": 0.003},
+        steps=96,
+        batch_size=2048,
+        fan_out=(10, 10),
+        sources=2048,
+        sets=4,
+    ),
+    "amazon_computers": Recipe(
+        flags={"hidden": 128, "dropout": 0.2, "lr": 0.001},
+        steps=480,
+        batch_size=512,
+        fan_out=(15, 10),
+        sources=2048,
+        sets=4,
+    ),
 }
-SMALL = ("cora", "citeseer")
-"""Graphs with few training vertices, which are one mini-batch."""
-EPOCHS = {True: 100, False: 30}
-"""Of small graphs and of others; of the whole graph, where an epoch is one step, as many steps as neighbours take."""
-WHOLE_EPOCHS = {True: 100, False: 270}
+"""Those of experiments.paper.accuracy, which were found for neighbour sampling; all ways are trained by them."""
 
 
-def settings(small: bool) -> dict[str, dict[str, Any]]:
+def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The flags of each rule."""
-    sizes = (256,) * LAYERS if small else (2048,) * LAYERS
-    batch = {"batch_size": 140 if small else 1024}
-    subgraphs = {"num_layers": LAYERS, "sampling": "uniform", "subgraph": "25%" if small else "10%"}
+    targets = {"batch_size": recipe.batch_size}
+    layerwise = {"layer_sizes": (recipe.sources,) * LAYERS, **targets}
+    subgraphs = {"num_layers": LAYERS, "subgraph": f"{100 / recipe.sets:g}%"}
     return {
-        "neighbours": {"fan_out": (15, 10), **batch},
-        "ladies": {"sampling": "ladies", "layer_sizes": sizes, **batch},
-        "fastgcn": {"sampling": "fastgcn", "layer_sizes": sizes, **batch},
-        "uniform, ratio": subgraphs,
-        "uniform, unbiased": {**subgraphs, "estimate": "unbiased"},
-        "clusters": {"num_layers": LAYERS, "sampling": "clusters", "clusters": 16 if small else 8},
+        "neighbours": {"fan_out": recipe.fan_out, **targets},
+        "ladies": {"sampling": "ladies", **layerwise},
+        "ladies, norms": {"sampling": "ladies", "importance": "norms", **layerwise},
+        "fastgcn": {"sampling": "fastgcn", **layerwise},
+        "uniform, ratio": {"sampling": "uniform", **subgraphs},
+        "uniform, unbiased": {"sampling": "uniform", "estimate": "unbiased", **subgraphs},
+        "saint": {"sampling": "saint", **subgraphs},
+        "clusters": {"num_layers": LAYERS, "sampling": "clusters", "clusters": PARTS // recipe.sets},
         "whole graph": {"strategy": "full", "num_layers": LAYERS},
     }
 
@@ -97,17 +145,28 @@ def command(arguments: list[str]) -> None:
 
 def rows_of(dataset: str, config: ReachConfig, work: Path) -> list[dict[str, Any]]:
     """A row for each rule on one graph."""
-    small = dataset in SMALL
+    recipe = RECIPES[dataset]
     layout = layout_of(dataset, config.data, work)
-    rules = settings(small)
+    rules = settings(recipe)
     scores: dict[str, list[float]] = {name: [] for name in rules}
     times: dict[str, list[tuple[float, int] | None]] = {name: [] for name in rules}
     for seed in range(config.seeds):
         for name, flags in rules.items():
-            epochs = (WHOLE_EPOCHS if name == "whole graph" else EPOCHS)[small]
+            epochs = 3 if config.quick else epochs_of(name, recipe, len(open_layout(layout).graph.train_idx))
             out = work / "run"
-            recipe = {**RECIPE, "model": config.model, "gpus": config.trainers, "seed": seed, **flags}
-            run = gsplit.TrainConfig(out=out, overwrite=True, epochs=3 if config.quick else epochs, **recipe)
+            run = gsplit.TrainConfig(
+                out=out,
+                overwrite=True,
+                epochs=epochs,
+                validate_every=-(-epochs // VALIDATIONS),
+                model=config.model,
+                gpus=config.trainers,
+                seed=seed,
+                device="cpu",
+                threads=1,
+                **recipe.flags,
+                **flags,
+            )
             with contextlib.redirect_stdout(io.StringIO()):
                 scores[name].append(gsplit.train(layout, run)["test_accuracy"])
             times[name].append(reached(out, config.target))
@@ -122,6 +181,14 @@ def rows_of(dataset: str, config: ReachConfig, work: Path) -> list[dict[str, Any
         }
         for name in rules
     ]
+
+
+def epochs_of(name: str, recipe: Recipe, targets: int) -> int:
+    """Epochs that make about the steps of a recipe."""
+    if name == "whole graph":
+        return recipe.steps
+    whole_sets = name.startswith("uniform") or name in ("saint", "clusters")
+    return max(1, round(recipe.steps / (recipe.sets if whole_sets else -(-targets // recipe.batch_size))))
 
 
 def reach_of(name: str, times: dict[str, list[tuple[float, int] | None]]) -> dict[str, Any]:

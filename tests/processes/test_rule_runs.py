@@ -11,6 +11,7 @@ from support.runs import all_equal, config_for, records, stopped_and_gone_on, tr
 
 import gsplit
 from gsplit.runs import checkpoint
+from gsplit.sampling import Saint
 
 NONE = {"fan_out": (-1, -1)}
 RULES = {
@@ -91,6 +92,27 @@ def test_steps_without_a_training_vertex_change_nothing(tmp_path, in_pool):
     assert any(batch["targets"] == 0 for batch in batches)
     assert all(batch["loss"] == 0 for batch in batches if batch["targets"] == 0)
     assert all(np.isfinite(record["loss"]) for record in records(tmp_path / "run"))
+
+
+def test_losses_of_drawn_targets_are_a_ratio_or_unbiased(tmp_path, in_pool):
+    graph = random_graph(120, 0, seed=1)  # no edges, so that logits are the same by either estimate
+    layout = lay_out(graph, tmp_path / "none", parts=4)
+    losses = {}
+    for estimate in ("ratio", "unbiased"):
+        changes = {**RULES["saint"], "estimate": estimate, "split_group": 2, "lr": 1e-12, "samplers": 0}
+        with in_pool():
+            gsplit.train(config=config_for(layout.path, tmp_path / estimate, **changes))
+        of_all = records(tmp_path / estimate, "mini-batch")
+        losses[estimate] = [batch["loss"] for batch in of_all if batch["trainer"] == 0]
+    rule = Saint(subgraph="17%", layers=2)
+    plan = rule.plan(layout, batch_size=1, seed=records(tmp_path / "ratio")[0]["settings"]["seed"], micro_batches=2)
+    batches = [plan.micro_batches(epoch, batch) for epoch in range(2) for batch in range(3)]
+    chances = -np.expm1(-20 / 120)  # all masses are alike
+    shares = [sum(map(len, both)) / chances / (2 * len(graph.train_idx)) for both in batches]
+    assert len(losses["ratio"]) == len(shares)
+    assert min(losses["ratio"]) > 0
+    wanted = [loss * share for loss, share in zip(losses["ratio"], shares, strict=True)]
+    assert losses["unbiased"] == pytest.approx(wanted, rel=1e-4)
 
 
 def test_a_run_goes_on_by_another_rule_with_as_many_layers(layouts, tmp_path, in_pool):

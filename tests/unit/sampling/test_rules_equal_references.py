@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import rule_reference
+from support.graphs import random_graph
 from support.rule_cases import N, assert_equal, drawn_case, segments_of
 
 import gsplit._core as _core
@@ -211,3 +214,31 @@ def test_a_set_of_vertices_given_twice_or_not_there_is_refused_and_the_sampler_g
     again.sample(np.array([1]), others=np.array([2, 3]), epoch=0, batch=0)
     for rank in range(2):
         assert sampler.segment(rank).data.tobytes() == again.segment(rank).data.tobytes()
+
+
+def test_hops_of_several_runs_of_destinations():
+    n = 1_400
+    graph = random_graph(n, 130, seed=3)
+    assert graph.num_edges > 4 * 32_768  # edges that a run looks at
+    layout = SimpleNamespace(graph=graph, permutation=np.random.default_rng(0).permutation(n), parts=2)
+    layout.offsets = np.array([0, 900, n])
+    about = {"seed": 7, "epoch": 0, "batch": 1, "micro": 0}
+    targets = np.arange(0, n, 2)
+    sampler = Ladies(sizes=(400, 700)).sampler(layout, layout.offsets, seed=7)
+    segments = segments_of(sampler, targets, epoch=0, batch=1)
+    reference = rule_reference.ladies(
+        graph,
+        layout.offsets,
+        targets,
+        (400, 700),
+        importance="squares",
+        draw="priority",
+        weighted=False,
+        global_ids=layout.permutation,
+        **about,
+    )
+    assert_equal(segments, reference, edge_ids=False)
+    subgraphs = Uniform(subgraph=str(n), layers=2).sampler(layout, layout.offsets, seed=7)
+    segments = segments_of(subgraphs, targets, others=targets + 1, epoch=0, batch=1)
+    reference = rule_reference.subgraph(graph, layout.offsets, targets, targets + 1, 2, 1.0)
+    assert_equal(segments, reference, edge_ids=False, scales=False)
