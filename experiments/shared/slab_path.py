@@ -115,6 +115,40 @@ def through_slots(
     return (read - warm_up) / seconds, edges / seconds
 
 
+def reports_of(spec: SamplerSpec, num_batches: int, *, bulk: int) -> int:
+    """How many messages a sampler needs to tell of an epoch; each is answered by one assignment."""
+    reports: list[int] = []
+    arrived: list[Handle] = []
+
+    def finished(handles: tuple[Handle, ...]) -> None:
+        reports.append(len(handles))
+        arrived.extend(handles)
+
+    pool = SamplerPool(
+        spec,
+        tickets(num_batches, 1, Position()),
+        samplers=1,
+        slots=2,
+        readers=1,
+        finished=finished,
+        max_restarts=0,
+        bulk=bulk,
+        epoch=num_batches,
+    )
+    done = LettingGo()
+    try:
+        while sum(reports) < num_batches:
+            attend(pool)
+            for handle in arrived:
+                if done.of(handle):
+                    assert handle.slot is not None
+                    pool.released(handle.slot)
+            arrived.clear()
+    finally:
+        pool.end()
+    return len(reports)
+
+
 def attend(pool: SamplerPool) -> None:
     """What the launcher does while trainers train: wait for a word of the samplers, and see to it."""
     ready = multiprocessing.connection.wait(pool.files(), PATIENCE_S)

@@ -256,5 +256,5 @@ def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:
     if logits.shape != (num_targets, num_classes):
         raise InputError(
             f"the model gave logits of shape {tuple(logits.shape)} for {num_targets} targets and {num_classes} "
-            "classes; it must have as many layers as --fan-out has numbers, and as many outputs as there are classes"
+            "classes; it must have as many layers as mini-batches have, and as many outputs as there are classes"
         )

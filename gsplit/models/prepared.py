@@ -17,6 +17,7 @@ from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.nn import GAT
 from gsplit.nn.adapters import Adapter, wrap
+from gsplit.nn.adapters.adapter import DEPTH
 from gsplit.nn.dense import convert_dropouts
 from gsplit.nn.layered import LayeredModel
 from gsplit.nn.norm import convert_batch_norms, follow_chain
@@ -90,7 +91,7 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
     prepared, needs = prepare(pickle.loads(content))
     depth = layers if isinstance(prepared, Adapter) else getattr(model, "num_layers", layers)
     if depth != layers:
-        raise InputError(f"the model {name} has {depth} layers, but --fan-out has {layers} numbers")
+        raise InputError(f"the model {name} has {depth} layers, but mini-batches have {layers}; {DEPTH}")
     if hasattr(model, "forward_layer") and len(getattr(model, "level_widths", ())) != layers + 1:
         raise InputError(f"the model {name} has forward_layer, so it needs level_widths: {layers + 1} widths")
     widths: Any = getattr(model, "level_widths", ())

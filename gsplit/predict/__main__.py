@@ -19,7 +19,10 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     if config.out is None:
         raise InputError("no --out given: name the file for the predictions, .npy, .npz or .csv")
     values = predict(**vars(config))
-    say(f"{config.what} of {len(values):,} vertices ({values.dtype}, {list(values.shape)}) in {config.out}")
+    drawn = ",".join(map(str, config.fan_out))
+    over = f"{drawn} neighbours drawn of each, hop by hop" if drawn else "all neighbours"
+    what = f"{config.what} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
+    say(f"{what}, over {over}, in {config.out}")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,10 @@ def predict(
     put_run_right(config.run)
     trained_with = TrainConfig.from_json(config.run / CONFIG)
     level = config.level(trained_with.layers)
+    if config.fan_out and trained_with.strategy != "full" and trained_with.sampling != "neighbours":
+        logger.warning(
+            "%s was trained by --sampling %s; --fan-out samples neighbours here", config.run, trained_with.sampling
+        )
     loaded, described, trained = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
     _check_offers(prepared.prepare(copy.deepcopy(loaded)).model, level, trained_with.layers)
     opened = open_layout(config.layout.resolve())

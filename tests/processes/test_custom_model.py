@@ -99,7 +99,7 @@ def local_class(width, classes):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (Deeper, "has 3 layers, but --fan-out has 2 numbers"),
+        (Deeper, "has 3 layers, but mini-batches have 2; give --fan-out"),
         (ByLayer, "needs level_widths: 3 widths"),
         (Wider, r"takes 99 features \(its level_widths\[0\]\), but there are \d+"),
         (lambda w, c: Nothing(), "no parameter to train"),

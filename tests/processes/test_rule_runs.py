@@ -10,6 +10,7 @@ from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, stopped_and_gone_on, train_in_trainer
 
 import gsplit
+from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 from gsplit.sampling import Saint
 
@@ -127,3 +128,12 @@ def test_a_run_goes_on_by_another_rule_with_as_many_layers(layouts, tmp_path, in
     assert summary["epochs"] == 3
     settings = [record["settings"] for record in records(tmp_path / "run")]
     assert [each["sampling"] for each in settings] == ["ladies", "uniform", "neighbours"]
+
+
+def test_a_prediction_says_that_its_neighbours_are_not_what_the_run_sampled(layouts, tmp_path, in_pool, caplog):
+    path = layouts(2).path
+    with in_pool():
+        trained(path, tmp_path / "run", "ladies", samplers=0, epochs=1)
+    with pytest.raises(InputError, match="nowhere"):  # nothing has started yet
+        gsplit.predict(tmp_path / "run", path, vertices=tmp_path / "nowhere.npy", fan_out=(3, 3))
+    assert "was trained by --sampling ladies; --fan-out samples neighbours here" in caplog.text

@@ -15,6 +15,9 @@ from gsplit.nn.block import Block
 
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
 
+DEPTH = "give --fan-out, --layer-sizes or --num-layers one number or layer for each"
+"""What is said of a model that has not as many layers as mini-batches."""
+
 
 class _Reached(Exception):
     """Carries the vectors of the level that was asked for out of the user's forward."""
@@ -61,7 +64,7 @@ class Adapter(nn.Module, ABC):
         if self._last_layer != len(blocks):
             raise InputError(
                 f"the model {type(self.module).__name__} called {self._calls} convolutions of {self._last_layer} "
-                f"layers, but --fan-out has {len(blocks)} numbers; give one number for each layer"
+                f"layers, but mini-batches have {len(blocks)}; {DEPTH}"
             )
         return out
 
@@ -125,9 +128,9 @@ class Adapter(nn.Module, ABC):
         layer = found if one_a_layer else self._calls
         if layer > len(self._blocks) and layer != self._stop_at:
             raise InputError(
-                f"the model {type(self.module).__name__} calls more convolutions than --fan-out has numbers "
-                f"({len(self._blocks)}); give one number for each layer, or, with several convolutions in a layer, "
-                "let forward take a list of adjs or blocks"
+                f"the model {type(self.module).__name__} calls more convolutions than mini-batches have layers "
+                f"({len(self._blocks)}); {DEPTH}, or, with several convolutions in a layer, let forward take a list "
+                "of adjs or blocks"
             )
         self._last_layer = max(self._last_layer, layer)
         return layer

@@ -206,8 +206,8 @@ class Skips(Net):
         (SkipsNothing, r"forward of SkipsNothing joins rows of different levels .*take x\[: out.shape\[0\]\]"),
         (Whole, r"a convolution of Whole does not take x as a pair .*\(x_source, x_destination\)"),
         (Unknown, "forward of Unknown needs 'temperature', which we do not know"),
-        (lambda: Net(convs=3), "calls more convolutions than --fan-out has numbers"),
-        (lambda: Net(convs=1), "called 1 convolutions of 1 layers, but --fan-out has 2 numbers"),
+        (lambda: Net(convs=3), "calls more convolutions than mini-batches have layers"),
+        (lambda: Net(convs=1), "called 1 convolutions of 1 layers, but mini-batches have 2; give --fan-out"),
         (Skips, r"of layer 2 of Skips got \d+ rows, not the \d+ of level 1"),
     ],
 )
