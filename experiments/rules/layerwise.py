@@ -1,9 +1,10 @@
 """LADIES and FastGCN beside DGL's primitives, SciPy's products and neighbour sampling, one thread, in turn.
 
-OMP_NUM_THREADS=1 python -m experiments.rules.layerwise LAYOUT [--error] [--quick] [--json FILE]
+OMP_NUM_THREADS=1 python -m experiments.rules.layerwise LAYOUT [--error] [--papers N] [--quick] [--json FILE]
 
 Times are of sampling alone, of ours with the segments written; ratios are of one round each, then their median.
-``--error`` measures the squared error of one layer's estimates instead, over many draws.
+``--error`` measures the squared error of one layer's estimates instead, over many draws. ``--papers N`` samples so
+many mini-batches of the bulk paper's setting instead, beside the time that it gives for the reference implementation.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from experiments.rules.other_ladies import DGLLadies, SciPyLadies
 from experiments.shared.flags import Positive
 from experiments.shared.results import about, markdown_table, write_json
 from gsplit import cli
-from gsplit.config.fields import Checked
+from gsplit.config.fields import Checked, Range
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan, FastGCN, Ladies, Neighbours, Rule
@@ -47,6 +48,8 @@ class LayerwiseConfig(Checked):
     """The layouts to sample from; splitting is over the parts of each."""
     error: bool = False
     """Measure errors, not times."""
+    papers: Annotated[int | None, Range(1)] = None
+    """Sample so many mini-batches, beside the 43.9 s that the paper gives for all of papers: 2,344 of 512 targets."""
     rounds: Positive = 9
     """Times: rounds, of which the first is not counted."""
     draws: Positive = 200
@@ -66,6 +69,8 @@ def command(arguments: list[str]) -> None:
         layout = open_layout(path)
         if config.error:
             rows = squared_errors(layout, 5 if config.quick else config.draws)
+        elif config.papers is not None:
+            rows = [beside_paper(layout, 2 if config.quick else config.papers, 1 if config.quick else 3)]
         else:
             rows = times(layout, 2 if config.quick else config.rounds)
         found.append({"dataset": about(layout, None), "rows": rows})
@@ -110,6 +115,34 @@ def times(layout: Layout, rounds: int) -> list[dict[str, Any]]:
                 }
             )
     return rows
+
+
+REFERENCE_S = 43.9
+"""Seconds of the reference LADIES on a CPU for all mini-batches of papers (Tripathy, Yelick, Buluc, 8.2.2)."""
+
+
+def beside_paper(layout: Layout, number: int, rounds: int) -> dict[str, Any]:
+    """Time of so many mini-batches by one thread over the paper's for as many, on another graph and machine."""
+    targets, sizes = SETTINGS[0]
+    plan = EpochPlan(layout.graph.train_idx, layout.permutation, targets, seed=0)
+    batches = [
+        plan.batch(epoch, batch)
+        for epoch in range(-(-number // plan.num_batches))
+        for batch in range(plan.num_batches)
+    ]
+    way = _ours(layout, Ladies(sizes=sizes), batches, splits=1)
+    shares = []
+    for _ in range(rounds):
+        start_s = time.perf_counter()
+        way.sample(batches[:number])
+        shares.append((time.perf_counter() - start_s) / (REFERENCE_S * number / 2344))
+    return {
+        "mini_batches": number,
+        "mean_degree": layout.graph.num_edges / layout.graph.num_vertices,
+        "over_reference": median(shares),
+        "least": min(shares),
+        "most": max(shares),
+    }
 
 
 @dataclass(frozen=True)
