@@ -3,7 +3,8 @@
 python -m experiments.rules.reach [--datasets cora,...] [--seeds 3] [--target 0.89] [--quick] [--json FILE]
 
 Test accuracies are of the epoch that is best in validation. Time to the target is that of training alone, in the
-epochs up to the first that reaches it in validation; systems take turns, and a ratio is of one seed, then the median.
+epochs up to the first look at validation that finds it reached, of which there are at most 60 a run; ways take turns,
+and a ratio is of one seed, then the median.
 """
 
 from __future__ import annotations

@@ -57,6 +57,11 @@ class PredictConfig(Checked):
         if self.layer is not None and self.what != "embeddings":
             raise InputError(f"--layer is for --what embeddings, not for {self.what}")
 
+    @property
+    def draws(self) -> bool:
+        """Whether neighbours are drawn at any hop."""
+        return any(each >= 0 for each in self.fan_out)
+
     def level(self, num_layers: int) -> int:
         """The level of the model whose vectors are computed; ``num_layers`` for the logits.
 

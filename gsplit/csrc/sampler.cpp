@@ -138,34 +138,32 @@ void Sampler<Index>::sample_subgraph(const Sources& set, size_t num_targets, siz
   if (num_targets > set.vertices.size()) throw std::invalid_argument("there are more targets than vertices");
   splitter_->start(layers, set.vertices.first(num_targets), set.vertices.subspan(num_targets));
   inside().start(set.vertices, set.scales, set.scale);
-  of_targets_.clear();
-  keep_hop(inside(), layers, edge_ids, scales, &of_targets_);
+  std::vector<Drawn<Index>> of_targets;
+  keep_hop(inside(), layers, edge_ids, scales, {}, layers > 1 ? &of_targets : nullptr);
   if (layers == 1) return;
-  keep_hop(inside(), layers - 1, edge_ids, scales, &of_targets_);
+  keep_hop(inside(), layers - 1, edge_ids, scales, of_targets, nullptr);
   splitter_->share_below(layers - 1);
 }
 
-/// One hop, of the in-edges from what was selected. runs: what the hop before kept of the first destinations of each
-/// part, by the same selection; where it is empty, it gets what this one keeps.
+/// One hop, of the in-edges from what was selected. known: what the hop before kept of the first destinations of each
+/// part, by the same selection. noted: gets what this one keeps, unless it is null.
 template <class Index>
 void Sampler<Index>::keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales,
-                              std::vector<Drawn<Index>>* runs) {
+                              std::span<const Drawn<Index>> known, std::vector<Drawn<Index>>* noted) {
   const std::vector<Split>& splits = splitter_->splits();
-  const size_t known = runs == nullptr ? 0 : runs->size();
-  const bool is_noted = runs != nullptr && runs->empty();
   for (size_t part = 0, next = 0; part < splits.size(); ++part) {
     const std::span<const int64_t> destinations(splits[part].vertices.data(), splits[part].level_sizes[level]);
     const auto rows = static_cast<int64_t>(destinations.size());
     int64_t first = 0;
-    for (; next < known && (*runs)[next].run.part == part; ++next) {
-      splitter_->add((*runs)[next], level);
-      first = (*runs)[next].run.last_row;
+    for (; next < known.size() && known[next].run.part == part; ++next) {
+      splitter_->add(known[next], level);
+      first = known[next].run.last_row;
     }
     while (first < rows) {
       const int64_t last = end_of_run(destinations, first, -1, LOOKED_AT * run_edges_);
       selection.keep({part, first, last}, destinations, edge_ids, kept_);
       splitter_->add(kept_, level);
-      if (is_noted) runs->push_back(std::exchange(kept_, {}));
+      if (noted != nullptr) noted->push_back(std::exchange(kept_, {}));
       first = last;
     }
   }

@@ -80,7 +80,7 @@ class Sampler {
  private:
   bool sample_hop(int hop, int64_t fan_out, const DrawKey& key, bool edge_ids, int64_t max_edges);
   void keep_hop(Selection<Index>& selection, size_t level, bool edge_ids, bool scales,
-                std::vector<Drawn<Index>>* runs = nullptr);
+                std::span<const Drawn<Index>> known = {}, std::vector<Drawn<Index>>* noted = nullptr);
   Inside<Index>& inside();
   int64_t end_of_run(std::span<const int64_t> destinations, int64_t row, int64_t fan_out, int64_t run_edges) const;
 
@@ -90,7 +90,6 @@ class Sampler {
   std::unique_ptr<Pool<Index>> pool_;      // once use_pool() was called
   std::unique_ptr<Inside<Index>> inside_;  // once it is asked for
   Drawn<Index> kept_;                      // scratch
-  std::vector<Drawn<Index>> of_targets_;   // what a subgraph kept of its targets, for the layers below
   int64_t memory_;                         // that maps of the pool may take; negative: no bound
   int64_t run_edges_;
   int64_t num_edges_ = 0;  // of the mini-batch at work

@@ -37,8 +37,9 @@ class MiniBatch:
     """Seconds that it took to ``sample`` and to ``load``."""
     target_weights: Tensor | None = None
     """[n_L] what the loss of each own target counts; None: 1."""
-    whole_weight: float | None = None
-    """This trainer's share of what the sum of all losses is divided by; None: the sum of the weights."""
+    share_of_whole: float | None = None
+    """How often this trainer counts all training vertices in what the sum of losses is divided by; None: the sum is
+    divided by what the targets weigh."""
 
     @property
     def epoch(self) -> int:

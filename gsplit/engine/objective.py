@@ -226,25 +226,22 @@ def mini_batch_loss(
     return losses.sum() / num_targets
 
 
-def mean_weight(
-    objective: Objective,
-    labels: Tensor,
-    num_targets: int,
-    target_weights: Tensor | None = None,
-    whole_weight: float | None = None,
-) -> Tensor | None:
-    """This trainer's share of the mean weight of all targets; None where each weighs 1.
+def weight_of(objective: Objective, labels: Tensor, target_weights: Tensor | None = None) -> Tensor | None:
+    """What some targets weigh together, which their losses are divided by; None where each weighs 1.
 
     Args:
-        objective, labels, num_targets, target_weights: as of :func:`mini_batch_loss`.
-        whole_weight: its share of what the sum of losses is divided by instead of the sum of the weights.
+        objective, labels, target_weights: as of :func:`mini_batch_loss`.
     """
-    if whole_weight is not None:
-        return torch.tensor(whole_weight / max(1, num_targets), device=labels.device)
     weights = objective.weights(labels)
     if target_weights is not None:
         weights = target_weights if weights is None else weights * target_weights
-    return None if weights is None else weights.sum() / max(1, num_targets)
+    return None if weights is None else weights.sum()
+
+
+def whole_weight(objective: Objective, graph: GraphArrays, device: torch.device) -> Tensor:
+    """What all training vertices weigh together, where their number is what estimates are divided by."""
+    weight = weight_of(objective, torch.from_numpy(graph.labels[graph.train_idx]).to(device))
+    return torch.tensor(float(len(graph.train_idx)), device=device) if weight is None else weight
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:

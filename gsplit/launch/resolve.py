@@ -145,6 +145,12 @@ def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
     if not presampled:
         return
     known, now = presampled.get("sampling", "neighbours"), config.sampling
+    if known == now == "saint" and config.importance != "squares":
+        logger.warning(
+            "%s was presampled for --importance squares, not %s: its parts may be less even, and other rows hotter",
+            layout.path,
+            config.importance,
+        )
     for name, rules in (("fan_out", ("neighbours",)), ("layer_sizes", LAYERWISE), ("subgraph", DRAWN_SETS)):
         if now in rules and (known != now or _words(presampled.get(name)) != _words(getattr(config, name))):
             was = next(flag for flag in ("subgraph", "layer_sizes", "fan_out") if presampled.get(flag) is not None)

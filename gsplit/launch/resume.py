@@ -127,6 +127,8 @@ class Resumed:
             stay["--batch-size"] = (before.batch_size, now.batch_size)
         if now.sampling in DRAWN_SETS:
             stay["--subgraph"] = (before.subgraph, now.subgraph)
+        if now.sampling == "saint":  # it decides which vertices are in a set
+            stay["--importance"] = (before.importance, now.importance)
         if now.sampling == "clusters":
             stay["--clusters"] = (before.clusters, now.clusters)
             if saved["layout_checksum"] != layout.checksum:

@@ -37,8 +37,8 @@ class Steps:
         self._config, self._optimizers, self._member = config, optimizers, member
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
         self.rates = Rates(config, -(-num_batches // config.accumulate))
-        self._mean_weight: Tensor | None = None
-        """Mean weight of the targets of the mini-batch at work; None: each weighs 1."""
+        self._at_work: Tensor | None = None
+        """What all targets of the mini-batch at work weigh; None: 1 each."""
         self._sums: list[Tensor] = []
         """Sums of gradients times the weights of all targets, of mini-batches that no step was made of yet."""
         self._weight: float | Tensor = 0.0
@@ -51,27 +51,28 @@ class Steps:
         for optimizer in self._optimizers:
             optimizer.zero_grad(set_to_none=True)
 
-    def reduce(self, loss: Tensor, weight: Tensor | None) -> tuple[Tensor, int]:
+    def reduce(self, loss: Tensor, weight: Tensor | None, num_targets: int) -> tuple[Tensor, int]:
         """Sum gradients and loss over the trainers.
 
         Args:
             loss: scalar, this trainer's share of the loss of a mini-batch whose targets weigh 1.
-            weight: scalar, its share of their mean weight, from the same number of targets; None: each weighs 1.
+            weight: scalar, its share of what they weigh together; None: each weighs 1.
+            num_targets: of the mini-batch, over all trainers.
 
         Returns:
             The loss of the whole mini-batch, divided by the mean weight, and the bytes that were reduced.
         """
-        self._mean_weight = None
+        self._at_work = None
         if weight is None:
             return reduce_gradients(self._parameters, loss, self._member)
         shares = torch.stack([loss.detach(), weight.to(loss.dtype)])
         totals, num_bytes = reduce_gradients(self._parameters, shares, self._member)
-        self._mean_weight = totals[1].clone()
-        return totals[0] * _inverse(self._mean_weight), num_bytes
+        self._at_work = totals[1].clone()
+        return totals[0] * num_targets * _inverse(self._at_work), num_bytes
 
     def weight(self, num_targets: int) -> float | Tensor:
         """What all targets of the mini-batch at work weigh."""
-        return num_targets if self._mean_weight is None else self._mean_weight * num_targets
+        return num_targets if self._at_work is None else self._at_work
 
     def end(self, epoch: int, batch: int, num_targets: int) -> None:
         """Make the step of a mini-batch, if one is due.
@@ -91,8 +92,8 @@ class Steps:
             self._spread()
         elif not num_targets:
             return
-        elif self._mean_weight is not None:
-            share = _inverse(self._mean_weight)
+        elif self._at_work is not None:
+            share = num_targets * _inverse(self._at_work)
             for parameter in self._trained():
                 parameter.grad.mul_(share)
         if self._config.clip_grad_norm is not None:

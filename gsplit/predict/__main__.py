@@ -19,8 +19,8 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     if config.out is None:
         raise InputError("no --out given: name the file for the predictions, .npy, .npz or .csv")
     values = predict(**vars(config))
-    drawn = ",".join(map(str, config.fan_out))
-    over = f"{drawn} neighbours drawn of each, hop by hop" if drawn else "all neighbours"
+    drawn = ",".join("all" if each < 0 else str(each) for each in config.fan_out)
+    over = f"neighbours drawn by hop: {drawn}" if config.draws else "all neighbours"
     what = f"{config.what} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
     say(f"{what}, over {over}, in {config.out}")
 

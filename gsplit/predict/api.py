@@ -72,7 +72,7 @@ def predict(
     put_run_right(config.run)
     trained_with = TrainConfig.from_json(config.run / CONFIG)
     level = config.level(trained_with.layers)
-    if config.fan_out and trained_with.strategy != "full" and trained_with.sampling != "neighbours":
+    if config.draws and trained_with.strategy != "full" and trained_with.sampling != "neighbours":
         logger.warning(
             "%s was trained by --sampling %s; --fan-out samples neighbours here", config.run, trained_with.sampling
         )

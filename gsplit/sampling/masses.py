@@ -26,15 +26,15 @@ PIECE_EDGES = 1 << 22
 
 
 class MassLine:
-    """A line on which each vertex is as long as its mass; 16 bytes a vertex.
+    """A line on which each vertex is as long as its mass, in the order of the global ids; 16 bytes a vertex.
 
     Args:
-        layout: whose vertices lie there, in the order of their global ids.
+        layout: whose vertices lie there.
         masses: uint64 [N] by layout id.
     """
 
     def __init__(self, layout: Layout, masses: NDArray[np.uint64]) -> None:
-        self._masses = masses
+        self._layout = layout
         self._layout_ids = np.argsort(layout.permutation)
         self._ends = np.cumsum(masses[self._layout_ids])
         self.total = int(self._ends[-1]) if len(masses) else 0
@@ -47,7 +47,9 @@ class MassLine:
 
     def shares(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
         """The share of the line that each of some vertices takes."""
-        shares: NDArray[np.float64] = self._masses[vertices].astype(np.float64) / self.total
+        places = self._layout.permutation[vertices]
+        before = np.where(places > 0, self._ends[places - 1], np.uint64(0))
+        shares: NDArray[np.float64] = (self._ends[places] - before).astype(np.float64) / self.total
         return shares
 
 

@@ -49,7 +49,9 @@ def end_epoch(trainer: Trainer) -> None:
     if trainer.member.rank == 0:
         trainer.log.append([record])
         say(_line(record, key_of(trainer.evaluator.names[0])))
-        if record["loss"] is None:
+        if not progress.targets:
+            logger.warning("no mini-batch of epoch %d had a training vertex, so nothing was learned", epoch)
+        elif record["loss"] is None:
             logger.warning("the loss is not finite any more; try a lower --lr")
     progress.next_epoch()
     if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:

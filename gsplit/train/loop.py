@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gsplit.bars import tqdm
-from gsplit.engine.objective import check_logits, mean_weight, mini_batch_loss
+from gsplit.engine.objective import check_logits, mini_batch_loss, weight_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
 from gsplit.parallel import Member
@@ -75,9 +75,12 @@ def train(trainer: Trainer) -> bool:
             with clock("forward"):
                 logits = mini_batch.logits(trainer.model)
                 check_logits(logits, len(labels), trainer.layout.graph.num_classes)
-                about = (labels, mini_batch.num_targets, mini_batch.target_weights)
-                loss = chain.tie(mini_batch_loss(trainer.objective, logits, *about))
-                weight = mean_weight(trainer.objective, *about, mini_batch.whole_weight)
+                num_targets, each = mini_batch.num_targets, mini_batch.target_weights
+                loss = chain.tie(mini_batch_loss(trainer.objective, logits, labels, num_targets, each))
+                if mini_batch.share_of_whole is None:
+                    weight = weight_of(trainer.objective, labels, each)
+                else:
+                    weight = trainer.whole_weight * mini_batch.share_of_whole
 
             if config.metrics is not None:
                 trainer.said.append((logits.detach(), labels))
@@ -86,17 +89,17 @@ def train(trainer: Trainer) -> bool:
                 loss.backward()
 
             with clock("reduce"):
-                total_loss, reduced_bytes = trainer.steps.reduce(loss, weight)
+                total_loss, reduced_bytes = trainer.steps.reduce(loss, weight, num_targets)
 
             with clock("step"):
-                trainer.steps.end(progress.epoch, progress.batch, mini_batch.num_targets)
+                trainer.steps.end(progress.epoch, progress.batch, num_targets)
 
-            weight_of_all = trainer.steps.weight(mini_batch.num_targets)
+            weight_of_all = trainer.steps.weight(num_targets)
             progress.add(mini_batch, clock.lap(), total_loss, weight_of_all, reduced_bytes)
             trainer.profiler.step(mini_batch.handle)
             if len(progress.fresh) == MOST_FRESH:
                 write_counts(trainer)
-            _show(bar, trainer, mini_batch.num_targets)
+            _show(bar, trainer, num_targets)
             if bar.disable and member.rank == 0 and lines.due():
                 spent_s = progress.seconds + time.perf_counter() - start_s
                 say(progress.line(trainer.num_batches, config.epochs, spent_s))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,9 +115,9 @@ class Progress:
         )
 
     def mean_loss(self) -> float:
-        """Mean loss of the targets of the epoch at work."""
+        """Mean loss of the targets of the epoch at work; not a number where there were none."""
         weight = float(self.weight)
-        return float(self.loss_sum) / weight if weight else 0.0
+        return float(self.loss_sum) / weight if weight else math.nan
 
     def line(self, num_batches: int, epochs: int, seconds: float) -> str:
         """Where the run stands, for people; reading the loss waits for the device.

@@ -14,7 +14,7 @@ from gsplit.engine.evaluation import Evaluator
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.objective import objective_for
+from gsplit.engine.objective import objective_for, whole_weight
 from gsplit.engine.parts import Parts
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
@@ -61,6 +61,7 @@ class Trainer:
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
         self.objective = objective_for(run.config, layout.graph, member.device, run.dtype)
+        self.whole_weight = whole_weight(self.objective, layout.graph, member.device)
         edges = EdgeLoader(
             layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
         )

@@ -113,3 +113,13 @@ def test_weights_that_no_chances_can_be_made_of(refused, place, weights, message
     layout = lay_out(graph, place / "cut", parts=2)
     train = ("train", layout.path, "--out", "new", "--device", "cpu", "--model", "gcn")
     assert re.search(message, refused(*train, "--sampling", "fastgcn", "--layer-sizes", "5,5"))
+
+
+def test_weights_that_no_ratio_can_be_made_of(refused, place):
+    graph = random_graph(40, 5, seed=0, weighted=True)
+    graph.edge_weight[5] = -1
+    layout = lay_out(graph, place / "cut", parts=2)
+    for rule in ("saint", "uniform"):
+        words = ("--model", "gcn", "--sampling", rule, "--subgraph", "50%", "--num-layers", "2")
+        said = refused("train", layout.path, "--out", "new", "--device", "cpu", *words)
+        assert f"--sampling {rule} --estimate ratio divides by the weights of edges, and some are negative" in said

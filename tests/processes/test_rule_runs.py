@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -95,12 +96,14 @@ def test_steps_without_a_training_vertex_change_nothing(tmp_path, in_pool):
     assert all(np.isfinite(record["loss"]) for record in records(tmp_path / "run"))
 
 
-def test_losses_of_drawn_targets_are_a_ratio_or_unbiased(tmp_path, in_pool):
+@pytest.mark.parametrize("weights", [None, "2,3,7"])
+def test_losses_of_drawn_targets_are_a_ratio_or_unbiased(tmp_path, in_pool, weights):
     graph = random_graph(120, 0, seed=1)  # no edges, so that logits are the same by either estimate
     layout = lay_out(graph, tmp_path / "none", parts=4)
     losses = {}
     for estimate in ("ratio", "unbiased"):
         changes = {**RULES["saint"], "estimate": estimate, "split_group": 2, "lr": 1e-12, "samplers": 0}
+        changes["class_weights"] = weights
         with in_pool():
             gsplit.train(config=config_for(layout.path, tmp_path / estimate, **changes))
         of_all = records(tmp_path / estimate, "mini-batch")
@@ -109,7 +112,12 @@ def test_losses_of_drawn_targets_are_a_ratio_or_unbiased(tmp_path, in_pool):
     plan = rule.plan(layout, batch_size=1, seed=records(tmp_path / "ratio")[0]["settings"]["seed"], micro_batches=2)
     batches = [plan.micro_batches(epoch, batch) for epoch in range(2) for batch in range(3)]
     chances = -np.expm1(-20 / 120)  # all masses are alike
-    shares = [sum(map(len, both)) / chances / (2 * len(graph.train_idx)) for both in batches]
+    of_class = np.ones(3) if weights is None else np.array([2.0, 3.0, 7.0])
+    of_all = of_class[graph.labels[graph.train_idx]].sum()
+    shares = []
+    for both in batches:
+        labels = layout.graph.labels[np.concatenate(both)]
+        shares.append(of_class[labels].sum() / chances / (2 * of_all))
     assert len(losses["ratio"]) == len(shares)
     assert min(losses["ratio"]) > 0
     wanted = [loss * share for loss, share in zip(losses["ratio"], shares, strict=True)]
@@ -137,3 +145,22 @@ def test_a_prediction_says_that_its_neighbours_are_not_what_the_run_sampled(layo
     with pytest.raises(InputError, match="nowhere"):  # nothing has started yet
         gsplit.predict(tmp_path / "run", path, vertices=tmp_path / "nowhere.npy", fan_out=(3, 3))
     assert "was trained by --sampling ladies; --fan-out samples neighbours here" in caplog.text
+
+
+def warnings_of(member, config):
+    with mock.patch("gsplit.train.ends.logger.warning") as warning:
+        train_in_trainer(member, config)
+    return [call.args[0] % call.args[1:] for call in warning.call_args_list]
+
+
+def test_an_epoch_without_a_training_vertex_is_said(tmp_path, pool):
+    n = 60  # one training vertex, which is a source of nobody, beside one that is of all
+    graph = random_graph(n, 0, seed=1)
+    indptr = np.concatenate([[0, 0], np.arange(1, n)])
+    graph = replace(graph, indptr=indptr, indices=np.ones(n - 1, graph.indices.dtype), train_idx=np.array([2]))
+    layout = lay_out(graph, tmp_path / "star", parts=2)
+    changes = {**RULES["saint"], "subgraph": "1", "epochs": 1, "importance": "counts", "estimate": "ratio"}
+    said, nothing = pool.run(2, warnings_of, config_for(layout.path, tmp_path / "run", **changes))
+    assert said == ["no mini-batch of epoch 1 had a training vertex, so nothing was learned"]
+    assert nothing == []
+    assert records(tmp_path / "run")[0]["loss"] is None

@@ -158,7 +158,7 @@ class _Splits:
         self._loader = SplitLoader(parts.layout, parts.member.device, features, parts.edges)
         self._source, self._member = source, parts.member
         self._carrier, self._exchange_dtype = carrier_of(parts), parts.run.exchange_dtype
-        self._whole_weight = whole_weight(parts.run, parts.layout)
+        self._share_of_whole = share_of_whole(parts.run)
         stored = parts.loading.in_memory and features.stores and getattr(parts.model, "reads_stored_rows", False)
         self._rows: Callable[[NDArray[np.int64]], Tensor | StoredRows] = features.stored if stored else features.load
 
@@ -184,7 +184,7 @@ class _Splits:
             loaded=self._loader.features.take_counters(),
             counts=counts_of(segment),
             target_weights=self._loader.target_weights(segment),
-            whole_weight=self._whole_weight if segment.has_drawn_targets else None,
+            share_of_whole=self._share_of_whole if segment.has_drawn_targets else None,
             seconds={"sample": sample_s, "load": time.perf_counter() - start_s},
         )
 
@@ -192,11 +192,9 @@ class _Splits:
         self._source.let_go(handle)
 
 
-def whole_weight(run: Run, layout: Layout) -> float | None:
-    """A trainer's share of the training vertices of all micro-batches, which unbiased means divide by."""
-    if run.config.estimate == "ratio":
-        return None
-    return run.strategy.micro_batches * len(layout.graph.train_idx) / run.trainers
+def share_of_whole(run: Run) -> float | None:
+    """A trainer's share of the micro-batches, each of which stands for all training vertices; None: a ratio."""
+    return None if run.config.estimate == "ratio" else run.strategy.micro_batches / run.trainers
 
 
 def carrier_of(parts: Parts) -> Group | Mailboxes | None:

@@ -128,7 +128,7 @@ def _check_sets(config: TrainConfig, layout: Layout) -> None:
             f"trainers take one each; it takes {n // groups} or fewer"
         )
     least = -(-n // len(graph.train_idx))
-    if size < least:
+    if config.sampling == "uniform" and size < least:
         raise InputError(
             f"--subgraph {config.subgraph} has less than one training vertex on average; it takes {least} or more"
         )
@@ -162,22 +162,25 @@ def check_model_of_rule(config: TrainConfig, estimates: tuple[str, ...], signatu
 
 
 def check_weights(graph: GraphArrays, config: TrainConfig) -> None:
-    """Refuse edge weights that no chances can be made of, where the model uses them; read piece by piece.
+    """Refuse edge weights that no estimates can be made of, where the model uses them; read piece by piece.
 
     Raises:
-        InputError: where some are below 0, or all are 0.
+        InputError: where some are below 0, or all are 0 and chances should go by them.
     """
     weights = graph.edge_weight
-    if config.sampling not in LAYERWISE or weights is None:
+    draws = config.sampling in LAYERWISE
+    if weights is None or not (draws or (config.sampling in DRAWN_SETS and config.estimate == "ratio")):
         return
     some = False
     for begin in range(0, len(weights), PIECE):
         piece = np.asarray(weights[begin : begin + PIECE])
         if (piece < 0).any():
+            does = "draws by" if draws else "--estimate ratio divides by"
+            other = "another rule" if draws else "--estimate unbiased"
             raise InputError(
-                f"--sampling {config.sampling} draws by the weights of edges, and some are negative; use another "
-                "rule, or --model sage, which takes no weights"
+                f"--sampling {config.sampling} {does} the weights of edges, and some are negative; use {other}, or "
+                "--model sage, which takes no weights"
             )
         some = some or bool((piece > 0).any())
-    if len(weights) and not some:
+    if draws and len(weights) and not some:
         raise InputError(f"--sampling {config.sampling} draws by the weights of edges, and all are 0")
