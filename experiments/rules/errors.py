@@ -105,6 +105,7 @@ def ways(
     ours = Ladies(sizes=(size,))
     for estimate in ("ratio", "unbiased"):
         yield f"ours, {estimate}", _by_rule(layout, targets, ours), estimate
+    yield "ours, race, ratio", _by_rule(layout, targets, Ladies(sizes=(size,), draw="race")), "ratio"
     yield "ours, norms, ratio", _by_rule(layout, targets, Ladies(sizes=(size,), importance="norms")), "ratio"
     masses = {"squares": np.zeros(n), "counts": np.zeros(n)}
     for a, b in spans(graph, targets):

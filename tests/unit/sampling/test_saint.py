@@ -73,7 +73,7 @@ def chances_of(layout, darts):
 def test_every_vertex_is_in_a_set_independently_of_the_others():
     layout = layout_of([0, 3, 3, 5, 6, 6, 6], [1, 2, 3, 0, 4, 0], 6)
     layout.graph.train_idx = np.arange(6)
-    darts, repeats = 3, 20_000
+    darts, repeats = 3, 12_000
     plan = Saint(subgraph=str(darts), layers=1).plan(layout, batch_size=1, seed=7)
     q = chances_of(layout, darts)
     assert (q > 0).all()
@@ -93,17 +93,16 @@ def test_every_vertex_is_in_a_set_independently_of_the_others():
     assert chisquare(counts, law * repeats).pvalue < UNLUCKY
 
 
-@pytest.mark.parametrize("importance", ["squares", "norms"])
-def test_sums_and_losses_are_unbiased_at_every_vertex(importance):
+def test_sums_and_losses_are_unbiased_at_every_vertex():
     graph = random_graph(40, 8, seed=2)
     graph.indices[graph.indptr[graph.train_idx[0]]] = graph.train_idx[0]  # a loop
     layout = layout_of(graph.indptr, graph.indices, 40)
     layout.graph.train_idx = graph.train_idx
-    rule = Saint(subgraph="14", layers=1, importance=importance)
+    rule = Saint(subgraph="14", layers=1, importance="norms")
     plan, sampler = rule.plan(layout, batch_size=1, seed=3), rule.sampler(layout, layout.offsets, seed=3)
     h = np.random.default_rng(0).uniform(1, 2, 40)
     losses, sums, loops = [], {v: [] for v in graph.train_idx.tolist()}, 0
-    for batch in range(6_000):
+    for batch in range(4_000):
         (targets,), (others,) = plan.micro_batches(0, batch), plan.others(0, batch)
         sampler.sample(targets, others=others, epoch=0, batch=batch)
         segment = sampler.segment(0)
