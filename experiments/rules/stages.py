@@ -97,13 +97,13 @@ def stage_counts(layout: Path, name: str, trainers: int, hidden: int) -> dict[st
     return {
         "trainers": trainers,
         "way": name,
-        "sampled_edges": counts["sampled_edges"],
-        "segment_mib": counts["segment_bytes"] / 2**20,
+        "edges": counts["sampled_edges"],
+        "segments": counts["segment_bytes"] / 2**20,
         "rows": counts["cache_hits"] + counts["peer_rows"] + counts["host_rows"],
-        "fetched_mib": counts["device_to_device_bytes"] / 2**20,
-        "exchanged_mib": (counts["exchange_forward_bytes"] + counts["exchange_backward_bytes"]) / 2**20,
+        "fetched": counts["device_to_device_bytes"] / 2**20,
+        "exchanged": (counts["exchange_forward_bytes"] + counts["exchange_backward_bytes"]) / 2**20,
         "messages": counts["exchange_forward_messages"] + counts["exchange_backward_messages"],
-        "reduced_mib": counts["all_reduce_bytes"] / 2**20,
+        "gradients": counts["all_reduce_bytes"] / 2**20,
     }
 
 
