@@ -152,7 +152,10 @@ def test_other_rules_are_counted_whatever_the_order_of_the_vertices(training):
         ({"sampling": "ladies"}, "--sampling ladies needs --layer-sizes, such as 512,512,512"),
         ({"sampling": "uniform"}, "--sampling uniform needs --subgraph, such as 10%"),
         ({"layer_sizes": (5,)}, "--layer-sizes is for --sampling ladies and fastgcn, not neighbours"),
-        ({"sampling": "ladies", "layer_sizes": (5,), "subgraph": "5"}, "--subgraph is for --sampling uniform, not"),
+        (
+            {"sampling": "ladies", "layer_sizes": (5,), "subgraph": "5"},
+            "--subgraph is for --sampling uniform and saint",
+        ),
     ],
 )
 def test_trainings_that_lack_something_are_refused(changes, message):
