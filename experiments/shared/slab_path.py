@@ -103,9 +103,7 @@ def through_slots(
                 read += 1
                 if read > warm_up:
                     edges += sum(Segment(ring.read(handle, rank)).num_edges for rank in range(layout.parts))
-                if done.of(handle):
-                    assert handle.slot is not None
-                    pool.released(handle.slot)
+                _let_go(pool, handle, done)
                 if read == warm_up:
                     start_s = time.perf_counter()
             arrived.clear()
@@ -140,13 +138,18 @@ def reports_of(spec: SamplerSpec, num_batches: int, *, bulk: int) -> int:
         while sum(reports) < num_batches:
             attend(pool)
             for handle in arrived:
-                if done.of(handle):
-                    assert handle.slot is not None
-                    pool.released(handle.slot)
+                _let_go(pool, handle, done)
             arrived.clear()
     finally:
         pool.end()
     return len(reports)
+
+
+def _let_go(pool: SamplerPool, handle: Handle, done: LettingGo) -> None:
+    """What the only reader of a mini-batch does when it has read it."""
+    if done.of(handle):
+        assert handle.slot is not None
+        pool.released(handle.slot)
 
 
 def attend(pool: SamplerPool) -> None:

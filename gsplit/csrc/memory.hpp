@@ -8,6 +8,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -67,6 +68,12 @@ struct LazyAllocator {
 
 template <class T>
 using Array = std::vector<T, LazyAllocator<T>>;
+
+/// Room for `size` elements, and for more to come where it has to grow.
+template <class T>
+void make_room(Array<T>& values, size_t size) {
+  if (size > values.capacity()) values.reserve(std::max(size, 2 * values.capacity()));
+}
 
 /// Asks for huge pages under memory that others own, where the kernel offers them (files need large folios).
 template <class T>

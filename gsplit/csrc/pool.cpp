@@ -186,11 +186,6 @@ class MappedPool final : public Pool<Index> {
     masses_.clear();
   }
 
-  template <class T>
-  static void make_room(Array<T>& values, size_t size) {
-    if (size > values.capacity()) values.reserve(std::max(size, 2 * values.capacity()));
-  }
-
   GraphView<Index> graph_;
   std::span<const float> weight_;  // [E], or empty
   Importance importance_;

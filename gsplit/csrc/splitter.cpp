@@ -22,11 +22,6 @@ int32_t checked_row(size_t value) {
   return static_cast<int32_t>(value);
 }
 
-template <class T>
-void make_room(Array<T>& values, size_t size) {
-  if (size > values.capacity()) values.reserve(std::max(size, 2 * values.capacity()));
-}
-
 template <class Index, class Map>
 class MappedSplitter final : public Splitter<Index> {
  public:
