@@ -92,12 +92,12 @@ def times(layout: Layout, share: str, rounds: int) -> list[dict[str, Any]]:
     room = np.empty(1 << 28, np.uint8)
     pieces = rule.pieces(layout)
     seconds: dict[str, list[float]] = {}
+    plan = rule.plan(layout, batch_size=1, seed=0)
     for i in range(rounds):
-        plan = rule.plan(layout, batch_size=1, seed=i)
         start_s = time.perf_counter()
-        plan.sets(0, 0)
+        plan.sets(i, 0)
         took = {"choosing": (time.perf_counter() - start_s) / pieces}
-        sets = [_halves(plan, batch) for batch in range(min(pieces, TOGETHER))]
+        sets = [_halves(plan, i, batch) for batch in range(min(pieces, TOGETHER))]
         chosen = [torch.from_numpy(np.sort(np.concatenate(halves))) for halves in sets]
 
         def ours(which: Any, number: int, sets: Any = sets) -> None:
@@ -135,9 +135,9 @@ def times(layout: Layout, share: str, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def _halves(plan: SetPlan, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _halves(plan: SetPlan, epoch: int, batch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Training vertices and others of a set."""
-    (targets,), (others,) = plan.micro_batches(0, batch), plan.others(0, batch)
+    (targets,), (others,) = plan.micro_batches(epoch, batch), plan.others(epoch, batch)
     return targets, others
 
 

@@ -252,16 +252,12 @@ NB_MODULE(_core, m) {
   bind_stream<int64_t>(m);
   gsplit::python::bind_aggregate(m);
   m.def(
-      "shuffled_runs",
-      [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds) {
-        gsplit::Array<int64_t> order;
-        {
-          nb::gil_scoped_release unlocked;
-          order = gsplit::shuffled_runs(span_of(global_ids), key, span_of(bounds));
-        }
-        return to_numpy(std::move(order));
+      "shuffle_into_runs",
+      [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds, Writable<int64_t> order) {
+        nb::gil_scoped_release unlocked;
+        gsplit::shuffle_into_runs(span_of(global_ids), key, span_of(bounds), span_of(order));
       },
-      nb::arg("global_ids"), nb::arg("key"), nb::arg("bounds"));
+      nb::arg("global_ids"), nb::arg("key"), nb::arg("bounds"), nb::arg("order"));
   nb::class_<gsplit::DefaultSignals>(m, "DefaultSignals", "While one lives, SIGTERM has its default meaning.")
       .def(nb::init<>());
   m.def(

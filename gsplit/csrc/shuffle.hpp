@@ -9,13 +9,12 @@
 #include <cstdint>
 #include <span>
 
-#include "memory.hpp"
-
 namespace gsplit {
 
-/// The layout ids [N] of run 0, then of run 1, ...: run r are the vertices whose hashes are number bounds[r] ..
-/// bounds[r+1] in ascending order; within a run ids ascend. global_ids: [N]. bounds: ascending from 0 to N. Throws
-/// std::invalid_argument for other bounds, and for ids that are not distinct.
-Array<int64_t> shuffled_runs(std::span<const int64_t> global_ids, uint64_t key, std::span<const int64_t> bounds);
+/// Writes the layout ids [N] of run 0, then of run 1, ... to order: run r are the vertices whose hashes are number
+/// bounds[r] .. bounds[r+1] in ascending order; within a run ids ascend. global_ids: [N]. bounds: ascending from 0 to
+/// N. Throws std::invalid_argument for other bounds, for an order of another size, and for equal ids at a bound.
+void shuffle_into_runs(std::span<const int64_t> global_ids, uint64_t key, std::span<const int64_t> bounds,
+                       std::span<int64_t> order);
 
 }  // namespace gsplit

@@ -112,7 +112,8 @@ def test_subgraphs(unbiased, seed, parts, layers, size, wide, data):
 def test_sets_are_runs_of_the_shuffle(n, pieces, seed, epoch):
     ids = np.random.default_rng(seed).permutation(n)
     bounds = np.array([n * i // pieces for i in range(pieces + 1)])
-    order = _core.shuffled_runs(ids, fold_key(seed, epoch, SETS), bounds)
+    order = np.empty(n, np.int64)
+    _core.shuffle_into_runs(ids, fold_key(seed, epoch, SETS), bounds, order)
     wanted = rule_reference.shuffled_sets(ids, pieces, seed=seed, epoch=epoch)
     assert [run.tolist() for run in np.split(order, bounds[1:-1])] == wanted
 
@@ -120,7 +121,7 @@ def test_sets_are_runs_of_the_shuffle(n, pieces, seed, epoch):
 @pytest.mark.parametrize("bounds", [[], [0], [1, 5], [0, 4], [0, 3, 2, 5]])
 def test_runs_that_are_none_are_refused(bounds):
     with pytest.raises(ValueError, match="bounds must ascend"):
-        _core.shuffled_runs(np.arange(5), 1, np.array(bounds, np.int64))
+        _core.shuffle_into_runs(np.arange(5), 1, np.array(bounds, np.int64), np.empty(5, np.int64))
 
 
 def test_sets_of_an_epoch_have_every_vertex_once_whatever_the_layout(layouts):
@@ -131,8 +132,12 @@ def test_sets_of_an_epoch_have_every_vertex_once_whatever_the_layout(layouts):
         plan = rule.plan(layout, batch_size=1, seed=4, micro_batches=2)
         number = rule.num_batches(layout, batch_size=1, micro_batches=2)
         assert number == 3
-        found = [plan.sets(epoch, batch) for epoch in (0, 1) for batch in range(number)]
-        sets[parts] = [sorted(layout.permutation[some].tolist()) for both in found for some in both]
+        sets[parts] = [
+            sorted(layout.permutation[some].tolist())
+            for epoch in (0, 1)
+            for batch in range(number)
+            for some in plan.sets(epoch, batch)
+        ]
         train = set(layout.graph.train_idx.tolist())
         for batch in range(number):
             for targets, others in zip(plan.micro_batches(0, batch), plan.others(0, batch), strict=True):
@@ -192,7 +197,9 @@ def test_what_cannot_be_sampled_is_refused(layouts, rule, message):
 
 def test_what_the_core_cannot_do_is_refused(layouts):
     with pytest.raises(ValueError, match="global ids are not distinct"):
-        _core.shuffled_runs(np.zeros(64, np.int64), 1, np.array([0, 32, 64]))
+        _core.shuffle_into_runs(np.zeros(64, np.int64), 1, np.array([0, 32, 64]), np.empty(64, np.int64))
+    with pytest.raises(ValueError, match="an element for each vertex"):
+        _core.shuffle_into_runs(np.arange(64), 1, np.array([0, 32, 64]), np.empty(65, np.int64))
     layout = layouts(3)
     sampler = Ladies(sizes=(40, 40)).sampler(layout, layout.offsets, seed=0, partial_sums=True)
     with pytest.raises(ValueError, match="sums of rows have no scale"):
