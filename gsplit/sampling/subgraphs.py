@@ -79,7 +79,7 @@ class CutPlan(SetPlan):
 
 
 class ShuffledPlan(CutPlan):
-    """Sets that are a shuffle of all vertices, in runs that differ by one at most. Arguments as :class:`CutPlan`'s."""
+    """Sets that are a shuffle of all vertices, in runs that differ by one at most. Arguments: :class:`CutPlan`'s."""
 
     def __init__(self, layout: Layout, *, pieces: int, seed: int, micro_batches: int) -> None:
         super().__init__(layout, pieces=pieces, seed=seed, micro_batches=micro_batches)
