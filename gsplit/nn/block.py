@@ -72,6 +72,26 @@ class Block(Neighbourhood):
         other.__dict__["two_way"] = self.two_way
         return other
 
+    def without_rows(self) -> Block:
+        """A block like this one, not split, that has neither sources nor destinations."""
+        return replace(
+            self,
+            num_destinations=0,
+            num_own_sources=0,
+            indptr=self.indptr.new_zeros(1),
+            indices=self.indices[:0],
+            edge_ids=None if self.edge_ids is None else self.edge_ids[:0],
+            edge_weight=None if self.edge_weight is None else self.edge_weight[:0],
+            edge_scale=None if self.edge_scale is None else self.edge_scale[:0],
+            degrees=None if self.degrees is None else self.degrees[:0],
+            whole_out_degrees=None,
+            route=None,
+            send_weight=None,
+            drawn_degrees=None if self.drawn_degrees is None else self.drawn_degrees[:0],
+            drawn_weights=None if self.drawn_weights is None else self.drawn_weights[:0],
+            chain=None,
+        )
+
     @property
     def num_sources(self) -> int:
         """Number of all sources: rows of x after the exchange."""

@@ -42,6 +42,8 @@ class Adapter(nn.Module, ABC):
         self._calls = 0
         self._last_layer = 0
         self._stop_at = 0
+        self._from_below: tuple[int, Tensor] | None = None
+        """A layer, and the rows that its convolutions get whatever the model gives them; see :meth:`forward_one`."""
         self._parameters_of_forward = self._forward_parameters()
         equivalents = [equivalent_of(convolution) for convolution in convolutions]
         sparse = "adj_t" in self._parameters_of_forward.values()
@@ -79,11 +81,49 @@ class Adapter(nn.Module, ABC):
         Raises:
             InputError: where the model has no convolution after ``layer``.
         """
+        blocks = {**blocks, layer + 1: blocks[layer].without_rows()}
         try:
             self._run(blocks, x, layer + 1, stop_at=layer + 1)
         except _Reached as reached:
             return reached.rows
         raise InputError(f"the model {type(self.module).__name__} has no convolution after layer {layer}")
+
+    def forward_one(self, layer: int, layers: int, block: Block, x: Tensor, in_features: int) -> Tensor:
+        """The vectors of one level from those of the level below, both as the next convolution gets them.
+
+        The model's forward runs without a row until it comes to the layer, gets the rows there, and is left before
+        the next layer. So whatever stands between convolutions is computed once, of the layer's destinations, if no
+        other rows reach behind the layer: in models where some do (jumping knowledge, the features in every layer)
+        they do not fit, or the result is another one than :meth:`forward` gives.
+
+        Args:
+            layer: from 1 on.
+            layers: of the model, L.
+            block: of the layer; not split.
+            x: [num_own_sources, width] rows of the level below.
+            in_features: width of the features, D.
+
+        Returns:
+            [num_destinations, width of the level]; of the last level the logits.
+        """
+        blocks = dict.fromkeys(range(1, layers + 1), block.without_rows()) | {layer: block}
+        self._from_below = (layer, x)
+        try:
+            features = x if layer == 1 else x.new_empty(0, in_features)
+            return self._run(blocks, features, layers, stop_at=0 if layer == layers else layer + 1)
+        except _Reached as reached:
+            return reached.rows
+        finally:
+            self._from_below = None
+
+    def _rows_of(self, layer: int, x: Any) -> Any:
+        """What a convolution is called with in the place of ``x``, rows or a pair of sources' and destinations'."""
+        if self._from_below is None or layer != self._from_below[0]:
+            return x
+        rows = self._from_below[1]
+        if not isinstance(x, (tuple, list)):
+            return rows
+        return (rows, None if x[1] is None else rows[: self._blocks[layer].num_destinations])
 
     def _run(self, blocks: dict[int, Block], x: Tensor, layers: int, *, stop_at: int) -> Tensor:
         self._blocks, self._calls, self._last_layer, self._stop_at = blocks, 0, 0, stop_at

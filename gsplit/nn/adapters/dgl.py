@@ -74,8 +74,9 @@ class DGLAdapter(Adapter):
         bound = inspect.signature(convolution.forward).bind(*arguments, **named)
         given = bound.arguments
         graph_name, x_name = list(given)[:2]
-        graph, x = given[graph_name], given[x_name]
+        graph = given[graph_name]
         layer = self._layer_of(graph, self._given, one_a_layer=not isinstance(self._given[0], _GraphStandIn))
+        x = self._rows_of(layer, given[x_name])
         pair = x if isinstance(x, (tuple, list)) else None
         block = self._block_for(layer, x if pair is None else pair[0])
         others = [value for name, value in given.items() if name not in (x_name, graph_name)]

@@ -116,7 +116,7 @@ class PyGAdapter(Adapter):
         graph = given.get(graph_name)
         layer = self._layer_of(graph, self._stand_ins, one_a_layer="adjs" in self._parameters_of_forward.values())
         x_name = next(iter(given))
-        x = given[x_name]
+        x = self._rows_of(layer, given[x_name])
         pair = x if isinstance(x, (tuple, list)) else None
         block = self._block_for(layer, x if pair is None else pair[0])
         others = [value for name, value in given.items() if name not in (x_name, graph_name, "size")]

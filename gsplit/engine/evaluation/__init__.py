@@ -1,0 +1,8 @@
+"""How models are scored: exactly, over all neighbours, or on sampled neighbourhoods; and the memory that takes."""
+
+from __future__ import annotations
+
+from gsplit.engine.evaluation.evaluator import Evaluator
+from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, ExactLevels, bounds_of, forward_to, own_range
+
+__all__ = ["MAX_EDGES", "MAX_ROW_BYTES", "Evaluator", "ExactLevels", "bounds_of", "forward_to", "own_range"]

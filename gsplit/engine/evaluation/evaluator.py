@@ -1,0 +1,141 @@
+"""What models score on vertices: the objective's own score from counts, metrics from logits that are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.data import Layout
+from gsplit.engine.evaluation.exact import MAX_EDGES, ExactLevels
+from gsplit.engine.evaluation.sampled_targets import SampledTargets
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.metrics import values_of
+from gsplit.engine.objective import Objective
+from gsplit.host import SharedBuffer
+from gsplit.parallel import Member, sum_over_trainers
+from gsplit.runs.log import finite
+
+
+class Evaluator:
+    """Evaluates models on the vertices of a layout; every trainer makes every call.
+
+    Args:
+        layout: whose vertices they are.
+        member: this trainer.
+        loader: of what belongs to segments.
+        objective: that says what is right.
+        levels: two buffers that all trainers map.
+        num_layers: of the models, L.
+        dtype: in which they compute.
+        threads: that gather rows.
+        max_edges: of a chunk of exact evaluation.
+        metrics: names of what is measured in the place of the objective's score.
+        fan_outs: neighbours of each layer L .. 1 that logits are computed from; None: all, exactly.
+        seed: of those draws.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        member: Member,
+        loader: SplitLoader,
+        objective: Objective,
+        levels: tuple[SharedBuffer, SharedBuffer],
+        *,
+        num_layers: int,
+        dtype: torch.dtype,
+        threads: int,
+        max_edges: int = MAX_EDGES,
+        metrics: Sequence[str] = (),
+        fan_outs: Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._graph, self._layout, self._member = layout.graph, layout, member
+        self._objective, self._num_layers, self._metrics = objective, num_layers, metrics
+        self._exact = ExactLevels(
+            layout, member, loader, levels, num_layers=num_layers, dtype=dtype, threads=threads, max_edges=max_edges
+        )
+        self._sampled = None if fan_outs is None else SampledTargets(member, loader, fan_outs, seed=seed)
+
+    def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
+        """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""
+        counts = np.zeros(self._objective.num_counts)
+        for chunk, logits in self._logits(model, ids):
+            labels = torch.from_numpy(self._graph.labels[chunk])
+            counts += self._objective.counts(logits.cpu(), labels)
+        return self._objective.score(sum_over_trainers(counts.tolist(), self._member))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What :meth:`scores` gives, the one that decides first."""
+        return tuple(self._metrics) or (self._objective.name,)
+
+    def scores(self, model: nn.Module, ids: NDArray[np.int64]) -> dict[str, float | None]:
+        """The metrics of a model on layout ids, over all trainers, by name; None where one is not defined."""
+        if not self._metrics:
+            return {self._objective.name: self.score(model, ids)}
+        gathered = self._exact.shared(self._num_layers, len(ids), self._graph.num_classes)
+        order = np.argsort(ids)
+        for chunk, logits in self._logits(model, ids):
+            gathered[order[np.searchsorted(ids, chunk, sorter=order)]] = logits.cpu().numpy()
+        return self._measured(gathered, lambda: self._graph.labels[ids])
+
+    def scores_of(self, said: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
+        """The metrics of logits [n, C] and labels [n] or [n, C], piece by piece, of which each trainer has some.
+
+        All trainers give as many pieces, at least one; what comes back is as :meth:`scores` has it.
+        """
+        counts = [0] * self._member.world
+        counts[self._member.rank] = sum(len(logits) for logits, _ in said)
+        sizes = [int(size) for size in sum_over_trainers(counts, self._member)]
+        begin, total = sum(sizes[: self._member.rank]), sum(sizes)
+        gathered = self._exact.shared(0, total, self._graph.num_classes)
+        several = said[0][1].ndim == 2
+        width = self._graph.num_classes if several else 1
+        true = self._exact.shared(1, total, width)  # classes are small numbers, which any float holds
+        for logits, labels in said:
+            end = begin + len(logits)
+            gathered[begin:end] = logits.cpu().numpy()
+            true[begin:end] = labels.reshape(-1, width).cpu().numpy()
+            begin = end
+        return self._measured(gathered, lambda: true if several else true[:, 0])
+
+    def _measured(self, gathered: NDArray[Any], labels: Callable[[], NDArray[Any]]) -> dict[str, float | None]:
+        """Trainer 0 measures what all have written, and tells the others."""
+        self._member.barrier()
+        values = [0.0] * len(self._metrics)
+        if self._member.rank == 0:
+            values = values_of(self._metrics, gathered, labels())
+        agreed = sum_over_trainers(values, self._member)
+        return {name: finite(value) for name, value in zip(self._metrics, agreed, strict=True)}
+
+    def all_logits(self, model: nn.Module) -> NDArray[Any] | None:
+        """[N, C] of all vertices, in the order of global ids, on trainer 0; None on the others."""
+        n, width = self._graph.num_vertices, self._graph.num_classes
+        gathered = self._exact.shared(self._num_layers, n, width)
+        for chunk, logits in self._logits(model, np.arange(n)):
+            gathered[chunk] = logits.cpu().numpy()
+        self._member.barrier()
+        result = None
+        if self._member.rank == 0:
+            result = np.empty_like(gathered)
+            result[self._layout.permutation] = gathered
+        self._member.barrier()
+        return result
+
+    def vectors(
+        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
+        return self._exact.vectors(model, own, level)
+
+    def _logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """This trainer's share of some layout ids [n] with their logits [n, C], in pieces."""
+        if self._sampled is not None:
+            return self._sampled.logits(model, ids)
+        return self._exact.vectors(model, self._exact.own(ids))

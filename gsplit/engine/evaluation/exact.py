@@ -1,0 +1,227 @@
+"""Exact vectors: over all neighbours, each vertex of each level computed once, by the trainer that owns it.
+
+Level by level, every trainer computes its own range of vertices, in chunks bounded in edges and bytes, from the
+level below to the next one. Levels lie in shared memory (two buffers in turn), level 0 in the layout's mapped
+features, so that a source owned elsewhere is simply read. Only what the vertices asked for depend on is computed,
+and has a row; the last level may be a hidden one (the embeddings of gsplit.predict).
+
+Models whose layers cannot be computed one at a time (:mod:`gsplit.engine.evaluation.single_layers`) are evaluated on
+chunks of targets with their whole neighbourhoods; a chunk with too many edges is halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.data import Layout
+from gsplit.engine.evaluation.level_rows import LevelRows
+from gsplit.engine.evaluation.single_layers import SingleLayers, single_layers_of
+from gsplit.engine.inputs import SplitLoader
+from gsplit.features import gather
+from gsplit.host import SharedBuffer
+from gsplit.nn import Block
+from gsplit.parallel import Member, sum_over_trainers
+from gsplit.parallel.collectives import all_reduce
+from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
+
+MAX_EDGES = 1 << 22
+MAX_ROW_BYTES = 1 << 29
+"""Bounds of one chunk, per trainer: edges, and bytes of source rows."""
+
+
+def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, Block], x: Tensor) -> Tensor:
+    """Features of the inputs [n_0, D] -> level-``level`` vectors of the targets, through blocks 1 .. ``level``."""
+    if level == num_layers:
+        return model(blocks, x)
+    if not hasattr(model, "forward_layer"):
+        return cast("Callable[[int, Any, Tensor], Tensor]", model.forward_until)(level, blocks, x)
+    for layer in range(1, level + 1):
+        x = cast("Callable[[int, Any, Tensor], Tensor]", model.forward_layer)(layer, blocks[layer], x)
+    return x
+
+
+def bounds_of(layout: Layout, trainers: int) -> NDArray[np.int64]:
+    """[P + 1] bounds of the layout ids of the trainers.
+
+    They are their parts, or, where those cannot be dealt out, runs of equal length.
+    """
+    if layout.parts % trainers == 0:
+        return layout.offsets[:: layout.parts // trainers]
+    return np.linspace(0, layout.graph.num_vertices, trainers + 1).astype(np.int64)
+
+
+def own_range(layout: Layout, member: Member) -> tuple[int, int]:
+    """Begin and end of the layout ids that a trainer evaluates."""
+    bounds = bounds_of(layout, member.world)
+    return int(bounds[member.rank]), int(bounds[member.rank + 1])
+
+
+class ExactLevels:
+    """Computes vectors of the vertices of a layout; every trainer makes every call.
+
+    Args:
+        layout: whose vertices they are.
+        member: this trainer.
+        loader: of what belongs to segments.
+        levels: two buffers that all trainers map, for the levels in turn.
+        num_layers: of the models, L.
+        dtype: in which they compute.
+        threads: that gather rows.
+        max_edges: of one chunk.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        member: Member,
+        loader: SplitLoader,
+        levels: tuple[SharedBuffer, SharedBuffer],
+        *,
+        num_layers: int,
+        dtype: torch.dtype,
+        threads: int,
+        max_edges: int = MAX_EDGES,
+    ) -> None:
+        self._graph, self._layout, self._member, self._loader = layout.graph, layout, member, loader
+        self._levels, self._num_layers, self._dtype = levels, num_layers, dtype
+        self._threads, self._max_edges = threads, max_edges
+        self._samplers: dict[int, MiniBatchSampler] = {}
+        self._layers: tuple[nn.Module | None, SingleLayers | None] = (None, None)
+        """The model evaluated last, and what computes its layers."""
+        self._begin, self._end = own_range(layout, member)
+
+    def own(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Layout ids that this trainer evaluates, of those given."""
+        return ids[(ids >= self._begin) & (ids < self._end)]
+
+    @torch.no_grad()
+    def vectors(
+        self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """Chunks of ``own`` with their vectors of a level [chunk, width]; by default of the last one, the logits.
+
+        All trainers go through all levels, also those with no vertex.
+
+        Args:
+            model: with ``forward_layer``, or with ``forward_until`` where the level is not the last.
+            own: int64 layout ids of this trainer's part.
+            level: 1 .. L.
+        """
+        level = self._num_layers if level is None else level
+        was_training = model.training
+        model.eval()
+        if self._layers[0] is not model:
+            self._layers = (
+                model,
+                single_layers_of(model, self._loader, self._num_layers, warns=self._member.rank == 0),
+            )
+        layers = self._layers[1]
+        if layers is not None:
+            yield from self._by_layer(layers, own, level)
+        else:
+            yield from self._by_target(model, own, level, whole_chunk=4096)
+        model.train(was_training)
+
+    def shared(self, level: int, rows: int, width: int) -> NDArray[Any]:
+        """Memory [rows, width] that all trainers map, in the place of a level; all make the call."""
+        buffer = self._levels[level % 2]
+        dtype = torch.empty(0, dtype=self._dtype).numpy().dtype
+        if self._member.rank == 0:
+            buffer.grow(rows * width * dtype.itemsize)
+        self._member.barrier()
+        return buffer.view((rows, width), dtype)
+
+    def _by_layer(
+        self, layers: SingleLayers, own: NDArray[np.int64], last: int
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        top_N = self._top_levels(own, last)
+        below: NDArray[Any] | None = None
+        rows_below: LevelRows | None = None
+        for layer in range(1, last):
+            mask = None if top_N is None else top_N >= layer
+            rows = LevelRows(mask, self._graph.num_vertices)
+            ids = np.arange(self._begin, self._end)
+            if mask is not None:
+                ids = self._begin + np.flatnonzero(mask[self._begin : self._end])
+            level = self.shared(layer, rows.num_rows, layers.widths[layer])
+            for chunk in self._chunks(ids, self._row_bytes(below)):
+                vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))
+                level[rows.places(chunk)] = vectors.cpu().numpy()
+            self._member.barrier()
+            below, rows_below = level, rows
+        for chunk in self._chunks(own, self._row_bytes(below)):
+            yield chunk, layers.compute(last, *self._one_hop(chunk, below, rows_below))
+
+    def _top_levels(self, own: NDArray[np.int64], last: int) -> NDArray[np.uint8] | None:
+        """[N] the highest level that vectors of anyone's ``own`` need a vertex in, 0 for none; None: all vertices."""
+        n = self._graph.num_vertices
+        if sum_over_trainers([len(own)], self._member) == [n]:
+            return None
+        top_N = np.zeros(n, np.uint8)
+        top_N[own] = last
+        for layer in range(last - 1, 0, -1):
+            mine = top_N[self._begin : self._end] > layer
+            for chunk in self._chunks(self._begin + np.flatnonzero(mine), row_bytes=0):
+                segment = self._neighbourhood(chunk, 1, None)
+                assert segment is not None
+                top_N[segment.vertices] = np.maximum(top_N[segment.vertices], layer)
+            all_reduce(torch.from_numpy(top_N), self._member.group, "max")
+        return top_N
+
+    def _by_target(
+        self, model: nn.Module, own: NDArray[np.int64], level: int, whole_chunk: int
+    ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        self._member.barrier()  # features may be trained, and are read as others have left them
+        chunks = [own[i : i + whole_chunk] for i in range(0, len(own), whole_chunk)]
+        while chunks:
+            chunk = chunks.pop()
+            limit = self._max_edges if len(chunk) > 1 else None
+            segment = self._neighbourhood(chunk, level, limit)
+            if segment is None:
+                chunks += [chunk[: len(chunk) // 2], chunk[len(chunk) // 2 :]]
+                continue
+            x = self._loader.features.load(segment.vertices)
+            yield chunk, forward_to(level, self._num_layers, model, self._loader.whole_blocks(segment), x)
+
+    def _one_hop(
+        self, chunk: NDArray[np.int64], below: NDArray[Any] | None, rows: LevelRows | None
+    ) -> tuple[Block, Tensor]:
+        """The block of all in-edges of a chunk, and the rows of its sources on the level below (None: features)."""
+        segment = self._neighbourhood(chunk, 1, None)
+        assert segment is not None
+        block = self._loader.whole_blocks(segment)[1]
+        if below is None or rows is None:
+            return block, self._loader.features.load(segment.vertices)
+        return block, gather(below, rows.places(segment.vertices), threads=self._threads).to(self._member.device)
+
+    def _neighbourhood(self, targets: NDArray[np.int64], hops: int, max_edges: int | None) -> Segment | None:
+        if hops not in self._samplers:
+            self._samplers[hops] = sampler_of(
+                self._layout, fan_outs=[-1] * hops, seed=0, edge_ids=self._loader.edges.weights
+            )
+        sampler = self._samplers[hops]
+        limit: dict[str, Any] = {} if max_edges is None else {"max_edges": max_edges}
+        return sampler.segment(0) if sampler.sample(targets, epoch=0, batch=0, **limit) else None
+
+    def _chunks(self, ids: NDArray[np.int64], row_bytes: int) -> Iterator[NDArray[np.int64]]:
+        """Cuts ids so that a chunk keeps to both bounds (but for a vertex that breaks them alone)."""
+        edges = self._max_edges
+        if self._graph.num_vertices * row_bytes > MAX_ROW_BYTES:
+            edges = min(edges, max(1, MAX_ROW_BYTES // row_bytes))
+        cost = np.cumsum(self._graph.indptr[ids + 1] - self._graph.indptr[ids] + 1)
+        begin = 0
+        while begin < len(ids):
+            before = cost[begin - 1] if begin else 0
+            end = max(begin + 1, int(np.searchsorted(cost, before + edges, side="right")))
+            yield ids[begin:end]
+            begin = end
+
+    def _row_bytes(self, below: NDArray[Any] | None) -> int:
+        width = self._graph.num_features if below is None else below.shape[1]
+        return int(width) * self._dtype.itemsize

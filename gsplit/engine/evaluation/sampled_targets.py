@@ -1,0 +1,61 @@
+"""Logits on sampled neighbourhoods: what evaluation on the whole graph would take too long for, or too much memory.
+
+The vertices are cut into mini-batches by global id, whatever the layout, and each is one trainer's: so neither the
+number of trainers nor of samplers, nor the partition, changes a logit (law 1). Draws are the same each time, so that
+scores of one epoch and the next differ by the model alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.engine.inputs import SplitLoader
+from gsplit.parallel import Member
+from gsplit.sampling import sampler_of
+from gsplit.sampling.plan import fold_key
+
+EVALUATION = 0x4556414C
+"""A tag that keeps the keys of evaluation apart from those of training."""
+TARGETS = 1024
+"""Vertices of a mini-batch."""
+
+
+class SampledTargets:
+    """Computes logits of some vertices, each from sampled neighbours in every layer.
+
+    Args:
+        member: this trainer.
+        loader: of what belongs to segments.
+        fan_outs: of the layers L .. 1.
+        seed: of the run.
+    """
+
+    def __init__(self, member: Member, loader: SplitLoader, fan_outs: Sequence[int], *, seed: int) -> None:
+        self._member, self._loader, self._fan_outs, self._seed = member, loader, fan_outs, seed
+
+    @torch.no_grad()
+    def logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+        """This trainer's share of some layout ids with their logits [n, C], mini-batch by mini-batch.
+
+        Nobody waits for another trainer.
+        """
+        sampler = sampler_of(
+            self._loader.layout,
+            fan_outs=list(self._fan_outs),
+            seed=fold_key(self._seed, EVALUATION) >> 1,
+            edge_ids=self._loader.edges.weights,
+        )
+        ids = ids[np.argsort(self._loader.layout.permutation[ids])]
+        was_training = model.training
+        model.eval()
+        for number in range(self._member.rank, -(-len(ids) // TARGETS), self._member.world):
+            targets = ids[number * TARGETS : (number + 1) * TARGETS]
+            sampler.sample(targets, epoch=0, batch=number)
+            segment = sampler.segment(0)
+            yield segment.targets, model(*self._loader.inputs(segment, None))
+        model.train(was_training)
