@@ -70,19 +70,19 @@ FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_fr
 """A flag that takes ``0.6,0.2,0.2`` as well as ``0.6 0.2 0.2``."""
 
 
-def check_fan_out(fan_out: Sequence[int]) -> None:
-    """Check a fan-out: a number for each hop, from 1 on, or -1 for all neighbours.
+def check_fan_out(fan_out: Sequence[int], flag: str = "--fan-out") -> None:
+    """Check what a flag says as a fan-out: a number for each hop, from 1 on, or -1 for all neighbours.
 
     Raises:
         InputError: for anything else.
     """
     if not fan_out:
-        raise InputError("--fan-out needs a number for each hop, such as 20,20,20")
+        raise InputError(f"{flag} needs a number for each hop, such as 20,20,20")
     for number in fan_out:
         if not isinstance(number, int):  # from Python it may be anything
-            raise InputError(f"--fan-out takes whole numbers, not {number!r}")
+            raise InputError(f"{flag} takes whole numbers, not {number!r}")
         if number < -1 or number == 0:
-            raise InputError(f"--fan-out takes numbers from 1 on, or -1 for all neighbours, not {number}")
+            raise InputError(f"{flag} takes numbers from 1 on, or -1 for all neighbours, not {number}")
 
 
 def main(command: Callable[[list[str]], None]) -> None:

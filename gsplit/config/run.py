@@ -3,21 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from gsplit.config.fields import Checked, Range
+from gsplit.cli import IntList, check_fan_out
+from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.errors import InputError
 
 Predictions = Literal["no", "classes", "logits"]
-Evaluation = Literal["exact", "none"]
+Evaluation = Literal["exact", "sampled", "none"]
+
+
+def _check_validate_fan_out(fan_out: Sequence[int]) -> None:
+    check_fan_out(fan_out, "--validate-fan-out")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(Checked):
+class EvaluationConfig(Checked):
+    """When and how a run validates, and tests the model that is kept at the end."""
+
+    validate_every: Annotated[int, Range(0), tyro.conf.arg(aliases=("--eval-every",))] = 1
+    """Validate after every so many epochs; 0 never."""
+    validate_every_batches: Annotated[int, Range(0)] = 0
+    """Validate, too, after every so many mini-batches of an epoch; 0 never."""
+    validate_vertices: Annotated[int, Range(1)] | None = None
+    """Validate on so many of the validation vertices, the same each time; by default on all."""
+    evaluate: Evaluation = "exact"
+    """How to validate, and to test the model that is kept at the end: exact takes all neighbours; sampled draws
+    --validate-fan-out of them, the same each time, and takes less memory; none does neither."""
+    validate_fan_out: Annotated[IntList, Accepted(_check_validate_fan_out)] | None = None
+    """sampled: neighbours drawn per hop, as --fan-out says them, which is the default where it draws any; else 10."""
+
+    @property
+    def validates(self) -> bool:
+        """Whether scores are to come in the course of a run."""
+        return self.evaluate != "none" and bool(self.validate_every or self.validate_every_batches)
+
+    @property
+    def validations(self) -> tuple[int, str]:
+        """Number of epochs after which to validate, 0 for never, and the flag that says so."""
+        if self.evaluate == "none":
+            return 0, "--evaluate none"
+        return self.validate_every, f"--validate-every {self.validate_every}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(EvaluationConfig):
     """Where a run is kept, when it validates and saves, and what else it writes."""
 
     layout: Annotated[Path | None, tyro.conf.Positional] = None
@@ -35,11 +70,6 @@ class RunConfig(Checked):
     """Do not train: show what each plan of --strategy full would send, hold and take of memory."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of the initial weights, the sampling and the dropout."""
-    validate_every: Annotated[int, Range(0), tyro.conf.arg(aliases=("--eval-every",))] = 1
-    """Validate after every so many epochs; 0 never."""
-    evaluate: Evaluation = "exact"
-    """How to validate, and to test the model that is kept at the end: exact takes all neighbours; none does neither,
-    for timing, or where there is no time for it."""
     checkpoint_every: Annotated[int, Range(0)] = 1
     """Write a checkpoint after every so many epochs; 0 never."""
     checkpoint_every_batches: Annotated[int, Range(0)] = 0
@@ -56,10 +86,3 @@ class RunConfig(Checked):
         super().__post_init__()
         if self.evaluate == "none" and self.save_predictions != "no":
             raise InputError(f"--save-predictions {self.save_predictions} contradicts --evaluate none; drop one")
-
-    @property
-    def validations(self) -> tuple[int, str]:
-        """Number of epochs after which to validate, 0 for never, and the flag that says so."""
-        if self.evaluate == "none":
-            return 0, "--evaluate none"
-        return self.validate_every, f"--validate-every {self.validate_every}"

@@ -34,6 +34,8 @@ RESULTS_DEPEND_ON = (
 )
 """What may change when a run goes on, and changes what it learns; each epoch says with which it was trained."""
 
+EVALUATION_FAN_OUT = 10
+"""Neighbours that --evaluate sampled draws per hop where training draws none."""
 ELSEWHERE = {
     "--fanout": "DGL's lists the layer of the inputs first, --fan-out that of the targets; say --fan-out 15,10,5 for "
     "DGL's 5,10,15",
@@ -57,6 +59,12 @@ class TrainConfig(
             object.__setattr__(self, "fan_out", self._all_neighbours())
         elif self.sampling != "neighbours":
             self._check_layers_of_rule()
+        drawn = self.validate_fan_out
+        if drawn is not None and len(drawn) != self.layers:
+            raise InputError(
+                f"--validate-fan-out has {len(drawn)} numbers, but the model has {self.layers} layers; give one for "
+                "each"
+            )
         if self.num_layers is not None and self.num_layers != self.layers:
             flag = "--layer-sizes" if self.sampling in LAYERWISE and self.strategy != "full" else "--fan-out"
             raise InputError(
@@ -91,6 +99,17 @@ class TrainConfig(
         if self.sampling in LAYERWISE:
             return len(self.layer_sizes or ())
         return self.num_layers or len(self.layer_sizes or self.fan_out)  # those that the run had before
+
+    @property
+    def evaluation_fan_out(self) -> tuple[int, ...] | None:
+        """Neighbours drawn per hop in evaluation, the first for the targets; None where all are taken."""
+        if self.evaluate != "sampled":
+            return None
+        if self.validate_fan_out is not None:
+            return tuple(self.validate_fan_out)
+        if self.sampling == "neighbours" and self.strategy != "full":
+            return self.fan_out
+        return (EVALUATION_FAN_OUT,) * self.layers
 
     def _check_layers_of_rule(self) -> None:
         """Refuse what says nothing of the layers of a rule that draws no neighbours, and what is missing."""

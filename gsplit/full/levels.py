@@ -61,6 +61,7 @@ def levels_of(
     layers: int,
     *,
     whole: bool,
+    targets: NDArray[np.int64] | None = None,
     alone: bool = True,
     rank: int = 0,
     room: Room = np.empty,
@@ -74,6 +75,7 @@ def levels_of(
         bounds: [P + 1] as in :class:`Levels`.
         layers: L, at most :data:`MOST_LAYERS`.
         whole: have all vertices in the levels below L.
+        targets: layout ids of level L, ascending; by default the training vertices.
         alone: whether this process looks at all vertices; else at those of trainer ``rank``.
         rank: of this trainer.
         room: gives memory of a shape and type: the same one to all trainers, asked for in one order.
@@ -88,9 +90,10 @@ def levels_of(
     ours = range(trainers) if alone else range(rank, rank + 1)
     begin, end = int(bounds[ours.start]), int(bounds[ours.stop])
     mark_N[begin:end] = layers if whole else 0
-    first, last = np.searchsorted(graph.train_idx, [begin, end])  # they ascend, in a layout
+    targets = graph.train_idx if targets is None else targets
+    first, last = np.searchsorted(targets, [begin, end])  # they ascend, in a layout
     for a, b in vertex_pieces(int(first), int(last)):
-        mark_N[graph.train_idx[a:b]] = layers + 1
+        mark_N[targets[a:b]] = layers + 1
     wait()
     for level in range(layers, 0, -1) if not whole else ():
         _mark_sources(graph, mark_N, level, begin, end)

@@ -13,6 +13,8 @@ from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.engine.engines import decided
+from gsplit.engine.evaluation import validated
+from gsplit.engine.evaluation.evaluation_memory import check_evaluation
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
 from gsplit.engine.rows.trained import with_width
@@ -74,6 +76,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
+    if config.strategy != "full" and not config.check_model:  # the plans of the whole graph count evaluation, too
+        check_evaluation(run, layout)
     if config.init_from is not None:
         _check_initial_weights(run, config.init_from, layout)
     return run
@@ -92,19 +96,20 @@ def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
 
 def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
     """Refuse what waits for scores where there will be none."""
-    every, why = config.validations
+    _, why = config.validations
     wanted = [f"--early-stop {config.early_stop}"] if config.early_stop else []
     wanted += ["--lr-schedule plateau"] if config.lr_schedule == "plateau" else []
-    if wanted and not every:
+    if wanted and not config.validates:
         raise InputError(f"{wanted[0]} goes by the scores of validations, and {why} makes none; drop one")
     if wanted and not len(layout.graph.valid_idx):
         raise InputError(
             f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation vertices"
         )
     graph, first = layout.graph, config.metric_names[:1]
-    if not first or not every or not len(graph.valid_idx):
+    if not first or not config.validates or not len(graph.valid_idx):
         return
-    if first[0] in RANKED and not is_defined(first[0], graph.labels[graph.valid_idx], graph.num_classes):
+    valid_idx = validated(layout, config.validate_vertices, config.seed)
+    if first[0] in RANKED and not is_defined(first[0], graph.labels[valid_idx], graph.num_classes):
         raise InputError(
             f"{first[0]}, by which --metrics chooses the best model, is not defined on the validation vertices of "
             f"{layout.path}, which are all alike; let another one come first"

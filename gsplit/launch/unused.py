@@ -48,8 +48,7 @@ def _unused(run: Run) -> Iterator[str]:
     if asked.strategy == "full":
         yield from _unused_by_plan(run, defaults)
     yield from _unused_by_recipe(asked, defaults)
-    if asked.evaluate == "none" and asked.validate_every not in (0, defaults.validate_every):
-        yield f"--validate-every {asked.validate_every} has no effect with --evaluate none"
+    yield from _unused_by_evaluation(asked, defaults)
     if asked.cache == "none" and asked.cache_size is not None:
         yield f"--cache-size {asked.cache_size} is ignored with --cache none"
     by_trainers = run.samplers == 0 and asked.strategy != "full"
@@ -57,6 +56,18 @@ def _unused(run: Run) -> Iterator[str]:
         yield "--order, --slots and --sampler-threads have no effect with --samplers 0"
     if by_trainers and asked.bulk != "1":
         yield f"--bulk {asked.bulk} has no effect with --samplers 0"
+
+
+def _unused_by_evaluation(asked: TrainConfig, defaults: TrainConfig) -> Iterator[str]:
+    for name in ("validate_every", "validate_every_batches", "validate_vertices"):
+        value = getattr(asked, name)
+        if asked.evaluate == "none" and value not in (0, getattr(defaults, name)):
+            yield f"{flag_of(name)} {value} has no effect with --evaluate none"
+    if asked.evaluate != "sampled" and asked.validate_fan_out is not None:
+        numbers = ",".join(map(str, asked.validate_fan_out))
+        yield f"--validate-fan-out {numbers} has no effect with --evaluate {asked.evaluate}"
+    if asked.evaluate != "none" and asked.validate_vertices is not None and not asked.validates:
+        yield f"--validate-vertices {asked.validate_vertices} has no effect where nothing is validated"
 
 
 RATES = {"lr_step_size": ("step",), "lr_gamma": ("step", "plateau"), "lr_patience": ("plateau",)}
@@ -94,7 +105,7 @@ def _unused_by_plan(run: Run, defaults: TrainConfig) -> Iterator[str]:
 SAMPLED_ONLY = (
     *("batch_size", "split_group", "samplers", "slots", "order", "prefetch", "sampler_memory", "sampler_threads"),
     *("max_sampler_restarts", "cache", "cache_size", "loader", "exchange", "accumulate", "sampling", "bulk"),
-    *("layer_sizes", "subgraph", "clusters", "estimate", "importance", "draw"),
+    *("layer_sizes", "subgraph", "clusters", "estimate", "importance", "draw", "validate_every_batches"),
 )
 """Flags of samples and of rows that are loaded for each; a new run with some of them is refused before."""
 WHOLE_ONLY = ("algorithm", "grid", "replication", "permutation", "row_blocks")

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
+from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
@@ -25,7 +28,7 @@ from gsplit.parallel import rendezvous
 from gsplit.parallel.devices import choose_device, threads_of
 from gsplit.predict import compute
 from gsplit.predict.output import FEATURES, VALUES, check_out, publish, temporary_folder
-from gsplit.predict.vertices import asked_vertices
+from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, put_run_right
 
@@ -84,6 +87,8 @@ def predict(
     multi_label = _check_graph(config.run, described.get("graph"), opened)
     asked = asked_vertices(vertices, opened)
     world = opened.parts
+    if not config.fan_out:
+        _check_memory(prepared.prepare(copy.deepcopy(loaded)), opened, asked, trained_with, level, world)
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:
@@ -118,6 +123,36 @@ def predict(
             return values
     finally:
         shared.close()
+
+
+def _check_memory(
+    model: prepared.Prepared,
+    layout: Layout,
+    asked: NDArray[np.int64],
+    trained_with: TrainConfig,
+    level: int,
+    trainers: int,
+) -> None:
+    """Refuse exact predictions that do not fit into memory, before anything is started."""
+    dtype = getattr(torch, trained_with.dtype)
+    loader = host_loader(layout, dtype, model.needs)
+    layers = single_layers_of(model.model.to(dtype).eval(), loader, trained_with.layers, warns=False)
+    if layers is None:
+        return
+    check_fits(
+        layout,
+        [
+            Asked(
+                what="the vertices asked for",
+                ids=np.sort(Request(asked, layout.permutation).in_order()),
+                gathered=False,
+            )
+        ],
+        layers.widths[: level + 1],
+        itemsize=dtype.itemsize,
+        trainers=trainers,
+        instead="--fan-out samples neighbours and takes less; so do fewer --vertices",
+    )
 
 
 def _check_offers(model: nn.Module, level: int, num_layers: int) -> None:

@@ -8,7 +8,7 @@ that was saved later belongs to a past that no longer is: ``model.json`` follows
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,8 +20,8 @@ from gsplit.runs.log import SUMMARY
 from gsplit.terminal import say
 
 Weights = dict[str, Any]
-"""``epoch`` and ``score`` (None where not validated), and ``model``, its state_dict; where features are trained,
-``trained``, their rows on trainer 0, None on the others."""
+"""``epoch``, and ``batch``, None after a whole epoch; ``score`` (None where not validated) and ``scores`` of all
+metrics; ``model``, the state_dict; where features are trained, ``trained``: their rows on trainer 0, else None."""
 
 
 class TrainedRows(Protocol):
@@ -53,20 +53,32 @@ class Kept:
         self.waited = 0
         """Number of validations, one after the other, since the best one."""
 
-    def judge(self, model: nn.Module, epoch: int, score: float) -> None:
-        """An epoch was validated: its weights are kept where no earlier ones scored as much."""
-        self.validated = epoch
+    def judge(
+        self, model: nn.Module, epoch: int, scores: Mapping[str, float | None], *, batch: int | None = None
+    ) -> None:
+        """Weights were validated; they are kept where no earlier ones scored as much.
+
+        Args:
+            model: that has the weights.
+            epoch: that has ended, from 1; or that is at work,
+            batch: so many mini-batches into it.
+            scores: by name, the one that decides first; it is no None.
+        """
+        score = next(iter(scores.values()))
+        if batch is None:
+            self.validated = epoch
         self.waited += 1
         if self.best is None or score > self.best["score"]:
             self.waited = 0
-            self.best = {"score": score, "epoch": epoch, "model": _copy(model), **self._rows()}
+            about = {"score": score, "scores": dict(scores), "epoch": epoch, "batch": batch}
+            self.best = {**about, "model": _copy(model), **self._rows()}
             self._save(self.best)
 
     def choose(self, model: nn.Module, epoch: int) -> Weights:
         """What is kept of a run that ends with ``model``, after ``epoch`` epochs; it is saved, and loaded into it."""
         chosen = self.best
         if chosen is None or self.validated < epoch:
-            chosen = {"score": None, "epoch": epoch, "model": _copy(model), **self._rows()}
+            chosen = {"score": None, "epoch": epoch, "batch": None, "model": _copy(model), **self._rows()}
         model.load_state_dict(chosen["model"])
         if self._trained is not None:
             self._trained.load(chosen["trained"])
@@ -117,19 +129,22 @@ class Kept:
             self._save(self.best)
 
     def _is_saved(self, weights: Weights) -> bool:
-        about = {"epoch": weights["epoch"], "score": weights["score"]}
-        return checkpoint.is_saved(self._run, checkpoint.MODEL, _saved(weights), about)
+        return checkpoint.is_saved(self._run, checkpoint.MODEL, _saved(weights), _told(weights))
 
     def _save(self, weights: Weights) -> None:
         """Trainer 0 writes; a summary that names another model goes first."""
         if self._writes:
             (self._run / SUMMARY).unlink(missing_ok=True)
-            about = {"epoch": weights["epoch"], "score": weights["score"], **self._about}
-            checkpoint.save_state(self._run, checkpoint.MODEL, _saved(weights), about)
+            checkpoint.save_state(self._run, checkpoint.MODEL, _saved(weights), _told(weights) | self._about)
 
     def _rows(self) -> dict[str, Tensor | None]:
         """The trained features as they are, where there are any; all trainers make the call."""
         return {} if self._trained is None else {"trained": self._trained.gathered()}
+
+
+def _told(weights: Weights) -> dict[str, Any]:
+    """What is said of saved weights."""
+    return {"epoch": weights["epoch"], "batch": weights.get("batch"), "score": weights["score"]}
 
 
 def _saved(weights: Weights) -> dict[str, Any]:

@@ -77,16 +77,15 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
     """Test the weights that are kept, and write the summary; trainer 0 returns it. All trainers make the call."""
     trainer.profiler.end()
     config, epoch = trainer.run.config, trainer.progress.epoch
-    every, why = config.validations
-    late: dict[str, float | None] = {}
-    if every and trainer.kept.validated < epoch:  # the run was to end later, then
-        late = _validate(trainer, epoch)
+    _, why = config.validations
+    if config.validates and trainer.kept.validated < epoch:  # the run was to end later, then
+        _validate(trainer, epoch)
     kept = trainer.kept.choose(trainer.model, epoch)
     graph, names = trainer.layout.graph, trainer.evaluator.names
     if len(graph.valid_idx):
         trainer.kept.say_why_last(kept, why)
     start_s = time.perf_counter()
-    tests = config.evaluate == "exact" and len(graph.test_idx)
+    tests = config.evaluate != "none" and len(graph.test_idx)
     test = trainer.evaluator.scores(trainer.model, graph.test_idx) if tests else dict.fromkeys(names)
     test_s = time.perf_counter() - start_s
     if config.save_predictions != "no":
@@ -97,10 +96,11 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
     seconds = [record["seconds"] for record in records]
     summary = {
         **{f"test_{key_of(name)}": test[name] for name in names},
-        **_valid_scores(trainer, kept, late if kept["epoch"] == epoch else {}),
+        **_valid_scores(trainer, kept),
         "metrics": [key_of(name) for name in names],
         "best_epoch": None if kept["score"] is None else kept["epoch"],
         "model_epoch": kept["epoch"],
+        "model_batch": kept.get("batch"),
         "epochs": epoch,
         "ended_early": epoch < config.epochs,
         "loss": records[-1]["loss"] if records else None,
@@ -128,15 +128,34 @@ def stop(trainer: Trainer) -> None:
         say(f"stopped after {at}; go on with --resume {trainer.run.folder}")
 
 
-def _validate(trainer: Trainer, epoch: int) -> dict[str, float | None]:
-    """The scores of the weights as they are, which are kept where the first is the best; None without vertices."""
-    valid_idx, names = trainer.layout.graph.valid_idx, trainer.evaluator.names
-    if not len(valid_idx):
+def validate_within(trainer: Trainer) -> None:
+    """Validate in the middle of an epoch, keep the best model, log. All trainers make the call."""
+    progress = trainer.progress
+    epoch, batch = progress.epoch + 1, progress.batch
+    scores = _validate(trainer, epoch, batch)
+    if trainer.member.rank == 0:
+        valid = {f"valid_{key_of(name)}": value for name, value in scores.items()}
+        trainer.log.append([{"kind": "validation", "epoch": epoch, "batch": batch, **valid}])
+        first = scores[trainer.evaluator.names[0]]
+        if first is not None:
+            say(f"Epoch {epoch:02d} [{batch}/{trainer.num_batches}] | valid {first:.4f}")
+
+
+def _validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[str, float | None]:
+    """The scores of the weights as they are, which are kept where the first is the best; None without vertices.
+
+    Args:
+        trainer: of whom all make the call.
+        epoch: that has ended, from 1; or that is at work,
+        batch: so many mini-batches into it.
+    """
+    names = trainer.evaluator.names
+    if not len(trainer.valid_idx):
         return dict.fromkeys(names)
-    scores = trainer.evaluator.scores(trainer.model, valid_idx)
+    scores = trainer.evaluator.scores(trainer.model, trainer.valid_idx)
     score = scores[names[0]]
     assert score is not None  # or the run would have been refused
-    trainer.kept.judge(trainer.model, epoch, score)
+    trainer.kept.judge(trainer.model, epoch, scores, batch=batch)
     trainer.steps.rates.judge(score)
     return scores
 
@@ -151,18 +170,15 @@ def _measured_in_training(trainer: Trainer) -> dict[str, float | None]:
     return trainer.evaluator.scores_of(said)
 
 
-def _valid_scores(trainer: Trainer, kept: Weights, late: dict[str, float | None]) -> dict[str, float | None]:
-    """The scores of the model that is kept, on trainer 0: the first was kept with it, its epoch has the others.
-
-    Args:
-        trainer: of rank 0.
-        kept: the model.
-        late: scores that came after the last epoch's record, if they are the model's.
-    """
+def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:
+    """The scores of the model that is kept, on trainer 0; checkpoints of earlier releases have the first alone."""
     first, *others = trainer.evaluator.names
-    of_epoch = next((record for record in trainer.log.epochs if record["epoch"] == kept["epoch"]), {})
-    of_others = {f"valid_{key_of(name)}": late.get(name, of_epoch.get(f"valid_{key_of(name)}")) for name in others}
-    return {f"valid_{key_of(first)}": kept["score"], **of_others}
+    known = {**kept.get("scores", {}), first: kept["score"]}
+    if "scores" not in kept:
+        records = (record for record in trainer.log.epochs if record["epoch"] == kept["epoch"])
+        of_epoch = next(records, {})
+        known |= {name: of_epoch.get(f"valid_{key_of(name)}") for name in others}
+    return {f"valid_{key_of(name)}": known[name] for name in (first, *others)}
 
 
 def _layout_of_work(trainer: Trainer) -> dict[str, Any]:

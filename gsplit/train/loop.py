@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from gsplit.bars import tqdm
+from gsplit.config.run import EvaluationConfig
 from gsplit.engine.objective import check_logits, mini_batch_loss, weight_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
@@ -22,7 +23,7 @@ from gsplit.parallel.join import joined
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.terminal import say
-from gsplit.train.ends import end_epoch, ended_early, finish, stop
+from gsplit.train.ends import end_epoch, ended_early, finish, stop, validate_within
 from gsplit.train.progress import Every
 from gsplit.train.saving import restore, save_checkpoint, write_counts
 from gsplit.train.trainer import Trainer
@@ -103,14 +104,25 @@ def train(trainer: Trainer) -> bool:
             if bar.disable and member.rank == 0 and lines.due():
                 spent_s = progress.seconds + time.perf_counter() - start_s
                 say(progress.line(trainer.num_batches, config.epochs, spent_s))
-            if progress.batches_since_checkpoint == config.checkpoint_every_batches > 0:
+            validates = validates_within(config, progress.batch, trainer.num_batches)
+            saves = progress.batches_since_checkpoint == config.checkpoint_every_batches > 0
+            if validates or saves:
                 progress.seconds += time.perf_counter() - start_s
-                save_checkpoint(trainer)
+                if validates:
+                    validate_within(trainer)
+                if saves:
+                    save_checkpoint(trainer)
                 start_s = time.perf_counter()
         bar.close()
         progress.seconds += time.perf_counter() - start_s
         end_epoch(trainer)
     return True
+
+
+def validates_within(config: EvaluationConfig, batch: int, num_batches: int) -> bool:
+    """Whether --validate-every-batches has scores wanted after so many mini-batches of an epoch, before its last."""
+    every = config.validate_every_batches
+    return config.evaluate != "none" and every > 0 and batch % every == 0 and batch < num_batches
 
 
 def seed_dropout(seed: int, epoch: int, batch: int, rank: int) -> None:

@@ -16,7 +16,8 @@ def summary_text(summary: dict[str, Any]) -> str:
         for key in (f"{part}_{name}" for part in ("test", "valid") for name in names)
         if summary.get(key) is not None
     ]
-    best = "" if summary["best_epoch"] is None else f" (best epoch {summary['best_epoch']})"
+    batch = f", mini-batch {summary['model_batch']}" if summary.get("model_batch") else ""
+    best = "" if summary["best_epoch"] is None else f" (best epoch {summary['best_epoch']}{batch})"
     lines = [f"{', '.join(scores) or 'nothing evaluated'}{best}"]
     if summary["seconds_per_epoch"] is not None:
         stages, traffic = summary["stages"], summary["traffic"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gsplit.data import open_layout
 from gsplit.data.store import describe
 from gsplit.engine.engines import engine_of
-from gsplit.engine.evaluation import Evaluator
+from gsplit.engine.evaluation import Evaluator, validated
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
@@ -76,7 +76,11 @@ class Trainer:
             dtype=run.dtype,
             threads=run.config.threads,
             metrics=run.config.metric_names,
+            fan_outs=run.config.evaluation_fan_out,
+            seed=run.config.seed,
         )
+        self.valid_idx = validated(layout, run.config.validate_vertices, run.config.seed)
+        """The vertices to validate on, int64 layout ids."""
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(run.config, self.parameters)
         self.said: list[tuple[Tensor, Tensor]] = []

@@ -42,9 +42,9 @@ def train_scored(member, config, scores, resume):
 
     validate = ends._validate
 
-    def noted(trainer, epoch):
-        kept.validating = epoch
-        return validate(trainer, epoch)
+    def noted(trainer, epoch, batch=None):
+        kept.validating = epoch if batch is None else (epoch, batch)
+        return validate(trainer, epoch, batch)
 
     kept.validating = 0
     trainer.evaluator.score = score
@@ -64,7 +64,8 @@ class Run:
         config = replace(self.config, **changes)
         self.out.mkdir(exist_ok=True)
         (self.out / "config.json").write_text(config.to_json())
-        results = self.pool.run(2, train_scored, config, {0: 0.5, **dict(enumerate(scores, start=1))}, resume)
+        scored = scores if isinstance(scores, dict) else dict(enumerate(scores, start=1))
+        results = self.pool.run(2, train_scored, config, {0: 0.5, **scored}, resume)
         self.summary, tested, self.said = results[0]
         assert all_equal(tested, results[1][1])
         self.assert_one_model(tested)
@@ -134,6 +135,27 @@ def test_epochs_that_nobody_validated_are_kept_and_the_log_says_why(run):
 def test_the_last_epoch_is_validated(run):
     assert run.train([0, 0.2, 0.9], epochs=3, validate_every=2)["best_epoch"] == 3
     assert [record["valid_accuracy"] for record in records(run.out)] == [None, 0.2, 0.9]
+
+
+def test_weights_of_the_middle_of_an_epoch_are_kept_where_they_are_best(run):
+    # Three mini-batches an epoch: two are validated, and the end.
+    scores = {(1, 1): 0.1, (1, 2): 0.2, 1: 0.3, (2, 1): 0.9, (2, 2): 0.5, 2: 0.4}
+    summary = run.train(scores, epochs=2, validate_every_batches=1, batch_size=20)
+    assert (summary["best_epoch"], summary["model_batch"], summary["valid_accuracy"]) == (2, 1, 0.9)
+    described = checkpoint.describe_state(run.out, "model")
+    assert (described["epoch"], described["batch"], described["score"]) == (2, 1, 0.9)
+    within = [(r["epoch"], r["batch"], r["valid_accuracy"]) for r in records(run.out, "validation")]
+    assert within == [(1, 1, 0.1), (1, 2, 0.2), (2, 1, 0.9), (2, 2, 0.5)]
+    assert "Epoch 02 [1/3] | valid 0.9000" in run.said
+    # Without epochs that are validated: the last one is, as ever.
+    summary = run.train(scores | {2: 0.95}, epochs=2, validate_every_batches=2, validate_every=0, batch_size=20)
+    assert (summary["best_epoch"], summary["model_batch"], summary["valid_accuracy"]) == (2, None, 0.95)
+
+
+def test_early_stop_counts_validations_in_the_middle_of_epochs(run):
+    scores = {(1, 1): 0.9, (1, 2): 0.2, 1: 0.3, (2, 1): 0.1, (2, 2): 0.5, 2: 0.4}
+    summary = run.train(scores, epochs=9, validate_every_batches=1, batch_size=20, early_stop=4)
+    assert (summary["epochs"], summary["model_epoch"], summary["model_batch"]) == (2, 1, 1)
 
 
 @contextmanager

@@ -168,6 +168,15 @@ TRAIN: Table = {
         see=lambda seen: [seen.result[f"{part}_accuracy"] is None for part in ("valid", "test")],
         base={"validate_every": 1},
     ),
+    "validate_every_batches": Row(
+        value=1, see=lambda seen: [r["kind"] for r in records(seen.run, "validation")], base={"validate_every": 1}
+    ),
+    "validate_vertices": Row(value=3, see=summary("valid_accuracy"), base={"validate_every": 1}),
+    "validate_fan_out": Row(
+        value=(1, 1),
+        see=summary("test_accuracy", "valid_accuracy"),
+        base={"validate_every": 1, "evaluate": "sampled"},
+    ),
     "checkpoint_every": Row(value=1, see=files),
     "checkpoint_every_batches": Row(value=1, see=files),
     "resume": Row(value=lambda place: place.trained(), see=lambda seen: seen.run.name == "trained"),

@@ -140,6 +140,23 @@ def test_models_whose_rows_reach_behind_a_layer_are_computed_as_a_whole(pool, bo
     assert numbers is None
 
 
+class Centred(PyGNet):
+    """Layers that fit together and are not what the forward is: it looks at the features of all once more."""
+
+    def __init__(self, features, classes):
+        super().__init__([pyg("SAGEConv")(w_in, w_out) for w_in, w_out in ((features, 8), (8, 8), (8, classes))])
+
+    def forward(self, x, edge_index):
+        return super().forward(x, edge_index) + (1.0 if len(x) else 0.0)
+
+
+def test_logits_that_differ_are_noticed(pool, both_layouts):
+    layout = both_layouts[0]
+    torch.manual_seed(1)
+    _, numbers = run_both(pool, layout, Centred(layout.graph.num_features, layout.graph.num_classes), np.arange(200))
+    assert numbers is None
+
+
 @pytest.mark.parametrize("name", OWN)
 def test_models_of_blocks_alone_are_computed_as_a_whole(pool, both_layouts, name):
     layout = both_layouts[0]

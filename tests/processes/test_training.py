@@ -131,7 +131,7 @@ def both_evaluations(member, config):
     trainer = trainer_of(member, config)
     evaluator = trainer.evaluator
     by_layer = evaluator.all_logits(trainer.model)
-    evaluator._max_edges = 60  # chunks of a few vertices; some have more edges than that alone
+    evaluator._exact._max_edges = 60  # chunks of a few vertices; some have more edges than that alone
     chunked = evaluator.all_logits(trainer.model)
     by_target = evaluator.all_logits(WholeOnly(trainer.model))
     return by_layer, chunked, by_target

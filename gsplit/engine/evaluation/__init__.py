@@ -4,5 +4,15 @@ from __future__ import annotations
 
 from gsplit.engine.evaluation.evaluator import Evaluator
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, ExactLevels, bounds_of, forward_to, own_range
+from gsplit.engine.evaluation.sampled_targets import validated
 
-__all__ = ["MAX_EDGES", "MAX_ROW_BYTES", "Evaluator", "ExactLevels", "bounds_of", "forward_to", "own_range"]
+__all__ = [
+    "MAX_EDGES",
+    "MAX_ROW_BYTES",
+    "Evaluator",
+    "ExactLevels",
+    "bounds_of",
+    "forward_to",
+    "own_range",
+    "validated",
+]

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gsplit.data import Layout
 from gsplit.engine.inputs import SplitLoader
 from gsplit.parallel import Member
 from gsplit.sampling import sampler_of
-from gsplit.sampling.plan import fold_key
+from gsplit.sampling.plan import fold_key, hashed
 
 EVALUATION = 0x4556414C
 """A tag that keeps the keys of evaluation apart from those of training."""
@@ -59,3 +60,21 @@ class SampledTargets:
             segment = sampler.segment(0)
             yield segment.targets, model(*self._loader.inputs(segment, None))
         model.train(was_training)
+
+
+def validated(layout: Layout, number: int | None, seed: int) -> NDArray[np.int64]:
+    """The validation vertices that scores are of: so many, whatever the layout; by default all.
+
+    Args:
+        layout: whose they are.
+        number: how many, at most; None: all.
+        seed: of the run, by which they are chosen.
+
+    Returns:
+        int64 layout ids, ascending.
+    """
+    valid_idx = layout.graph.valid_idx
+    if number is None or number >= len(valid_idx):
+        return valid_idx
+    order = hashed(fold_key(seed, EVALUATION), layout.permutation[valid_idx].astype(np.uint64))
+    return np.sort(valid_idx[np.argsort(order)[:number]])

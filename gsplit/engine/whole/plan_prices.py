@@ -34,8 +34,7 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
     """What a run computes, as far as it is known without a look at the edges; levels are empty."""
     graph, config, signature = layout.graph, run.config, run.signature
     bounds, trained = bounds_of(layout, run.trainers), config.train_features is not None
-    every, _ = config.validations
-    tested = config.evaluate == "exact" and len(graph.test_idx)
+    exact = config.evaluate == "exact"
     return Work(
         sizes=np.zeros((run.trainers, config.layers + 1), np.int64),
         by_owner=np.zeros((config.layers, run.trainers, run.trainers), np.int64),
@@ -52,7 +51,10 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         between=2 * (signature.get("norm", "none") != "none") + bool(signature.get("residual")),
         heads=max(signature.get("heads", 1), signature.get("out_heads", 1)) if type(model) is GAT else 0,
         parameters=sum(p.numel() for p in model.parameters()),
-        evaluates=bool((every and len(graph.valid_idx)) or tested or config.save_predictions != "no"),
+        evaluates=exact
+        and bool(
+            (config.validates and len(graph.valid_idx)) or len(graph.test_idx) or config.save_predictions != "no"
+        ),
     )
 
 

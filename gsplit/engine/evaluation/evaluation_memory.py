@@ -1,0 +1,171 @@
+"""Whether exact evaluation fits into the memory that is free: asked before any process is started.
+
+| what | bytes |
+|---|---|
+| levels | two buffers that all trainers map, for the hidden levels in turn: the rows that are needed of each |
+| logits | of the vertices asked for, in the buffer whose turn it is, where metrics or predictions gather them |
+| chunks | of each trainer: the edges, the rows of their sources, and what is computed of them |
+
+A bound from above, with all vertices in every level, is tried first; only where that does not fit are edges read.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gsplit.data import Layout
+from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, bounds_of
+from gsplit.engine.evaluation.sampled_targets import validated
+from gsplit.engine.evaluation.single_layers import single_layers_of
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.run import Run
+from gsplit.errors import InputError
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.full.levels import levels_of
+from gsplit.limits import host_memory
+from gsplit.models.prepared import Needs
+from gsplit.units import binary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Vertices that vectors are wanted of."""
+
+    what: str
+    """The vertices in words."""
+    ids: NDArray[np.int64]
+    """Layout ids, ascending."""
+    gathered: bool
+    """Whether their vectors are gathered in memory."""
+
+
+def check_evaluation(run: Run, layout: Layout) -> None:
+    """Refuse a run whose validation, test or predictions would not fit; models computed as a whole are not asked.
+
+    Raises:
+        InputError: with the memory that is wanting.
+    """
+    config, graph = run.config, layout.graph
+    if config.evaluate != "exact":
+        return
+    model = run.new_model().to(run.dtype).eval()
+    layers = single_layers_of(model, host_loader(layout, run.dtype, run.needs), config.layers, warns=False)
+    if layers is None:
+        return
+    valid_idx = (
+        validated(layout, config.validate_vertices, config.seed) if config.validates else np.empty(0, np.int64)
+    )
+    measured = config.metrics is not None
+    saved = np.arange(graph.num_vertices if config.save_predictions != "no" else 0)
+    check_fits(
+        layout,
+        [
+            Asked(what="the validation vertices", ids=valid_idx, gathered=measured),
+            Asked(what="the test vertices", ids=graph.test_idx, gathered=measured),
+            Asked(what="all vertices (--save-predictions)", ids=saved, gathered=True),
+        ],
+        layers.widths,
+        itemsize=run.dtype.itemsize,
+        trainers=run.trainers,
+        instead="--evaluate sampled takes less, --evaluate none nothing",
+    )
+
+
+def host_loader(layout: Layout, dtype: torch.dtype, needs: Needs) -> SplitLoader:
+    """A loader in this process, on the CPU, from the layout's own rows."""
+    device, graph = torch.device("cpu"), layout.graph
+    assert graph.features is not None
+    features = FeatureLoader(HostRows(graph.features), device=device, dtype=dtype, normalize=False, threads=1)
+    return SplitLoader(layout, device, features, EdgeLoader(graph, device=device, dtype=dtype, **needs))
+
+
+def check_fits(
+    layout: Layout, asked: Iterable[Asked], widths: Sequence[int], *, itemsize: int, trainers: int, instead: str
+) -> None:
+    """Refuse what does not fit.
+
+    Args:
+        layout: to evaluate on.
+        asked: sets of vertices, one after the other.
+        widths: [l + 1] of the levels, up to that which is wanted.
+        itemsize: bytes of a number.
+        trainers: P.
+        instead: what to do, in words.
+
+    Raises:
+        InputError: with the memory that it takes and what there is.
+    """
+    n, last = layout.graph.num_vertices, len(widths) - 1
+    free = host_memory().available_bytes
+    chunks = trainers * chunk_bytes(layout, widths, itemsize, trainers)
+
+    def taken(rows: Sequence[int], asked: Asked) -> int:
+        gathered = len(asked.ids) if asked.gathered else 0
+        return sum(buffer_bytes(rows, widths, itemsize, gathered=gathered)) + chunks
+
+    for each in asked:
+        if not len(each.ids) or taken([n] * last, each) <= free:
+            continue
+        rows = rows_of_levels(layout, each.ids, last)
+        if (needed := taken(rows, each)) > free:
+            most = max(range(1, last), key=lambda level: rows[level] * widths[level], default=0)
+            hidden = f", {rows[most]:,} rows of {widths[most]} numbers of level {most} among them" if most else ""
+            raise InputError(
+                f"vectors of {each.what} over all neighbours take {binary(needed)} of memory{hidden}, but "
+                f"{binary(free)} are free; {instead}"
+            )
+
+
+def rows_of_levels(layout: Layout, ids: NDArray[np.int64], last: int) -> list[int]:
+    """Vertices of each level 0 .. ``last`` that exact vectors of some layout ids depend on, [last + 1]."""
+    n = layout.graph.num_vertices
+    bounds = np.array([0, n])
+    return [int(size) for size in levels_of(layout.graph, bounds, last, whole=False, targets=ids).sizes[0]]
+
+
+def buffer_bytes(rows: Sequence[int], widths: Sequence[int], itemsize: int, *, gathered: int = 0) -> tuple[int, int]:
+    """Bytes of the two buffers that levels lie in, in turn: of the even ones, and of the odd ones.
+
+    Args:
+        rows: of each level, [last] or more.
+        widths: [last + 1] of the levels.
+        itemsize: bytes of a number.
+        gathered: vectors of the last level that are gathered.
+    """
+    last = len(widths) - 1
+    sizes = {level: rows[level] * widths[level] * itemsize for level in range(1, last)}
+    sizes[last] = gathered * widths[last] * itemsize
+    even, odd = (max((size for level, size in sizes.items() if level % 2 == turn), default=0) for turn in (0, 1))
+    return even, odd
+
+
+def chunk_bytes(layout: Layout, widths: Sequence[int], itemsize: int, trainers: int) -> int:
+    """Bytes of a chunk of the layer that takes most, on the trainer that has most vertices and edges."""
+    graph, bounds = layout.graph, bounds_of(layout, trainers)
+    own_edges = int(np.diff(bounds + graph.indptr[bounds]).max())  # a loop for each vertex counts as one
+    most = 0
+    for wide, out in itertools.pairwise(widths):
+        row_bytes = wide * itemsize
+        bounded = graph.num_vertices * row_bytes > MAX_ROW_BYTES
+        edges = min(own_edges, MAX_EDGES, MAX_ROW_BYTES // row_bytes if bounded else MAX_EDGES)
+        sources, destinations = min(graph.num_vertices, edges), _most_together(graph.indptr, bounds, edges)
+        most = max(most, 16 * edges + (sources * (wide + min(wide, out)) + 3 * destinations * out) * itemsize)
+    return most
+
+
+def _most_together(indptr: NDArray[np.int64], bounds: NDArray[np.int64], edges: int) -> int:
+    """Vertices of the chunk that has most, where those of each trainer are cut into chunks of so many edges."""
+    most = 0
+    for begin, end in itertools.pairwise(bounds):
+        cost = indptr[begin : end + 1] + np.arange(begin, end + 1)
+        at = 0
+        while at < len(cost) - 1:
+            after = max(at + 1, int(np.searchsorted(cost, cost[at] + edges, side="right")) - 1)
+            most, at = max(most, after - at), after
+    return most
