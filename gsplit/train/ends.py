@@ -173,12 +173,13 @@ def _measured_in_training(trainer: Trainer) -> dict[str, float | None]:
 def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:
     """The scores of the model that is kept, on trainer 0; checkpoints of earlier releases have the first alone."""
     first, *others = trainer.evaluator.names
-    known = {**kept.get("scores", {}), first: kept["score"]}
-    if "scores" not in kept:
+    scores = kept.get("scores")
+    if scores is None:
         records = (record for record in trainer.log.epochs if record["epoch"] == kept["epoch"])
         of_epoch = next(records, {})
-        known |= {name: of_epoch.get(f"valid_{key_of(name)}") for name in others}
-    return {f"valid_{key_of(name)}": known[name] for name in (first, *others)}
+        scores = {name: of_epoch.get(f"valid_{key_of(name)}") for name in others}
+    valid = {first: kept["score"], **{name: scores.get(name) for name in others}}
+    return {f"valid_{key_of(name)}": value for name, value in valid.items()}
 
 
 def _layout_of_work(trainer: Trainer) -> dict[str, Any]:
