@@ -82,6 +82,8 @@ def run_both(pool, layout, model, ids, level=LAYERS):
     return sum(edges for *_, edges, _ in results), results[0][-1]
 
 
+JUMPING = ("pyg-GCN-cat", "pyg-GCN-max", "pyg-GCN-lstm")
+"""Models with jumping knowledge, in which rows of all levels meet behind the last layer."""
 HIDDEN_OF = {"sage-wide": 16, "gcn-narrow": 3}
 
 
@@ -98,7 +100,10 @@ def test_logits_are_those_of_whole_neighbourhoods(pool, both_layouts, name):
     layout = both_layouts[name in WEIGHTED]
     graph = layout.graph
     model = make_model(name, graph.num_features, graph.num_classes, LAYERS)
-    edges, _ = run_both(pool, layout, model, np.arange(graph.num_vertices))
+    edges, numbers = run_both(pool, layout, model, np.arange(graph.num_vertices))
+    if name in JUMPING:
+        assert numbers is None
+        return
     assert edges == LAYERS * graph.num_edges
     few = np.array([0, 3])  # of one trainer alone
     edges, numbers = run_both(pool, layout, model, few)
