@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import nn
 
 from gsplit.config.fields import flag_of
+from gsplit.config.predict import check_what
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
@@ -54,6 +55,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     device = choose_device(config.device, trainers)
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
     objective_for(config, layout.graph)
+    check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:
         check_installed()
     engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)

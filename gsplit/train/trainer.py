@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from gsplit.config.optimisation import ERRORS
 from gsplit.data import open_layout
 from gsplit.data.store import describe
 from gsplit.engine.engines import engine_of
@@ -87,7 +88,10 @@ class Trainer:
         self.log = RunLog(run.folder)
         graph = {"store_checksum": layout.store_checksum, **describe(layout.graph)}
         about = {"signature": run.signature, "graph": graph}
-        self.kept = Kept(run.folder, about, writes=member.rank == 0, trained=self.trained)
+        lower_is_better = self.evaluator.names[0] in ERRORS
+        self.kept = Kept(
+            run.folder, about, writes=member.rank == 0, trained=self.trained, lower_is_better=lower_is_better
+        )
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
         trained = self.trained
@@ -98,6 +102,7 @@ class Trainer:
             None if trained is None else trained.own,
             member,
             self.num_batches,
+            lower_is_better=lower_is_better,
         )
         self._parts = Parts(
             run=run,

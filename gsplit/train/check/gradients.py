@@ -207,7 +207,7 @@ def _gradients(
             "edges and no targets, too"
         ) from error
     check_logits(logits, len(labels), graph.num_classes)
-    loss = mini_batch_loss(objective_of(graph.multi_label), logits, labels, segment.num_targets)
+    loss = mini_batch_loss(objective_of(graph.task, graph.num_classes), logits, labels, segment.num_targets)
     (loss if chain is None else chain.tie(loss)).backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
     if chain is not None:
