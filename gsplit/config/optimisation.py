@@ -66,8 +66,8 @@ def check_loss(text: str) -> None:
     Raises:
         ValueError: where there is none.
     """
-    if text not in LOSSES:
-        raise ValueError(f"there is no {text!r}; there are {', '.join(LOSSES)}")
+    if text not in LOSSES and ":" not in text:
+        raise ValueError(f"there is no {text!r}; there are {', '.join(LOSSES)}, and package.module:function")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,8 @@ class ObjectiveConfig(Checked):
     loss: Annotated[str | None, Accepted(check_loss)] = None
     """The loss. One class of several: cross-entropy. Several labels: bce, binary cross-entropy. Numbers, of graphs
     that were imported with --task regression: mse, the mean squared error, by default, mae, the mean absolute error,
-    or huber, which is squared below --huber-delta and absolute above it."""
+    or huber, which is squared below --huber-delta and absolute above it. Or package.module:function, one of yours of
+    logits and labels, which gives a value for each target, or their sum (docs/bring_your_own_model.md)."""
     huber_delta: Annotated[float, Range(above=0, below=math.inf)] = 1.0
     """huber: the error at which it goes from squared to absolute."""
     class_weights: Annotated[str | None, Accepted(parse_weights)] = None

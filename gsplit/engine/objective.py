@@ -19,6 +19,7 @@ from gsplit.config.optimisation import DEFAULT_LOSS, ERRORS, LOSSES, ObjectiveCo
 from gsplit.data import GraphArrays
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.classification import MultiClass, MultiLabel
+from gsplit.engine.objectives.own_loss import OwnLoss, WithOwnLoss
 from gsplit.engine.objectives.regression import Regression
 from gsplit.errors import InputError
 
@@ -32,7 +33,7 @@ class Objective(Protocol):
     """Number of counts that a score is made of."""
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """[n] losses of some vertices, times the weights of their labels, from logits [n, C]."""
+        """[n] losses of some vertices, or [] their sum, times the weights of their labels, from logits [n, C]."""
 
     def weights(self, labels: Tensor) -> Tensor | None:
         """[n] weights of some vertices by their labels, by which their losses are divided; None: each weighs 1."""
@@ -82,7 +83,11 @@ def objective_of(task: Task, outputs: int = 1) -> Objective:
 
 
 def objective_for(
-    config: ObjectiveConfig, graph: GraphArrays, device: torch.device | None = None, dtype: torch.dtype | None = None
+    config: ObjectiveConfig,
+    graph: GraphArrays,
+    device: torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    own: OwnLoss | None = None,
 ) -> Objective:
     """The objective that a configuration asks for.
 
@@ -90,11 +95,15 @@ def objective_for(
         config: of the run.
         graph: whose training vertices balance what is to be balanced.
         device, dtype: where and in which type weights are kept; None: on the CPU, in float64.
+        own: the loss of the user's that it asks for, or that was handed over.
 
     Raises:
         InputError: for what the labels of the graph do not go with.
     """
     check_fits(config, graph.task)
+    if own is not None:
+        _check_no_other_loss(config, own)
+        return WithOwnLoss(objective_of(graph.task, graph.num_classes), own, graph, device, dtype)
     if graph.task == "regression":
         loss, outputs = config.loss or DEFAULT_LOSS[graph.task], graph.num_classes
         return Regression(loss, delta=config.huber_delta, outputs=outputs, dtype=dtype or torch.float64)
@@ -113,7 +122,7 @@ def check_fits(config: ObjectiveConfig, task: Task) -> None:
         InputError: for the first that is not.
     """
     imports = "; gsplit import --task regression makes numbers of labels" if task != "regression" else ""
-    if config.loss is not None and LOSSES[config.loss] != task:
+    if config.loss in LOSSES and LOSSES[config.loss] != task:
         of = LOSSES[config.loss]
         hint = imports if of == "regression" else f"; use --loss {DEFAULT_LOSS[task]}"
         raise InputError(f"--loss {config.loss} is for {OF[of]}, and {HERE[task]}{hint}")
@@ -128,6 +137,12 @@ def check_fits(config: ObjectiveConfig, task: Task) -> None:
             of = OF["regression"] if name in ERRORS else "classes"
             hint = f"; there are {' and '.join(ERRORS)}" if task == "regression" else imports
             raise InputError(f"--metrics {name} is for {of}, and {HERE[task]}{hint}")
+
+
+def _check_no_other_loss(config: ObjectiveConfig, own: OwnLoss) -> None:
+    for name in FLAGS:
+        if given := getattr(config, name):
+            raise InputError(f"{flag_of(name)} {given} is of GSplit's own losses, and {own.name} is another; drop it")
 
 
 def _placed(weights: Tensor | None, device: torch.device | None, dtype: torch.dtype | None) -> Tensor | None:
@@ -179,6 +194,7 @@ def mini_batch_loss(
         return logits.sum() * 0  # no target, but a graph that reaches all exchanges
     losses = objective.losses(logits, labels)
     if target_weights is not None:
+        assert losses.ndim == 1  # a run with a sum of the user's was refused
         losses = losses * target_weights
     return losses.sum() / num_targets
 

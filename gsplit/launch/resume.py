@@ -106,6 +106,11 @@ class Resumed:
                 f"the run in {folder} trained a custom model, {saved['signature'].get('class')}; resume it from "
                 "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
             )
+        if saved.get("given_loss") and run.own_loss is None and run.config.loss is None:
+            raise InputError(
+                f"the run in {folder} trained by a loss that was handed over, {saved['given_loss']}; resume it from "
+                "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), loss=...)"
+            )
         checkpoint.check_same_model(folder, saved["signature"], run.signature)
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")

@@ -61,7 +61,7 @@ class Trainer:
             layout = self.trained.layout
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
-        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype)
+        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype, run.own_loss)
         self.whole_weight = whole_weight(self.objective, layout.graph, member.device)
         edges = EdgeLoader(
             layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
