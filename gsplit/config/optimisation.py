@@ -14,8 +14,18 @@ from gsplit.config.fields import Accepted, Checked, Range
 OptimizerName = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "step", "plateau"]
 BALANCED = "balanced"
-METRICS = ("accuracy", "macro-f1", "micro-f1", "auroc", "ap")
+OF_CLASSES = ("accuracy", "macro-f1", "micro-f1", "auroc", "ap")
+"""Metrics of classes and labels."""
+ERRORS = ("rmse", "mae")
+"""Metrics of a regression, which are the better the lower they are."""
+METRICS = (*OF_CLASSES, *ERRORS)
 """Metrics that may be asked for."""
+DEFAULT_METRIC = {"classes": "accuracy", "labels": "micro-f1", "regression": "rmse"}
+"""What models are chosen by where no metric is asked for, by the task of the graph."""
+LOSSES = {"cross-entropy": "classes", "bce": "labels", **dict.fromkeys(("mse", "mae", "huber"), "regression")}
+"""Losses by name, with the task of the graphs that they are for."""
+DEFAULT_LOSS = {"classes": "cross-entropy", "labels": "bce", "regression": "mse"}
+"""The losses that are taken where none is asked for, by the task."""
 
 
 def parse_weights(text: str) -> tuple[float, ...] | None:
@@ -50,10 +60,27 @@ def parse_metrics(text: str) -> tuple[str, ...]:
     return names
 
 
+def check_loss(text: str) -> None:
+    """Whether there is a loss of this name.
+
+    Raises:
+        ValueError: where there is none.
+    """
+    if text not in LOSSES and ":" not in text:
+        raise ValueError(f"there is no {text!r}; there are {', '.join(LOSSES)}, and package.module:function")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig(Checked):
-    """The loss, cross-entropy, or binary cross-entropy where a vertex may have several labels; and the metrics."""
+    """The loss and the metrics."""
 
+    loss: Annotated[str | None, Accepted(check_loss)] = None
+    """The loss. One class of several: cross-entropy. Several labels: bce, binary cross-entropy. Numbers, of graphs
+    that were imported with --task regression: mse, the mean squared error, by default, mae, the mean absolute error,
+    or huber, which is squared below --huber-delta and absolute above it. Or package.module:function, one of yours of
+    logits and labels, which gives a value for each target, or their sum (docs/bring_your_own_model.md)."""
+    huber_delta: Annotated[float, Range(above=0, below=math.inf)] = 1.0
+    """huber: the error at which it goes from squared to absolute."""
     class_weights: Annotated[str | None, Accepted(parse_weights)] = None
     """What each class counts: numbers such as 1,2.5,1, or balanced, the inverse of its share of the training
     vertices. The loss is divided by the weights of all targets, as PyTorch's."""
@@ -63,10 +90,10 @@ class ObjectiveConfig(Checked):
     """Focal loss: a target counts (1 - p) to this power, with p the probability that the model gives what is right; 0
     is the plain loss."""
     metrics: Annotated[str | None, Accepted(parse_metrics)] = None
-    """What to measure, of accuracy, macro-f1, micro-f1, auroc and ap (average precision), with commas; the first
-    decides which model is the best. Training vertices are measured, too, by what the model says of them while it
-    trains. By default accuracy, or the micro-averaged F1 where a vertex may have several labels, of validation
-    alone."""
+    """What to measure, of accuracy, macro-f1, micro-f1, auroc and ap (average precision), or, of a regression, rmse
+    and mae, with commas; the first decides which model is the best. Training vertices are measured, too, by what the
+    model says of them while it trains. By default accuracy, or the micro-averaged F1 where a vertex may have several
+    labels, or the rmse of a regression, of validation alone."""
     pos_weight: Annotated[str | None, Accepted(parse_weights)] = None
     """Several labels: what having a label counts beside not having it, one number for all or one each; or balanced,
     the training vertices without it over those with it."""

@@ -13,7 +13,24 @@ from gsplit.config.fields import Checked, Range
 from gsplit.config.parallel import Device
 from gsplit.errors import InputError
 
-What = Literal["classes", "logits", "embeddings"]
+What = Literal["classes", "values", "logits", "embeddings"]
+
+
+def check_what(what: str, task: str, flag: str) -> None:
+    """Whether what is to be predicted is what a model of this task says.
+
+    Args:
+        what: ``classes``, ``values``, or what any model gives.
+        task: of the graph that the model was trained on.
+        flag: names it in messages.
+
+    Raises:
+        InputError: for classes of a regression, and for values of classes.
+    """
+    if what == "classes" and task == "regression":
+        raise InputError(f"{flag} classes: a regression has none; say {flag} values")
+    if what == "values" and task != "regression":
+        raise InputError(f"{flag} values is for a regression, and here there are classes; say {flag} classes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +47,9 @@ class PredictConfig(Checked):
     vertices: str = "all"
     """all, train, valid, test, or a file of global ids: .npy of whole numbers, or text with one a line. Row i of the
     result belongs to the i-th vertex asked for."""
-    what: What = "classes"
-    """classes, logits, or embeddings, the vectors of a level of the model."""
+    what: What | None = None
+    """classes, the values of a regression, logits, or embeddings, the vectors of a level of the model. By default
+    classes, or values of a regression."""
     layer: Annotated[int | None, Range(1)] = None
     """Whose output the embeddings are, from 1 on. By default that of the last hidden layer."""
 
@@ -57,7 +75,7 @@ class PredictConfig(Checked):
         if self.fan_out:
             check_fan_out(self.fan_out)
         if self.layer is not None and self.what != "embeddings":
-            raise InputError(f"--layer is for --what embeddings, not for {self.what}")
+            raise InputError(f"--layer is for --what embeddings, not for {self.what or 'classes'}")
 
     @property
     def draws(self) -> bool:

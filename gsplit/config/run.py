@@ -14,7 +14,7 @@ from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.errors import InputError
 
-Predictions = Literal["no", "classes", "logits"]
+Predictions = Literal["no", "classes", "values", "logits"]
 Evaluation = Literal["exact", "sampled", "none"]
 
 
@@ -75,7 +75,8 @@ class RunConfig(EvaluationConfig):
     checkpoint_every_batches: Annotated[int, Range(0)] = 0
     """Write a checkpoint, too, after every so many mini-batches; 0 never."""
     save_predictions: Predictions = "no"
-    """Write predictions.npy of all vertices, in global ids, at the end."""
+    """Write predictions.npy of all vertices, in global ids, at the end; values are the numbers that a regression
+    predicts."""
     log_every: Annotated[float, Range(0, below=math.inf)] = 30.0
     """Where the output is no terminal, which has a progress bar, write a line after so many seconds; 0 never."""
     profile: bool = False

@@ -27,7 +27,7 @@ RESULTS_DEPEND_ON = (
     *("seed", "batch_size", "fan_out", "sampling", "layer_sizes", "subgraph", "clusters", "estimate", "importance"),
     *("draw", "optimizer", "lr", "lr_schedule", "warmup", "lr_step_size", "lr_gamma", "lr_patience"),
     *("momentum", "weight_decay", "clip_grad_norm", "accumulate"),
-    *("class_weights", "label_smoothing", "focal_gamma", "pos_weight"),
+    *("loss", "huber_delta", "class_weights", "label_smoothing", "focal_gamma", "pos_weight"),
     *("dropout", "input_dropout", "attention_dropout"),
     *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange"),
     "exchange_dtype",

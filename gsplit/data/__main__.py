@@ -43,7 +43,7 @@ def import_(
         overwrite: replace the folder if it is there.
     """
     check_free(out, overwrite=overwrite)
-    opened = attach(load_source(source, seed=build.seed, root=root), vertices)
+    opened = attach(load_source(source, seed=build.seed, root=root, regression=build.task == "regression"), vertices)
     graph = build_store(opened, out, build, name=name or opened.name, described_as=source, overwrite=overwrite)
     print(f"{out}: {_counts(graph)}")
 
@@ -100,16 +100,23 @@ def _layout_info(path: Path, verify: bool, store_dir: Path | None) -> None:
 
 def _counts(graph: GraphArrays) -> str:
     weights = "" if graph.edge_weight is None else "edge weights, "
+    outputs = f"{graph.num_classes} {_outputs(graph)}"
     return (
         f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features} features, "
-        f"{graph.num_classes} classes, {weights}train/valid/test {len(graph.train_idx):,}/{len(graph.valid_idx):,}/"
+        f"{outputs}, {weights}train/valid/test {len(graph.train_idx):,}/{len(graph.valid_idx):,}/"
         f"{len(graph.test_idx):,}"
     )
 
 
+def _outputs(graph: GraphArrays) -> str:
+    """What a model has as outputs."""
+    return "outputs of a regression" if graph.regression else "classes"
+
+
 def _print_graph(graph: GraphArrays) -> None:
     degrees = np.diff(graph.indptr)
-    kind = "multi-label" if graph.multi_label else "multi-class" if graph.num_classes else "no"
+    kinds = {"labels": "multi-label", "classes": "multi-class", "regression": "regression"}
+    kind = kinds[graph.task] if graph.num_classes else "no"
     print(f"  {_counts(graph)}")
     print(
         f"  in-degree: mean {degrees.mean():.1f}, median {int(np.median(degrees))}, largest {degrees.max():,}, "

@@ -23,7 +23,7 @@ from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, cast, check_vertex_sets, open_arrays
-from gsplit.data.importers.arrays import clean_labels, integers
+from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
 from gsplit.data.importers.source import Rows, Source
 from gsplit.data.npy import forget
 from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
@@ -61,6 +61,9 @@ class BuildOptions(Checked):
     """Seed of --split, and of a synthetic graph."""
     num_vertices: Annotated[int | None, Range(1)] = None
     """How many vertices there are; by default what the source, features or labels tell, or the largest id."""
+    task: Literal["classification", "regression"] = "classification"
+    """What labels are: of a classification one class a vertex, or a column of 0 and 1 a class; of a regression
+    numbers to be predicted, one or several columns, NaN or nothing where there is none."""
     feature_dtype: Literal["float32", "float16"] | None = None
     """Store features in this type; by default float16 stays and all else becomes float32."""
 
@@ -89,15 +92,16 @@ def build_store(
     with writing_folder(out, overwrite=overwrite) as writer:
         if n is not None:
             check_memory(n, source.where)
-            _check_rows(source, n)
+            _check_rows(source, n, options.task)
         if source.features is not None:
             _copy_features(writer, source.features, options.feature_dtype, source)
         indptr, tally = write_adjacency(writer, source, n, cleaning)
         n = len(indptr) - 1
-        labels, num_classes = clean_labels(source.labels, n, source.num_classes, source.call("labels"))
+        labels, num_classes = _labels(source, n, options.task)
         writer.save("labels", labels)
         if options.split:
-            vertex_sets = random_sets(labels, options.split, options.seed, source.where)
+            some = options.task == "regression"
+            vertex_sets = random_sets(labels, options.split, options.seed, source.where, some=some)
         elif vertex_sets and source.labels is None:
             raise InputError(f"{source.where}: the {next(iter(vertex_sets))} set needs labels; give --labels FILE")
         ids = {
@@ -113,6 +117,7 @@ def build_store(
             labels=labels,
             edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
             num_classes=num_classes,
+            regression=options.task == "regression",
             **ids,
         )
         check_vertex_sets(graph, source.where)
@@ -137,7 +142,14 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
     return n
 
 
-def _check_rows(source: Source, n: int) -> None:
+def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int]:
+    """Labels as in a store, and the number of classes or outputs."""
+    if task == "regression":
+        return numbers_to_regress(source.labels, n, source.call("labels"))
+    return clean_labels(source.labels, n, source.num_classes, source.call("labels"))
+
+
+def _check_rows(source: Source, n: int, task: str) -> None:
     """Check features and labels, before the edges are read."""
     features = source.features
     if features is not None and (
@@ -147,7 +159,7 @@ def _check_rows(source: Source, n: int) -> None:
             f"{source.call('features')} must be numbers of shape ({n}, D), not {features.dtype} of "
             f"shape {tuple(features.shape)}"
         )
-    clean_labels(source.labels, n, source.num_classes, source.call("labels"))
+    _labels(source, n, task)
 
 
 def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
@@ -204,18 +216,20 @@ def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
 
 
 def random_sets(
-    labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str
+    labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str, *, some: bool = False
 ) -> dict[str, NDArray[np.int64]]:
     """Vertex sets drawn at random from the labelled vertices: ``train``, ``valid`` and ``test``, ids ascending.
 
     Args:
         labels: as in a store, [N] or [N, C].
         shares: of train, valid and test among the labelled vertices.
+        some: whether a vertex is labelled that has some of its [C] labels and lacks others.
 
     Raises:
         InputError: where no vertex is labelled.
     """
-    labelled = np.flatnonzero(labels >= 0 if labels.ndim == 1 else ~np.isnan(labels).any(axis=1))
+    lacks = np.isnan(labels).all if some else np.isnan(labels).any
+    labelled = np.flatnonzero(labels >= 0 if labels.ndim == 1 else ~lacks(axis=1))
     if not len(labelled):
         raise InputError(f"{where}: --split needs labels, and no vertex has one; give --labels FILE")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(labelled)

@@ -1,6 +1,6 @@
 """The graph with all that belongs to it, as memory-mapped arrays; what stores and layouts have in common.
 
-Shapes: N vertices, E edges, D features, C classes.
+Shapes: N vertices, E edges, D features, C classes, or outputs of a regression.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from gsplit.errors import InputError
 VERTEX_SETS = ("train", "valid", "test")
 INDEX_DTYPES = ("int32", "int64")
 FEATURE_DTYPES = ("float32", "float16")
+
+Task = Literal["classes", "labels", "regression"]
+"""What is learned of a vertex: one class of several, any number of labels, or numbers."""
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +38,17 @@ class GraphArrays:
     features: NDArray[Any] | None
     """[N, D] float32 or float16; None for a topology only."""
     labels: NDArray[Any]
-    """[N] int64, -1 where unlabelled; or [N, C] float32 of 0 and 1 for multi-label, NaN where unlabelled."""
+    """[N] int64, -1 where unlabelled; or [N, C] float32, of 0 and 1 for multi-label, of any numbers for a regression;
+    NaN where unlabelled."""
     edge_weight: NDArray[np.float32] | None
     """[E] float32 weights of the edges, or None."""
     train_idx: NDArray[np.int64]
     valid_idx: NDArray[np.int64]
     test_idx: NDArray[np.int64]
     num_classes: int
+    """C, what a model has as outputs."""
+    regression: bool = False
+    """Whether labels are numbers to be predicted, of which a vertex may lack some."""
 
     @property
     def num_vertices(self) -> int:
@@ -61,7 +68,12 @@ class GraphArrays:
     @property
     def multi_label(self) -> bool:
         """Whether a vertex may have several classes."""
-        return self.labels.ndim == 2
+        return self.task == "labels"
+
+    @property
+    def task(self) -> Task:
+        """What is learned of a vertex."""
+        return "regression" if self.regression else "labels" if self.labels.ndim == 2 else "classes"
 
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
         """The same graph with features in ``float32`` or ``float16``."""
@@ -100,7 +112,9 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
         num_classes = int(description["num_classes"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{folder}: the description lacks the counts of vertices, edges or classes") from None
-    label_shape: tuple[int | None, ...] = (n, num_classes) if description.get("multi_label") else (n,)
+    regression = bool(description.get("regression"))  # stores of earlier releases do not say
+    several = regression or description.get("multi_label")
+    label_shape: tuple[int | None, ...] = (n, num_classes) if several else (n,)
     return GraphArrays(
         indptr=open_array(folder, "indptr", description, ("int64",), (n + 1,)),
         indices=open_array(folder, "indices", description, INDEX_DTYPES, (e,)),
@@ -117,6 +131,7 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
         valid_idx=open_array(folder, "valid_idx", description, ("int64",), (None,)),
         test_idx=open_array(folder, "test_idx", description, ("int64",), (None,)),
         num_classes=num_classes,
+        regression=regression,
     )
 
 
@@ -158,7 +173,10 @@ def check_vertex_sets(graph: GraphArrays, where: str) -> None:
         _check_ids(ids, n, f"{where}: {name}_idx")
         if len(np.unique(ids)) != len(ids):
             raise InputError(f"{where}: {name}_idx lists a vertex twice")
-        _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} set")
+        if graph.regression:
+            _check_numbers(graph.labels, ids, f"{where}: the {name} set")
+        else:
+            _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} set")
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
         both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
@@ -176,8 +194,20 @@ def _check_labels(labels: NDArray[Any], ids: NDArray[np.int64], num_classes: int
     if labels.ndim == 2:
         bad = ~((own == 0) | (own == 1)).all(axis=1)
         rule = "labels other than 0 and 1, or NaN"
+        hint = "; --task regression takes any numbers" if (np.isfinite(own) & (own != 0) & (own != 1)).any() else ""
     else:
         bad = (own < 0) | (own >= num_classes)
-        rule = f"a label outside 0 .. {num_classes - 1}"
+        rule, hint = f"a label outside 0 .. {num_classes - 1}", ""
     if bad.any():
-        raise InputError(f"{what} has {rule} at vertex {ids[int(np.argmax(bad))]}; -1 or NaN is for other vertices")
+        raise InputError(
+            f"{what} has {rule} at vertex {ids[int(np.argmax(bad))]}; -1 or NaN is for other vertices{hint}"
+        )
+
+
+def _check_numbers(labels: NDArray[Any], ids: NDArray[np.int64], what: str) -> None:
+    own = labels[ids]
+    infinite = np.isinf(own).any(axis=1)
+    if infinite.any():
+        raise InputError(f"{what} has an infinite label at vertex {ids[int(np.argmax(infinite))]}")
+    if len(ids) and np.isnan(own).all():
+        raise InputError(f"{what} has no label at all: those of its {len(ids)} vertices are NaN")

@@ -102,4 +102,5 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
         "num_features": graph.num_features,
         "num_classes": graph.num_classes,
         "multi_label": graph.multi_label,
+        "regression": graph.regression,
     }

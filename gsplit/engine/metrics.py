@@ -1,6 +1,6 @@
 """Metrics of logits that were gathered, by scikit-learn, on one trainer.
 
-Legend: n vertices, C classes.
+Legend: n vertices, C classes, or outputs of a regression.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.optimisation import ERRORS
 from gsplit.errors import InputError
 
 RANKED = ("auroc", "ap")
@@ -37,6 +38,8 @@ def key_of(name: str) -> str:
 
 def is_defined(name: str, labels: NDArray[Any], num_classes: int) -> bool:
     """Whether a metric of vertices with these labels is defined, whatever a model says of them."""
+    if name in ERRORS:
+        return not np.isnan(labels).all()
     if name not in RANKED:
         return len(labels) > 0
     return len(_defined(_members(labels, num_classes))) > 0
@@ -49,15 +52,18 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
     vertices have and others have not; with two classes they are those of the second. ``macro-f1`` is the mean over
     the classes that some vertex has, or is said to have; with several labels over all of them. With several labels,
     ``accuracy`` is the share of vertices all of whose labels are right. Logits that are not finite rank nothing:
-    their ``auroc`` and ``ap`` are 0.
+    their ``auroc`` and ``ap`` are 0. ``rmse`` and ``mae`` are means over the outputs, each of the vertices whose
+    label of it is known; infinite where such a logit is not finite.
 
     Args:
         names: of :data:`gsplit.config.optimisation.METRICS`.
         logits: float [n, C].
-        labels: int [n], or [n, C] above 0.5 where a vertex has a label.
+        labels: int [n], or [n, C] above 0.5 where a vertex has a label; of a regression numbers, NaN where unknown.
     """
     if not len(logits):
         return [math.nan] * len(names)
+    if names[0] in ERRORS:  # so are all of them
+        return [_error(name, logits.astype(np.float64), labels.astype(np.float64)) for name in names]
     if labels.ndim == 2:
         said, true = logits > 0, labels > 0.5
     else:
@@ -106,6 +112,21 @@ def _counted(name: str, said: NDArray[Any], true: NDArray[Any]) -> float:
     if true.ndim == 2 and true.shape[1] == 1:  # one label, which scikit-learn would take for two classes
         true, said, average = true[:, 0], said[:, 0], "binary"
     return float(metrics.f1_score(true, said, average=average, zero_division=0.0))
+
+
+def _error(name: str, said: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+    from sklearn import metrics
+
+    of_outputs = []
+    for said_n, true_n in zip(said.T, true.T, strict=True):
+        known = ~np.isnan(true_n)
+        if not known.any():
+            continue
+        if not np.isfinite(said_n[known]).all():
+            return math.inf
+        metric = metrics.mean_absolute_error if name == "mae" else metrics.root_mean_squared_error
+        of_outputs.append(float(metric(true_n[known], said_n[known])))
+    return float(np.mean(of_outputs)) if of_outputs else math.nan
 
 
 def _ranked(name: str, members: NDArray[np.bool_], scores: NDArray[np.float64] | None) -> float:

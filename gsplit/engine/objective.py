@@ -1,4 +1,4 @@
-"""What is learned: one class of several, or any number of labels. Loss and scores from sums and counts.
+"""What is learned: one class of several, any number of labels, or numbers. Loss and scores from sums and counts.
 
 Everything is a sum over targets, so that unequal splits weigh as they should (law 2): trainers add their sums
 and divide once by the global count.
@@ -11,12 +11,16 @@ from typing import Protocol
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsplit.config.optimisation import ObjectiveConfig, parse_weights
+from gsplit.config.fields import flag_of
+from gsplit.config.optimisation import DEFAULT_LOSS, ERRORS, LOSSES, ObjectiveConfig, parse_weights
 from gsplit.data import GraphArrays
+from gsplit.data.graph import Task
+from gsplit.engine.objectives.classification import MultiClass, MultiLabel
+from gsplit.engine.objectives.own_loss import OwnLoss, WithOwnLoss
+from gsplit.engine.objectives.regression import Regression
 from gsplit.errors import InputError
 
 
@@ -24,125 +28,66 @@ class Objective(Protocol):
     """What is learned: a loss, counts of hits and misses, and the score that they make."""
 
     name: str
-    """Name of the score, as in ``valid_accuracy``."""
+    """Name of the score, as in ``valid_accuracy``; one of ``ERRORS`` is the better the lower."""
     num_counts: int
     """Number of counts that a score is made of."""
 
     def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """[n] losses of some vertices, times the weights of their classes, from logits [n, C]."""
+        """[n] losses of some vertices, or [] their sum, times the weights of their labels, from logits [n, C]."""
 
     def weights(self, labels: Tensor) -> Tensor | None:
-        """[n] weights of some vertices by their classes, by which their losses are divided; None: each weighs 1."""
+        """[n] weights of some vertices by their labels, by which their losses are divided; None: each weighs 1."""
 
-    def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
+    def counts(self, logits: Tensor, labels: Tensor) -> Sequence[float]:
         """[num_counts] counts over some vertices, from logits [n, C] on the CPU."""
 
     def score(self, counts: Sequence[float]) -> float:
         """The score that counts make; over all trainers when their counts were added."""
 
     def predict(self, logits: Tensor) -> Tensor:
-        """Classes that logits [n, C] say."""
+        """Classes, or numbers, that logits [n, C] say."""
 
 
-class MultiClass:
-    """One class of several: cross-entropy and accuracy; labels int64 [n].
-
-    Args:
-        weights: [C] what each class counts; None: 1.
-        smoothing: the share of each target's loss that all classes have alike.
-        gamma: of the focal loss (Lin et al., "Focal Loss for Dense Object Detection", ICCV 2017, equation 4); 0 is
-            the plain one.
-    """
-
-    name = "accuracy"
-    num_counts = 2
-
-    def __init__(self, weights: Tensor | None = None, *, smoothing: float = 0.0, gamma: float = 0.0) -> None:
-        self._weights, self._smoothing, self._gamma = weights, smoothing, gamma
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """[n] cross-entropies."""
-        weights = None if self._weights is None else self._weights.to(logits)
-        each = F.cross_entropy(logits, labels, weights, reduction="none", label_smoothing=self._smoothing)
-        if not self._gamma:
-            return each
-        right = F.log_softmax(logits, dim=1).gather(1, labels.unsqueeze(1)).squeeze(1)
-        return _powers(-torch.expm1(right), self._gamma) * each
-
-    def weights(self, labels: Tensor) -> Tensor | None:
-        """[n] weights of the labels' classes; None without weights."""
-        return None if self._weights is None else self._weights.to(labels.device)[labels]
-
-    def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
-        """[right, all] counts of vertices."""
-        return [int((logits.argmax(dim=1) == labels).sum()), len(labels)]
-
-    def score(self, counts: Sequence[float]) -> float:
-        """Share of vertices whose class is right."""
-        right, total = counts
-        return right / total if total else 0.0
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """Most likely classes, int64 [n]."""
-        return logits.argmax(dim=1)
+OF = {
+    "classes": "one class of several",
+    "labels": "labels of which a vertex may have any number",
+    "regression": "a regression",
+}
+"""What flags are for, by the task of a graph."""
+HERE = {
+    "classes": "here each vertex has one class",
+    "labels": "a vertex of this graph may have any number of labels",
+    "regression": "the labels of this graph are numbers to be predicted",
+}
+"""What there is instead."""
+FLAGS = {
+    "class_weights": ("classes",),
+    "label_smoothing": ("classes",),
+    "focal_gamma": ("classes", "labels"),
+    "pos_weight": ("labels",),
+}
+"""Tasks that some fields of a configuration are for."""
+IN_ITS_PLACE = {("class_weights", "labels"): "; use --pos-weight", ("pos_weight", "classes"): "; use --class-weights"}
 
 
-class MultiLabel:
-    """Any number of labels: binary cross-entropy, averaged over the classes, and micro-averaged F1.
-
-    Labels are float32 [n, C].
+def objective_of(task: Task, outputs: int = 1) -> Objective:
+    """The plain objective of a graph.
 
     Args:
-        pos_weight: [C] what having a label counts beside not having it; None: 1.
-        gamma: of the focal loss, as for one class of several, label by label.
+        task: of the graph.
+        outputs: C, of a regression.
     """
-
-    name = "f1"
-    num_counts = 3
-
-    def __init__(self, pos_weight: Tensor | None = None, *, gamma: float = 0.0) -> None:
-        self._pos_weight, self._gamma = pos_weight, gamma
-
-    def losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """[n] means over the classes."""
-        labels = labels.to(logits.dtype)
-        pos_weight = None if self._pos_weight is None else self._pos_weight.to(logits)
-        each = F.binary_cross_entropy_with_logits(logits, labels, reduction="none", pos_weight=pos_weight)
-        if self._gamma:
-            each = each * _powers((logits * (1 - 2 * labels)).sigmoid(), self._gamma)
-        return each.sum(dim=1) / max(1, logits.shape[1])
-
-    def weights(self, labels: Tensor) -> None:
-        """Every vertex weighs 1."""
-
-    def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
-        """[true positives, false positives, false negatives] counts of labels."""
-        said, true = logits > 0, labels > 0.5
-        return [int((said & true).sum()), int((said & ~true).sum()), int((~said & true).sum())]
-
-    def score(self, counts: Sequence[float]) -> float:
-        """F1 over all labels of all vertices."""
-        true_positives, false_positives, false_negatives = counts
-        total = 2 * true_positives + false_positives + false_negatives
-        return 2 * true_positives / total if total else 0.0
-
-    def predict(self, logits: Tensor) -> Tensor:
-        """Labels that are more likely than not, uint8 [n, C]."""
-        return (logits > 0).to(torch.uint8)
-
-
-def _powers(wrong: Tensor, gamma: float) -> Tensor:
-    """Probabilities of what is wrong to a power; at 0 its slope may be infinite, and is taken as 0."""
-    return wrong.clamp_min(torch.finfo(wrong.dtype).tiny) ** gamma
-
-
-def objective_of(multi_label: bool) -> Objective:
-    """The plain objective of a graph, by whether its vertices may have several labels."""
-    return MultiLabel() if multi_label else MultiClass()
+    if task == "regression":
+        return Regression(outputs=outputs)
+    return MultiLabel() if task == "labels" else MultiClass()
 
 
 def objective_for(
-    config: ObjectiveConfig, graph: GraphArrays, device: torch.device | None = None, dtype: torch.dtype | None = None
+    config: ObjectiveConfig,
+    graph: GraphArrays,
+    device: torch.device | None = None,
+    dtype: torch.dtype | None = None,
+    own: OwnLoss | None = None,
 ) -> Objective:
     """The objective that a configuration asks for.
 
@@ -150,27 +95,54 @@ def objective_for(
         config: of the run.
         graph: whose training vertices balance what is to be balanced.
         device, dtype: where and in which type weights are kept; None: on the CPU, in float64.
+        own: the loss of the user's that it asks for, or that was handed over.
 
     Raises:
         InputError: for what the labels of the graph do not go with.
     """
-    if graph.multi_label:
-        for flag, given in (("--class-weights", config.class_weights), ("--label-smoothing", config.label_smoothing)):
-            if given:
-                raise InputError(
-                    f"{flag} {given} is for one class of several, and a vertex of this graph may have any number of "
-                    "labels; use --pos-weight"
-                )
+    check_fits(config, graph.task)
+    if own is not None:
+        _check_no_other_loss(config, own)
+        return WithOwnLoss(objective_of(graph.task, graph.num_classes), own, graph, device, dtype)
+    if graph.task == "regression":
+        loss, outputs = config.loss or DEFAULT_LOSS[graph.task], graph.num_classes
+        return Regression(loss, delta=config.huber_delta, outputs=outputs, dtype=dtype or torch.float64)
+    if graph.task == "labels":
         pos_weight = _weights("--pos-weight", config.pos_weight, graph, _positives)
         return MultiLabel(_placed(pos_weight, device, dtype), gamma=config.focal_gamma)
-    if config.pos_weight is not None:
-        raise InputError(
-            f"--pos-weight {config.pos_weight} is for labels of which a vertex may have any number, and here each "
-            "has one class; use --class-weights"
-        )
     weights = _weights("--class-weights", config.class_weights, graph, _shares)
     weights = _placed(weights, device, dtype)
     return MultiClass(weights, smoothing=config.label_smoothing, gamma=config.focal_gamma)
+
+
+def check_fits(config: ObjectiveConfig, task: Task) -> None:
+    """Whether the loss, its flags and the metrics are for the labels that a graph has.
+
+    Raises:
+        InputError: for the first that is not.
+    """
+    imports = "; gsplit import --task regression makes numbers of labels" if task != "regression" else ""
+    if config.loss in LOSSES and LOSSES[config.loss] != task:
+        of = LOSSES[config.loss]
+        hint = imports if of == "regression" else f"; use --loss {DEFAULT_LOSS[task]}"
+        raise InputError(f"--loss {config.loss} is for {OF[of]}, and {HERE[task]}{hint}")
+    for name, tasks in FLAGS.items():
+        given = getattr(config, name)
+        if given and task not in tasks:
+            of = " or ".join(OF[each] for each in tasks)
+            hint = IN_ITS_PLACE.get((name, task), "; drop it")
+            raise InputError(f"{flag_of(name)} {given} is for {of}, and {HERE[task]}{hint}")
+    for name in config.metric_names:
+        if (name in ERRORS) != (task == "regression"):
+            of = OF["regression"] if name in ERRORS else "classes"
+            hint = f"; there are {' and '.join(ERRORS)}" if task == "regression" else imports
+            raise InputError(f"--metrics {name} is for {of}, and {HERE[task]}{hint}")
+
+
+def _check_no_other_loss(config: ObjectiveConfig, own: OwnLoss) -> None:
+    for name in FLAGS:
+        if given := getattr(config, name):
+            raise InputError(f"{flag_of(name)} {given} is of GSplit's own losses, and {own.name} is another; drop it")
 
 
 def _placed(weights: Tensor | None, device: torch.device | None, dtype: torch.dtype | None) -> Tensor | None:
@@ -222,6 +194,7 @@ def mini_batch_loss(
         return logits.sum() * 0  # no target, but a graph that reaches all exchanges
     losses = objective.losses(logits, labels)
     if target_weights is not None:
+        assert losses.ndim == 1  # a run with a sum of the user's was refused
         losses = losses * target_weights
     return losses.sum() / num_targets
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
+from gsplit.engine.objectives.own_loss import OwnLoss
 from gsplit.engine.strategy import Strategy
 from gsplit.models import registry
 from gsplit.models.prepared import Needs, prepare
@@ -36,6 +37,8 @@ class Run:
     pickled_model: bytes | None = None
     """A model that was handed over, or None to build the one the signature names. Bytes, because a module sent
     to another process would arrive in shared memory, and every trainer would train the same weights."""
+    own_loss: OwnLoss | None = None
+    """A loss of the user's, or None for one that the configuration names."""
     unused: tuple[str, ...] = ()
     """Fields of ``config`` that the model takes nothing of."""
 
@@ -54,9 +57,12 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """The flags that what is learned depends on, as they were given; None where the model has no use for them.
 
-        What is exchanged is as decided: a model that needs rows takes nothing else.
+        What is exchanged is as decided: a model that needs rows takes nothing else. A loss that was handed over has
+        the name that it goes by.
         """
         given = {name: getattr(self.asked, name) for name in RESULTS_DEPEND_ON} | {"exchange": self.config.exchange}
+        if self.own_loss is not None:
+            given["loss"] = self.own_loss.name
         return {name: None if name in self.unused else value for name, value in given.items()}
 
     @property

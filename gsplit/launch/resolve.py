@@ -6,9 +6,11 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from gsplit.config.fields import flag_of
+from gsplit.config.predict import check_what
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
@@ -17,6 +19,7 @@ from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
+from gsplit.engine.objectives.own_loss import LossFunction, own_loss
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_model_of_rule
@@ -28,12 +31,13 @@ from gsplit.parallel.devices import choose_device, threads_of, trainers_of
 logger = logging.getLogger(__name__)
 
 
-def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
+def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunction | None = None) -> Run:
     """Decide and check everything that can be known before a run begins.
 
     Args:
         config: as asked for.
         model: that was handed over as an object; None for the one that ``config.model`` names.
+        loss: that was handed over as a function; None for the one that ``config.loss`` names.
 
     Raises:
         InputError: for whatever is wrong with the input.
@@ -55,7 +59,14 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
     trainers = trainers_of(config.gpus, layout.parts)
     device = choose_device(config.device, trainers)
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
-    objective_for(config, layout.graph)
+    own = own_loss(config.loss, loss, layout.graph, getattr(torch, config.dtype))
+    objective_for(config, layout.graph, own=own)
+    if own is not None and own.returns == "a sum" and config.sampling == "saint":
+        raise InputError(
+            f"--sampling saint counts each target by how often it is drawn, and the loss {own.name} gives a sum; let "
+            "it return a value for each target"
+        )
+    check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:
         check_installed()
     engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
@@ -71,6 +82,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None) -> Run:
         needs=described.needs,
         estimates=described.estimates,
         pickled_model=described.pickled_model,
+        own_loss=own,
         unused=described.unused,
     )
     grid = engine.grid(run)

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.aside import InUse
+from gsplit.config.optimisation import DEFAULT_METRIC
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.sampling import DRAWN_SETS, SUBGRAPHS
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.data.graph import Task
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import says_something
 from gsplit.engine.whole import without_the_plan_before
@@ -104,13 +106,16 @@ class Resumed:
                 f"the run in {folder} trained a custom model, {saved['signature'].get('class')}; resume it from "
                 "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), model=...)"
             )
+        if saved.get("given_loss") and run.own_loss is None and run.config.loss is None:
+            raise InputError(
+                f"the run in {folder} trained by a loss that was handed over, {saved['given_loss']}; resume it from "
+                "Python, with gsplit.train(config=gsplit.TrainConfig.resuming(...), loss=...)"
+            )
         checkpoint.check_same_model(folder, saved["signature"], run.signature)
         if saved["store_checksum"] != layout.store_checksum:
             raise InputError(f"{layout.path} was made from another store than the one the run in {folder} trained on")
         state = checkpoint.load_state(folder, checkpoint.CHECKPOINT)  # damaged? then say so before anything starts
-        _check_same_recipe(
-            folder, before.config, run.config, layout.graph.multi_label, judged=state["best"] is not None
-        )
+        _check_same_recipe(folder, before.config, run.config, layout.graph.task, judged=state["best"] is not None)
         resumed = cls(run=run, before=before.config, checkpoint=saved)
         if saved["batch"]:
             resumed._check_same_epoch(layout)
@@ -193,11 +198,9 @@ class Resumed:
                 logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))
 
 
-def _check_same_recipe(
-    folder: Path, before: TrainConfig, now: TrainConfig, multi_label: bool, *, judged: bool
-) -> None:
+def _check_same_recipe(folder: Path, before: TrainConfig, now: TrainConfig, task: Task, *, judged: bool) -> None:
     """Refuse what the checkpoint's state, and its best model where one was ``judged``, do not go with."""
-    default = ("micro-f1" if multi_label else "accuracy",)
+    default = (DEFAULT_METRIC[task],)
     first_before, first = ((config.metric_names or default)[0] for config in (before, now))
     for flag, old, new, why in (
         ("--optimizer", before.optimizer, now.optimizer, "whose state is in its checkpoint"),

@@ -77,6 +77,8 @@ RATES = {"lr_step_size": ("step",), "lr_gamma": ("step", "plateau"), "lr_patienc
 def _unused_by_recipe(asked: TrainConfig, defaults: TrainConfig) -> Iterator[str]:
     if asked.optimizer != "sgd" and asked.momentum:
         yield f"--momentum {asked.momentum} has no effect with --optimizer {asked.optimizer}"
+    if asked.loss != "huber" and asked.huber_delta != defaults.huber_delta:
+        yield f"--huber-delta {asked.huber_delta} has no effect without --loss huber"
     if asked.warmup > asked.epochs > 0:
         yield f"--warmup {asked.warmup} lasts longer than --epochs {asked.epochs}: the rate never gets to --lr"
     if asked.strategy == "full" and asked.warmup and round(asked.warmup) < 2:

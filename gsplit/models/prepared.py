@@ -129,13 +129,23 @@ def pickled(model: nn.Module) -> bytes:
     Raises:
         InputError: where its class, or what it holds, cannot be found by name in another process.
     """
+    return in_bytes(model, f"the model {type(model).__name__}")
+
+
+def in_bytes(value: Any, what: str) -> bytes:
+    """A model or a function in bytes; tensors come to lie on the CPU.
+
+    Raises:
+        InputError: naming ``what``, where a class or function in it cannot be found by name in another process.
+    """
     buffer = io.BytesIO()
     try:
-        _Pickler(buffer).dump(copy.deepcopy(model).cpu())
+        _Pickler(buffer).dump(copy.deepcopy(value).cpu() if isinstance(value, nn.Module) else value)
     except (pickle.PicklingError, AttributeError, TypeError, RuntimeError) as error:
+        home = "its class" if isinstance(value, nn.Module) else "it"
         raise InputError(
-            f"the model {type(model).__name__} cannot be sent to the trainers ({error}); define its class at the top "
-            "of a module that can be imported"
+            f"{what} cannot be sent to the trainers ({error}); define {home} at the top of a module that can be "
+            "imported"
         ) from None
     return buffer.getvalue()
 

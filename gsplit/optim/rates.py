@@ -27,9 +27,11 @@ class Rates:
     Args:
         config: of the run.
         steps: of the optimizer in an epoch.
+        lower_is_better: whether the better of two scores is the lower one.
     """
 
-    def __init__(self, config: OptimisationConfig, steps: int) -> None:
+    def __init__(self, config: OptimisationConfig, steps: int, *, lower_is_better: bool = False) -> None:
+        self._worst = math.inf if lower_is_better else -math.inf
         self._config, self._steps = config, steps
         self._warmup = round(config.warmup * steps)
         # PyTorch's own bookkeeping of scores, on a rate that begins with 1.
@@ -38,7 +40,7 @@ class Rates:
         if config.lr_schedule == "plateau":
             self._plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(
                 self._share,
-                mode="max",
+                mode="min" if lower_is_better else "max",
                 factor=config.lr_gamma,
                 patience=config.lr_patience,
                 eps=LEAST_FALL / config.lr,
@@ -68,10 +70,10 @@ class Rates:
                 share: float = self._share.param_groups[0]["lr"]
                 return share
 
-    def judge(self, score: float) -> None:
-        """The model was validated."""
+    def judge(self, score: float | None) -> None:
+        """The model was validated; None is no score."""
         if self._plateau is not None:
-            self._plateau.step(score)
+            self._plateau.step(self._worst if score is None else score)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint remembers: the scores of ``plateau``, in its own words."""

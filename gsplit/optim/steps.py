@@ -23,6 +23,7 @@ class Steps:
         rows: what this trainer alone trains; None for nothing.
         member: of this trainer.
         num_batches: number of mini-batches of an epoch.
+        lower_is_better: whether the better of two scores is the lower one.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class Steps:
         rows: nn.Parameter | None,
         member: Member,
         num_batches: int,
+        *,
+        lower_is_better: bool = False,
     ) -> None:
         self._config, self._optimizers, self._member = config, optimizers, member
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
-        self.rates = Rates(config, -(-num_batches // config.accumulate))
+        self.rates = Rates(config, -(-num_batches // config.accumulate), lower_is_better=lower_is_better)
         self._at_work: Tensor | None = None
         """What all targets of the mini-batch at work weigh; None: 1 each."""
         self._sums: list[Tensor] = []

@@ -21,7 +21,8 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     values = predict(**vars(config))
     drawn = ",".join("all" if each < 0 else str(each) for each in config.fan_out)
     over = f"neighbours drawn by hop: {drawn}" if config.draws else "all neighbours"
-    what = f"{config.what} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
+    said = config.what or ("classes" if values.dtype.kind in "iu" else "values")
+    what = f"{said} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
     say(f"{what}, over {over}, in {config.out}")
 
 

@@ -13,9 +13,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from gsplit.config.predict import PredictConfig
+from gsplit.config.predict import PredictConfig, check_what
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.data.graph import Task
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
 from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
@@ -59,7 +60,8 @@ def predict(
 
     Returns:
         A read-only map of the values in the order asked for: classes int64 [M] (uint8 [M, C] for multi-label),
-        logits [M, C] or embeddings [M, width] in the dtype of the run. It stays when the file goes.
+        values of a regression [M, C], logits [M, C] or embeddings [M, width] in the dtype of the run. It stays when
+        the file goes.
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is written then.
@@ -84,7 +86,9 @@ def predict(
     opened = open_layout(config.layout.resolve())
     if trained is not None:
         opened = _with_trained(config.run, described.get("graph"), opened, trained)
-    multi_label = _check_graph(config.run, described.get("graph"), opened)
+    task = _check_graph(config.run, described.get("graph"), opened)
+    what = config.what or ("values" if task == "regression" else "classes")
+    check_what(what, task, "--what")
     asked = asked_vertices(vertices, opened)
     world = trainers_of(config.gpus, opened.parts)
     if config.fan_out and world > opened.parts:
@@ -109,8 +113,8 @@ def predict(
                 port=port,
                 pickled_model=prepared.pickled(loaded),
                 shared=shared,
-                classes=config.what == "classes",
-                multi_label=multi_label,
+                classes=what == "classes",
+                multi_label=task == "labels",
                 level=level,
                 num_layers=trained_with.layers,
                 dtype=trained_with.dtype,
@@ -124,7 +128,7 @@ def predict(
             start(compute.run, world, spec).join()
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
-                publish(config.out, folder, asked, values, config.what, overwrite=config.overwrite)
+                publish(config.out, folder, asked, values, what, overwrite=config.overwrite)
             return values
     finally:
         shared.close()
@@ -179,14 +183,14 @@ def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -
     return replace(layout, graph=replace(layout.graph, features=trained.numpy()[layout.permutation]))
 
 
-def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> bool:
-    """Whether the classes of the run are multi-label; the layout's where the run does not say."""
+def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> Task:
+    """What the run has learned of a vertex; as the layout says where the run does not."""
     graph = layout.graph
     if graph.num_features == 0:
         raise InputError(f"{layout.path} has no features, so there is nothing to predict from")
     if trained_on is None:
         logger.warning("%s does not say which graph it was trained on, so that is not compared", run)
-        return graph.multi_label
+        return graph.task
     kinds = {"num_features": int, "multi_label": bool, "store_checksum": str}
     if not isinstance(trained_on, dict) or any(not isinstance(trained_on.get(k), kind) for k, kind in kinds.items()):
         raise InputError(f"{run / 'model.json'} is damaged where it says which graph the run was trained on")
@@ -197,4 +201,4 @@ def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -
         )
     if trained_on["store_checksum"] != layout.store_checksum:
         logger.warning("%s was made from another store than the one the run in %s trained on", layout.path, run)
-    return trained_on["multi_label"]
+    return "regression" if trained_on.get("regression") else "labels" if trained_on["multi_label"] else "classes"

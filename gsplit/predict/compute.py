@@ -94,7 +94,7 @@ def predict(member: Member, spec: PredictSpec) -> None:
     model.to(member.device, dtype).eval()
     edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **needs)
     loader = SplitLoader(layout, member.device, features, edges)
-    objective = objective_of(spec.multi_label)
+    objective = objective_of("labels" if spec.multi_label else "classes")
     if spec.fan_out:
         chunks = _sampled(model, member, loader, request, spec)
     else:

@@ -20,7 +20,7 @@ from gsplit.errors import InputError
 from gsplit.files import make_durable
 
 KINDS = (".npy", ".npz", ".csv")
-COLUMNS = {"classes": "class", "logits": "logit", "embeddings": "value"}
+COLUMNS = {"classes": "class", "values": "value", "logits": "logit", "embeddings": "value"}
 VERTICES = "vertices.npy"
 """int64 [M] global ids, what was asked for; the parent writes it into a temporary folder."""
 VALUES = "values.npy"
@@ -91,7 +91,7 @@ def publish(
         folder: on the same file system; holds ``values`` as ``values.npy``.
         vertices: int64 [M] global ids.
         values: [M] or [M, width], in the same order.
-        what: classes, logits or embeddings.
+        what: classes, values, logits or embeddings.
         overwrite: replace a file that is there by now.
 
     Raises:

@@ -8,6 +8,7 @@ that was saved later belongs to a past that no longer is: ``model.json`` follows
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,10 +43,20 @@ class Kept:
         about: what a saved model says of itself, beside epoch and score.
         writes: whether this trainer does.
         trained: features that are trained with the model, and kept with it; None for none.
+        lower_is_better: whether the better of two scores is the lower one.
     """
 
-    def __init__(self, run: Path, about: dict[str, Any], *, writes: bool, trained: TrainedRows | None = None) -> None:
+    def __init__(
+        self,
+        run: Path,
+        about: dict[str, Any],
+        *,
+        writes: bool,
+        trained: TrainedRows | None = None,
+        lower_is_better: bool = False,
+    ) -> None:
         self._run, self._about, self._writes, self._trained = run, about, writes, trained
+        self._is_better = operator.lt if lower_is_better else operator.gt
         self.best: Weights | None = None
         """Best weights by validation."""
         self.validated = 0
@@ -56,19 +67,19 @@ class Kept:
     def judge(
         self, model: nn.Module, epoch: int, scores: Mapping[str, float | None], *, batch: int | None = None
     ) -> None:
-        """Weights were validated; they are kept where no earlier ones scored as much.
+        """Weights were validated; they are kept where no earlier ones scored as well.
 
         Args:
             model: that has the weights.
             epoch: that has ended, from 1; or that is at work,
             batch: so many mini-batches into it.
-            scores: by name, the one that decides first; it is no None.
+            scores: by name, the one that decides first; None is no score.
         """
         score = next(iter(scores.values()))
         if batch is None:
             self.validated = epoch
         self.waited += 1
-        if self.best is None or score > self.best["score"]:
+        if score is not None and (self.best is None or self._is_better(score, self.best["score"])):
             self.waited = 0
             about = {"score": score, "scores": dict(scores), "epoch": epoch, "batch": batch}
             self.best = {**about, "model": _copy(model), **self._rows()}
@@ -90,7 +101,10 @@ class Kept:
         """Where the last weights are kept, although there are vertices to validate with; ``flag`` is why."""
         if self._writes and chosen["score"] is None and chosen["epoch"]:
             since = f"validated after epoch {self.validated}" if self.validated else "validated"
-            say(f"keeping the weights of epoch {chosen['epoch']}, the last: nothing was {since} ({flag})")
+            why = f"nothing was {since} ({flag})"
+            if self.validated == chosen["epoch"]:
+                why = "no score was finite"
+            say(f"keeping the weights of epoch {chosen['epoch']}, the last: {why}")
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint remembers of it."""

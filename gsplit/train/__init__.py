@@ -1,6 +1,7 @@
 """Training: the loop, what happens at the ends of epochs and of the run, checkpoints, the command.
 
-``gsplit.train(layout, config, model=None)`` trains and returns the summary; see ``help(gsplit.train.api.train)``.
+``gsplit.train(layout, config, model=None, loss=None)`` trains and returns the summary; see
+``help(gsplit.train.api.train)``.
 ``python -m gsplit.train`` wants a package of this name and ``gsplit.train(layout, config)`` a function, so the
 package can be called: that is :func:`gsplit.train.api.train`.
 """
@@ -16,16 +17,22 @@ if TYPE_CHECKING:
     from torch import nn
 
     from gsplit.config.train import TrainConfig
+    from gsplit.engine.objectives.own_loss import LossFunction
 
 
 class _CallablePackage(ModuleType):
     def __call__(
-        self, layout: Path | str | None = None, config: TrainConfig | None = None, *, model: nn.Module | None = None
+        self,
+        layout: Path | str | None = None,
+        config: TrainConfig | None = None,
+        *,
+        model: nn.Module | None = None,
+        loss: LossFunction | None = None,
     ) -> dict[str, Any]:
         """Train on a layout and return the summary; :func:`gsplit.train.api.train` says all about it."""
         from gsplit.train.api import train
 
-        return train(layout, config, model=model)
+        return train(layout, config, model=model, loss=loss)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

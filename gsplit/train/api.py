@@ -10,6 +10,7 @@ from typing import Any
 from torch import nn
 
 from gsplit.config.train import TrainConfig, save_configurations
+from gsplit.engine.objectives.own_loss import LossFunction
 from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
 from gsplit.host import ending_tidily
@@ -26,7 +27,11 @@ from gsplit.train.store_layout import is_store_of_run, laid_out
 
 
 def train(
-    layout: Path | str | None = None, config: TrainConfig | None = None, *, model: nn.Module | None = None
+    layout: Path | str | None = None,
+    config: TrainConfig | None = None,
+    *,
+    model: nn.Module | None = None,
+    loss: LossFunction | None = None,
 ) -> dict[str, Any]:
     """Train on a layout with one process per part; returns the summary (docs/formats.md, "Run").
 
@@ -43,6 +48,10 @@ def train(
             features of the inputs [n_0, D] to logits of the targets [n_L, C], that calls ``block.mean(x)``, its like,
             or ``block.exchange(x)`` in each layer. With ``forward_layer(l, block, x)`` and ``level_widths`` it is
             evaluated level by level. By default the model that ``config.model`` names.
+        loss: a function of logits [n, C] and labels (int64 [n] classes, or [n, C] in the type of the logits) that
+            gives a value for each target [n], or for each of its outputs [n, C], or the sum of all; the engine
+            divides by what counts on all trainers (docs/bring_your_own_model.md). By default the loss that
+            ``config.loss`` names.
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
@@ -57,11 +66,11 @@ def train(
     config, before = taken_up(config)
     if before is None and is_store_of_run(config):
         with ending_tidily(), held_run(config.out, overwrite=config.overwrite), laid_out(config) as config:
-            run = resolve(config, model)
+            run = resolve(config, model, loss)
             warn_of_unused(run)
             save_configurations(run.folder, run.asked, run.config, run.unused)
             return launch(run, live, Position())
-    run = resolve(config, model)
+    run = resolve(config, model, loss)
     if run.config.check_model:
         return {"check": check_model(run)}
     if run.config.dry_run:

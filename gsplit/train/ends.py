@@ -64,11 +64,12 @@ def ended_early(trainer: Trainer) -> bool:
     if trainer.progress.batch or not kept.waited >= config.early_stop > 0:
         return False
     if trainer.member.rank == 0:
-        assert kept.best is not None
-        score, epoch = kept.best["score"], kept.best["epoch"]
+        best = "a finite score"
+        if kept.best is not None:
+            best = f"a better score than the {kept.best['score']:.4f} of epoch {kept.best['epoch']}"
         say(
-            f"ended early, after epoch {trainer.progress.epoch}: {kept.waited} validations without a better score "
-            f"than the {score:.4f} of epoch {epoch} (--early-stop {config.early_stop})"
+            f"ended early, after epoch {trainer.progress.epoch}: {kept.waited} validations without {best} "
+            f"(--early-stop {config.early_stop})"
         )
     return True
 
@@ -153,8 +154,7 @@ def _validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[st
     if not len(trainer.valid_idx):
         return dict.fromkeys(names)
     scores = trainer.evaluator.scores(trainer.model, trainer.valid_idx)
-    score = scores[names[0]]
-    assert score is not None  # or the run would have been refused
+    score = scores[names[0]]  # None only where logits are not finite, or the run would have been refused
     trainer.kept.judge(trainer.model, epoch, scores, batch=batch)
     trainer.steps.rates.judge(score)
     return scores
@@ -198,8 +198,8 @@ def _save_predictions(trainer: Trainer) -> None:
     logits = trainer.evaluator.all_logits(trainer.model)
     if logits is None:
         return
-    classes = trainer.run.config.save_predictions == "classes"
-    values = trainer.objective.predict(torch.from_numpy(logits)).numpy() if classes else logits
+    said = trainer.run.config.save_predictions != "logits"
+    values = trainer.objective.predict(torch.from_numpy(logits)).numpy() if said else logits
     with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:
         np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
 

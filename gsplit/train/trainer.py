@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from gsplit.config.optimisation import ERRORS
 from gsplit.data import open_layout
 from gsplit.data.store import describe
 from gsplit.engine.engines import engine_of
@@ -60,7 +61,7 @@ class Trainer:
             layout = self.trained.layout
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
-        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype)
+        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype, run.own_loss)
         self.whole_weight = whole_weight(self.objective, layout.graph, member.device)
         edges = EdgeLoader(
             layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
@@ -91,7 +92,10 @@ class Trainer:
         self.log = RunLog(run.folder)
         graph = {"store_checksum": layout.store_checksum, **describe(layout.graph)}
         about = {"signature": run.signature, "graph": graph}
-        self.kept = Kept(run.folder, about, writes=member.rank == 0, trained=self.trained)
+        lower_is_better = self.evaluator.names[0] in ERRORS
+        self.kept = Kept(
+            run.folder, about, writes=member.rank == 0, trained=self.trained, lower_is_better=lower_is_better
+        )
         self.num_batches = engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
         trained = self.trained
@@ -102,6 +106,7 @@ class Trainer:
             None if trained is None else trained.own,
             member,
             self.num_batches,
+            lower_is_better=lower_is_better,
         )
         self._parts = Parts(
             run=run,

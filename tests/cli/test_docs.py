@@ -56,8 +56,8 @@ def check_in_trainer(member, spec):
 def test_bring_your_own_model(tmp_path, monkeypatch, pool, in_pool, capsys):
     files = [text for kind, text in BLOCKS if kind == "python"]
     commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
-    assert len(files) == 5
-    assert len(commands) == 10
+    assert len(files) == 6
+    assert len(commands) == 12
     for text in files:
         name = re.match(r"# (\w+\.py)\n", text)
         assert name, "a file says its name first"
@@ -85,7 +85,8 @@ def test_bring_your_own_model(tmp_path, monkeypatch, pool, in_pool, capsys):
         said[command] = capsys.readouterr().out
     pool.run(2, move_to, str(ROOT))
     assert any("Net can be split" in text for text in said.values())
-    for run in ("run-pyg", "run-own", *(["run-dgl"] if HAS_DGL else [])):
+    assert any("the loss my_loss:margin is a sum over targets" in text for text in said.values())
+    for run in ("run-pyg", "run-own", "run-loss", *(["run-dgl"] if HAS_DGL else [])):
         lines = next(text for command, text in said.items() if command.endswith(run))
         assert float(re.search(r"test accuracy (\d\.\d+)", lines)[1]) > 0.3  # of 4 classes
     assert float(said["python train_mine.py"].splitlines()[-1]) > 0.3

@@ -63,7 +63,14 @@ def evaluate_twice(rank, port, shared, both_here, path, folder):
     with joined(rank, 2, port, "cpu", threads=1) as member:
         inputs = SplitLoader(layout, CPU, loader, edges)
         evaluator = Evaluator(
-            layout, member, inputs, objective_of(False), shared.levels, num_layers=2, dtype=torch.float32, threads=1
+            layout,
+            member,
+            inputs,
+            objective_of("classes"),
+            shared.levels,
+            num_layers=2,
+            dtype=torch.float32,
+            threads=1,
         )
         for happens in (is_slow, dies):
             model.happens = happens if rank == 1 else lambda: None

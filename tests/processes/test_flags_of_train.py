@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.flags import Row, Table, assert_complete, rows_of
-from support.graphs import lay_out, random_graph
+from support.graphs import lay_out, random_graph, regression_graph
 from support.runs import InPool, all_equal, records
 
 import gsplit
@@ -128,6 +128,8 @@ TRAIN: Table = {
     "weight_decay": Row(value=0.1, see=weights),
     "clip_grad_norm": Row(value=0.01, see=weights, base={"optimizer": "sgd"}),
     "accumulate": Row(value=2, see=weights),
+    "loss": Row(value="mae", see=weights, base={"layout": lambda place: place.numbers()}),
+    "huber_delta": Row(value=0.1, see=weights, base={"layout": lambda place: place.numbers(), "loss": "huber"}),
     "class_weights": Row(value="1,2,3", see=weights),
     "label_smoothing": Row(value=0.1, see=weights),
     "focal_gamma": Row(value=2.0, see=weights),
@@ -250,6 +252,10 @@ class Place:
         """A layout of two parts whose vertices may have several labels."""
         graph = random_graph(100, 5, seed=1, classes=3, multi_label=True)
         return lay_out(graph, self.folder / "several", parts=2).path
+
+    def numbers(self) -> Path:
+        """A layout of two parts whose vertices have numbers to be predicted."""
+        return lay_out(regression_graph(100, 5, seed=1), self.folder / "numbers", parts=2).path
 
     def train(self, **changes) -> Seen:
         recorder = Recorder(self._monkeypatch)

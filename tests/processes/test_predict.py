@@ -143,7 +143,7 @@ def rows_loaded(member, layout, model, own_by_rank):
         layout,
         member,
         SplitLoader(layout, member.device, loader, edges),
-        objective_of(False),
+        objective_of("classes"),
         pool_module.SHARED.levels,
         num_layers=3,
         dtype=torch.float64,

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from support.dense_sage import DenseSage, mini_batches
 from support.graphs import lay_out, random_graph
 from support.runs import InPool, all_equal, config_for, records, stopped_and_gone_on, train_in_trainer
 from torch.optim import lr_scheduler
@@ -27,7 +28,6 @@ from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, taken_up
 from gsplit.runs import checkpoint
-from gsplit.sampling.plan import EpochPlan
 
 EPOCHS = 5
 BASE = {"epochs": EPOCHS, "dtype": "float64", "fan_out": (-1, -1), "batch_size": 12, "lr": 0.05, "seed": 3}
@@ -46,38 +46,6 @@ RECIPES: dict[str, dict[str, Any]] = {
         "weight_decay": 0.05,
     },
 }
-
-
-def mini_batches(layout, config):
-    """For each epoch its mini-batches, as layout ids; the last one is smaller, and no group of them is whole."""
-    plan = EpochPlan(layout.graph.train_idx, layout.permutation, config.batch_size, config.seed)
-    return [[batch for _, batch in plan.batches(epoch)] for epoch in range(config.epochs)]
-
-
-class DenseSage:
-    """GraphSAGE by dense algebra on weights by name, in float64."""
-
-    def __init__(self, layout, weights):
-        graph = layout.graph
-        rows = torch.zeros(graph.num_vertices, graph.num_vertices).double()
-        for v in range(graph.num_vertices):
-            for u in graph.indices[graph.indptr[v] : graph.indptr[v + 1]]:
-                rows[v, u] += 1
-        self.mean = rows / rows.sum(dim=1, keepdim=True).clamp(min=1)
-        self.x = torch.from_numpy(np.array(graph.features)).double()
-        self.labels = torch.from_numpy(np.array(graph.labels))
-        self.weights = {name: torch.nn.Parameter(tensor.clone()) for name, tensor in weights.items()}
-
-    def logits(self):
-        h = self.x
-        for layer in range(2):
-            own, bias, neighbours = (
-                self.weights[f"convs.{layer}.{name}"]
-                for name in ("lin_self.weight", "lin_self.bias", "lin_neigh.weight")
-            )
-            h = h @ own.T + bias + (self.mean @ h) @ neighbours.T
-            h = h if layer else F.relu(h)
-        return h
 
 
 def optimizer_like(config, weights):

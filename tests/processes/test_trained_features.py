@@ -66,7 +66,7 @@ def dense(layout, config, before):
     for _ in range(config.epochs):
         optimizer.zero_grad()
         logits = model({1: block, 2: block}, rows)[train]
-        loss = mini_batch_loss(objective_of(graph.multi_label), logits, labels, len(train))
+        loss = mini_batch_loss(objective_of(graph.task), logits, labels, len(train))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

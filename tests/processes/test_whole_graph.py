@@ -98,7 +98,7 @@ def test_out_degrees_are_those_of_the_whole_graph(folder, name):
         x = torch.relu(x) if layer < LAYERS else x
     train = torch.from_numpy(np.array(graph.train_idx))
     labels = torch.from_numpy(np.array(graph.labels))[train]
-    loss = mini_batch_loss(objective_of(graph.multi_label), x[train], labels, len(train))
+    loss = mini_batch_loss(objective_of(graph.task), x[train], labels, len(train))
     loss.backward()
     for of_rank in in_threads(4, steps, layout, buffers(), plans_of(4, name), name):
         for found, gradients in itertools.chain.from_iterable(of_rank):

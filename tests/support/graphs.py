@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,15 @@ def random_graph(
         test_idx=np.sort(order[3 * n // 4 :]),
         num_classes=classes,
     )
+
+
+def regression_graph(n=200, mean_degree=8, *, seed=0, outputs=2, unknown=0.3, **changes) -> GraphArrays:
+    """Numbers to be predicted, each output on its own scale; a share of them is not known."""
+    graph = random_graph(n, mean_degree, seed=seed, **changes)
+    random = np.random.default_rng(seed + 1)
+    labels = graph.features[:, :1] - 0.5 + random.standard_normal((n, outputs)) * np.arange(1, outputs + 1)
+    labels[random.random((n, outputs)) < unknown] = np.nan
+    return replace(graph, labels=labels.astype(np.float32), num_classes=outputs, regression=True)
 
 
 def lay_out(graph: GraphArrays, folder: Path, *, parts: int, method="metis", seed=0) -> Layout:

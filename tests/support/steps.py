@@ -73,7 +73,7 @@ class Step:
     def gradients(self):
         """Loss and gradients by name, summed over the trainers."""
         logits = self.model(self.blocks, self.x)
-        objective = objective_of(self.layout.graph.multi_label)
+        objective = objective_of(self.layout.graph.task, self.layout.graph.num_classes)
         about = (self.labels, self.segment.num_targets, self.target_weights)
         loss = self.chain.tie(mini_batch_loss(objective, logits, *about))
         loss.backward()

@@ -64,7 +64,7 @@ class WholeStep:
         if member.world > 1:
             member = with_board(member, shared.board)
         graph = layout.graph
-        self.member, self.objective = member, objective_of(graph.multi_label)
+        self.member, self.objective = member, objective_of(graph.task)
         with SEEDED:
             self.user_model = make_model(name, graph.num_features, graph.num_classes, layers).to(dtype)
         self.model, needs = prepared.prepare(self.user_model)
@@ -146,7 +146,7 @@ def dense_gradients(graph, layers: int, name="sage"):
     logits = model(dict.fromkeys(range(1, layers + 1), block), torch.from_numpy(np.array(graph.features)).double())
     train = torch.from_numpy(np.array(graph.train_idx))
     labels = torch.from_numpy(np.array(graph.labels))[train]
-    loss = mini_batch_loss(objective_of(graph.multi_label), logits[train], labels, len(train))
+    loss = mini_batch_loss(objective_of(graph.task), logits[train], labels, len(train))
     loss.backward()
     return loss.item(), {key: p.grad.clone() for key, p in user_model.named_parameters() if p.grad is not None}
 

@@ -73,6 +73,7 @@ def in_global_ids(opened: layout.Layout) -> GraphArrays:
         valid_idx=np.sort(permutation[graph.valid_idx]),
         test_idx=np.sort(permutation[graph.test_idx]),
         num_classes=graph.num_classes,
+        regression=graph.regression,
     )
 
 

@@ -44,13 +44,14 @@ EXPECTED = (
 )
 
 
-def load_source(source: str, *, seed: int = 0, root: Path | None = None) -> Source:
+def load_source(source: str, *, seed: int = 0, root: Path | None = None, regression: bool = False) -> Source:
     """Open ``KIND:PATH``, ``synthetic:PRESET``, ``ogb:NAME``, or a path whose kind its name or content tells.
 
     Args:
         source: what the user named.
         seed: of a synthetic graph.
         root: the folder of OGB's datasets.
+        regression: whether labels are numbers to be predicted.
 
     Raises:
         InputError: for a source that does not exist, is damaged or of no known kind.
@@ -72,7 +73,7 @@ def load_source(source: str, *, seed: int = 0, root: Path | None = None) -> Sour
     if kind == "npz":
         from gsplit.data.importers.npz import load_npz
 
-        return graph_source(Path(rest).stem, load_npz(Path(rest)), rest)
+        return graph_source(Path(rest).stem, load_npz(Path(rest), regression=regression), rest)
     module, function = IMPORTERS[kind].split(".")
     return getattr(importlib.import_module(f"{__name__}.{module}"), function)(Path(rest))
 

@@ -23,6 +23,36 @@ def integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
+def as_labels(y: NDArray[Any], n: int, what: str) -> NDArray[Any]:
+    """Labels as they were found, [N] or [N, C]; [N, 1], the shape that OGB gives one class a vertex, becomes [N].
+
+    Raises:
+        InputError: naming ``what``, for other shapes and for texts.
+    """
+    if y.ndim not in (1, 2) or len(y) != n or y.dtype.kind not in "fiub":
+        raise InputError(f"{what} must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
+    return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+
+
+def numbers_to_regress(y: NDArray[Any] | None, n: int, what: str) -> tuple[NDArray[np.float32], int]:
+    """Labels of a regression as in a store, float32 [N, C], and C: each number as it is, NaN where unlabelled.
+
+    Raises:
+        InputError: naming ``what``, for other shapes, texts, numbers that are infinite as float32, and None.
+    """
+    if y is None:
+        raise InputError(f"{what}: there are none, and --task regression needs some; give --labels FILE")
+    with np.errstate(over="ignore"):
+        labels = as_labels(y, n, what).astype(np.float32)
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if not labels.shape[1]:
+        raise InputError(f"{what} has no column; a regression has one for each output")
+    infinite = np.isinf(labels).any(axis=1)
+    if infinite.any():
+        raise InputError(f"{what}[{int(np.argmax(infinite))}] is infinite as float32; NaN is for what is unlabelled")
+    return labels, labels.shape[1]
+
+
 def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: str) -> tuple[NDArray[Any], int]:
     """Labels as in a store, and the number of classes (by default one more than the largest).
 
@@ -33,16 +63,16 @@ def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: 
     """
     if y is None:
         return np.full(n, -1, np.int64), 0
-    if y.ndim not in (1, 2) or len(y) != n or y.dtype.kind not in "fiub":
-        raise InputError(f"{what} must be numbers of shape ({n},) or ({n}, C), not {y.dtype} of shape {y.shape}")
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]  # one class a vertex, in the shape that OGB gives it
+    y = as_labels(y, n, what)
     if y.ndim == 2:
         return y.astype(np.float32), y.shape[1]
     if y.dtype.kind == "f":
         whole = np.isnan(y) | (np.isfinite(y) & (y == np.floor(y)))
         if not whole.all():
-            raise InputError(f"{what}[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class")
+            raise InputError(
+                f"{what}[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class; --task regression takes any "
+                "numbers"
+            )
         y = np.where(np.isnan(y), -1, y)
     labels = y.astype(np.int64)
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.arrays import clean_labels
+from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_vertex_set, as_weights
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.torch_files import as_array
@@ -62,10 +62,11 @@ def load_dgl(path: Path) -> Source:
         ),
         num_vertices=n,
         features=None if x is None else as_features(x, n, f"{path}: ndata[{x_name!r}]"),
-        labels=None if y is None else clean_labels(y, n, None, f"{path}: ndata[{y_name!r}]")[0],
+        labels=None if y is None else as_labels(y, n, f"{path}: ndata[{y_name!r}]"),
         num_classes=_num_classes(beside, path),
         vertex_sets=_vertex_sets(graph.ndata, beside, n, path),
         where=str(path),
+        called={} if y is None else {"labels": f"{path}: ndata[{y_name!r}]"},
     )
 
 

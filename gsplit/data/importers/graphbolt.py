@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.arrays import clean_labels, read_npy
+from gsplit.data.importers.arrays import as_labels, read_npy
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
 from gsplit.data.importers.number_tables import read_matrix, table_edges
 from gsplit.data.importers.source import Edges, Source, array_edges
@@ -104,7 +104,7 @@ def load_graphbolt(path: Path) -> Source:
     vertex_sets, labels = _sets(tasks[0], n) if tasks else ({}, None)
     whole = _feature(root, "node", LABELS)
     if whole is not None:
-        labels = clean_labels(whole.array(), n, None, str(whole.path()))[0]
+        labels = as_labels(whole.array(), n, str(whole.path()))
     return Source(
         name=str(root.get("dataset_name", str, default=path.absolute().name)),
         edges=_edges(graph.only("edges"), _feature(root, "edge", WEIGHTS)),
@@ -114,6 +114,7 @@ def load_graphbolt(path: Path) -> Source:
         num_classes=tasks[0].get("num_classes", int, default=None) if tasks else None,
         vertex_sets=vertex_sets,
         where=str(path),
+        called={} if whole is None else {"labels": str(whole.path())},
     )
 
 
@@ -166,7 +167,7 @@ def _weight(entry: Node | None, count: int) -> NDArray[Any] | None:
 
 
 def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any] | None]:
-    """The sets, and labels [N] or [N, C] with -1 or NaN for vertices of no set; None where no set has labels."""
+    """The sets, and labels float64 [N] or [N, C], NaN for vertices of no set; None where no set has labels."""
     vertex_sets: dict[str, NDArray[np.int64]] = {}
     labels: NDArray[Any] | None = None
     for name, key in SETS.items():
@@ -182,9 +183,9 @@ def _sets(task: Node, n: int) -> tuple[dict[str, NDArray[np.int64]], NDArray[Any
             vertex_sets[name] = ids
         if "labels" not in data:
             continue
-        given, _ = clean_labels(data["labels"].array(), len(ids), None, str(data["labels"].path()))
+        given = as_labels(data["labels"].array(), len(ids), str(data["labels"].path()))
         if labels is None:
-            labels = np.full((n, *given.shape[1:]), np.nan if given.ndim == 2 else -1, given.dtype)
+            labels = np.full((n, *given.shape[1:]), np.nan)
         if labels.shape[1:] != given.shape[1:]:
             raise InputError(f"{data['labels'].path()} has labels of shape {given.shape}, unlike the sets before it")
         labels[ids] = given

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays, cast
-from gsplit.data.importers.arrays import clean_labels, integers
+from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
 from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
 
@@ -39,8 +39,12 @@ DAMAGE = (
 """What reading a damaged archive raises, found by flipping each byte of one."""
 
 
-def load_npz(path: Path) -> GraphArrays:
+def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
     """Read a graph from ``path``.
+
+    Args:
+        path: the file.
+        regression: whether its labels are numbers to be predicted.
 
     Raises:
         InputError: where the file is no archive, lacks a key, or holds arrays that do not fit each other.
@@ -59,7 +63,12 @@ def load_npz(path: Path) -> GraphArrays:
     if len(indices) and (indices.min() < 0 or indices.max() >= n):
         at = int(np.argmax((indices < 0) | (indices >= n)))
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
-    labels, num_classes = clean_labels(arrays.get("y"), n, _count(arrays, "num_classes", path), f"{path}: y")
+    y, what = arrays.get("y"), f"{path}: y"
+    labels, num_classes = (
+        numbers_to_regress(y, n, what)
+        if regression
+        else clean_labels(y, n, _count(arrays, "num_classes", path), what)
+    )
     weight = arrays.get("edge_weight")
     if weight is not None and (weight.shape != indices.shape or weight.dtype.kind not in "fiu"):
         raise InputError(
@@ -72,6 +81,7 @@ def load_npz(path: Path) -> GraphArrays:
         labels=labels,
         edge_weight=None if weight is None else weight.astype(np.float32),
         num_classes=num_classes,
+        regression=regression,
         **{
             f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
             for name in ("train", "valid", "test")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.arrays import clean_labels
+from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_vertex_set, one_line
 from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
 from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
@@ -68,7 +68,7 @@ def load_ogb(name: str, root: Path) -> Source:
     about = DATASETS[name]
     folder = _folder(name, root)
     read = _binary if (folder / "raw" / "data.npz").is_file() else _text
-    n, edges, features, labels = read(folder / "raw", about)
+    n, edges, features, labels, what = read(folder / "raw", about)
     if labels.ndim == 2 and labels.shape[1] != about.num_classes:
         raise InputError(f"{folder}: the labels have {labels.shape[1]} columns; {name} has {about.num_classes}")
     return Source(
@@ -80,6 +80,7 @@ def load_ogb(name: str, root: Path) -> Source:
         num_classes=about.num_classes,
         vertex_sets=_vertex_sets(folder / "split" / about.split, n),
         where=str(folder),
+        called={"labels": what},
     )
 
 
@@ -91,8 +92,8 @@ def _folder(name: str, root: Path) -> Path:
     raise InputError(f"{name} is not in {root}: there is no {root / own / 'raw'}; download it with the ogb package")
 
 
-def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
-    """Number of vertices, edges, features and labels of a dataset in ``.csv.gz``."""
+def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any], str]:
+    """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.csv.gz``."""
     edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
     counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
     n = _single(read_matrix(counts, int, columns=1), counts)
@@ -111,12 +112,13 @@ def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[A
         n,
         _edges(pairs, count, table.place, both_ways=about.both_ways),
         _text_rows(features, n) if features.is_file() else None,
-        clean_labels(read_matrix(labels, float), n, None, f"{labels}: the table")[0],
+        as_labels(read_matrix(labels, float), n, f"{labels}: the table"),
+        f"{labels}: the table",
     )
 
 
-def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any]]:
-    """Number of vertices, edges, features and labels of a dataset in ``.npz``."""
+def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any], str]:
+    """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.npz``."""
     path, label_path = raw / "data.npz", raw / "node-label.npz"
     data, label_data = zipped_arrays(path), zipped_arrays(label_path)
     n = _single(_array(data, "num_nodes_list", path).read(), f"{path}: num_nodes_list")
@@ -138,7 +140,8 @@ def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray
         n,
         _edges(pairs, count, lambda i: f"{path.name}, edge_index[:, {i}]", both_ways=about.both_ways),
         None if node_feat is None else _zipped_rows(node_feat, n),
-        clean_labels(node_label.read(), n, None, str(node_label))[0],
+        as_labels(node_label.read(), n, str(node_label)),
+        str(node_label),
     )
 
 

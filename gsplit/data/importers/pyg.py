@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gsplit.data.importers.arrays import clean_labels
+from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
@@ -49,10 +49,11 @@ def load_pyg(path: Path) -> Source:
         edges=array_edges(source, destination, weight),
         num_vertices=n,
         features=None if x is None else as_features(as_array(x, f"{file}: x"), n, f"{file}: x"),
-        labels=None if y is None else clean_labels(as_array(y, f"{file}: y"), n, None, f"{file}: y")[0],
+        labels=None if y is None else as_labels(as_array(y, f"{file}: y"), n, f"{file}: y"),
         num_classes=_count(data, "num_classes", file),
         vertex_sets=_vertex_sets(data, n, file),
         where=str(file),
+        called={"labels": f"{file}: y"},
     )
 
 

@@ -65,7 +65,7 @@ class Source:
     features: NDArray[Any] | Rows | None = None
     """[N, D] numbers; an array may be memory-mapped."""
     labels: NDArray[Any] | None = None
-    """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label)."""
+    """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
     num_classes: int | None = None
     """Number of classes; None: one more than the largest label."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)

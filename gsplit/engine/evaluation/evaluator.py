@@ -63,7 +63,7 @@ class Evaluator:
         self._sampled = None if fan_outs is None else SampledTargets(member, loader, fan_outs, seed=seed)
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
-        """Accuracy or F1 of a model on layout ids, over all trainers by their counts."""
+        """Accuracy, F1 or RMSE of a model on layout ids, over all trainers by their counts."""
         counts = np.zeros(self._objective.num_counts)
         for chunk, logits in self._logits(model, ids):
             labels = torch.from_numpy(self._graph.labels[chunk])
@@ -78,7 +78,7 @@ class Evaluator:
     def scores(self, model: nn.Module, ids: NDArray[np.int64]) -> dict[str, float | None]:
         """The metrics of a model on layout ids, over all trainers, by name; None where one is not defined."""
         if not self._metrics:
-            return {self._objective.name: self.score(model, ids)}
+            return {self._objective.name: finite(self.score(model, ids))}
         gathered = self._exact.shared(self._num_layers, len(ids), self._graph.num_classes)
         order = np.argsort(ids)
         for chunk, logits in self._logits(model, ids):
@@ -97,7 +97,7 @@ class Evaluator:
         gathered = self._exact.shared(0, total, self._graph.num_classes)
         several = said[0][1].ndim == 2
         width = self._graph.num_classes if several else 1
-        true = self._exact.shared(1, total, width)  # classes are small numbers, which any float holds
+        true = self._exact.shared(1, total, width)  # small numbers or float32, which either type holds
         for logits, labels in said:
             end = begin + len(logits)
             gathered[begin:end] = logits.cpu().numpy()

@@ -173,7 +173,7 @@ def reserve_of(config: TrainConfig, layout: Layout, model: nn.Module, *, groups:
         # Sets that are drawn may have a training vertex several times an epoch, which throws a dart for each vertex.
         logits = graph.num_vertices if config.sampling == "saint" else len(graph.train_idx)
         own = min(1.0, UNEVEN / (groups * trainers)) * logits
-        of_labels = 4 * graph.num_classes if graph.multi_label else 8
+        of_labels = 4 * graph.num_classes if graph.task != "classes" else 8
         said = int(own * (graph.num_classes * itemsize + of_labels))
     return said + working_bytes(
         share,

@@ -8,8 +8,10 @@ exchange on one trainer only is found out as in training (:mod:`gsplit.parallel.
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,8 @@ from torch import Tensor, nn
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.objective import check_logits, mini_batch_loss, objective_of
+from gsplit.engine.objective import Objective, check_logits, mini_batch_loss, objective_of
+from gsplit.engine.objectives.own_loss import ADVICE, OwnLoss, WithOwnLoss
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
@@ -56,18 +59,19 @@ class CheckSpec:
     port: int
     pickled_model: bytes
     name: str
+    own_loss: OwnLoss | None = None
     board: SharedBuffer
 
 
 def check_model(run: Run) -> str:
-    """Compare two trainers with one, on the CPU.
+    """Compare two trainers with one, on the CPU; with a loss of the user's once more, with that.
 
     Returns:
         A line that says how well they agree.
 
     Raises:
-        InputError: where they do not, or do different things: the model cannot be split. Also where no row can cross
-            from one trainer to the other, so that nothing would be shown.
+        InputError: where they do not, or do different things: the model, or the loss, cannot be split. Also where no
+            row can cross from one trainer to the other, so that nothing would be shown.
     """
     model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
     board = SharedBuffer("gsplit-board")
@@ -83,6 +87,7 @@ def check_model(run: Run) -> str:
                 port=port,
                 pickled_model=prepared.pickled(model),
                 name=type(model).__name__,
+                own_loss=run.own_loss,
                 board=board,
             )
             said: str = start(_run, TRAINERS, spec).join()[0]
@@ -124,12 +129,18 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(draws, spec.name)
     worst, exchanged_bytes = 0.0, 0.0
+    plain = objective_of(layout.graph.task, layout.graph.num_classes)
+    objectives = [(plain, _model_is_wrong)]
+    if spec.own_loss is not None:
+        own = WithOwnLoss(plain, spec.own_loss, layout.graph, member.device, torch.float64)
+        objectives.append((own, _loss_is_wrong))
     with DropoutOff():
-        for case in cases:
-            together, counters = _gradients(spec, draws, case, member)
+        for (objective, accuse), case in itertools.product(objectives, cases):
+            together, counters = _gradients(spec, draws, case, member, objective)
             exchanged_bytes += sum_over_trainers([counters.forward_bytes], member)[0]
             if member.rank == 0:
-                worst = max(worst, _difference(spec.name, case, together, _gradients(spec, draws, case, alone)[0]))
+                whole = _gradients(spec, draws, case, alone, objective)[0]
+                worst = max(worst, _difference(spec, case, together, whole, accuse))
     if member.rank != 0:
         return None
     rows = sum(case.rows for case in cases)
@@ -137,29 +148,52 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
     return (
         f"{spec.name} can be split: the gradients of two trainers and of one differ by {worst:.0e} at most, on "
         f"{len(cases)} mini-batches with {crossed}, in float64 and without dropout"
+        + ("" if spec.own_loss is None else f"; the loss {spec.own_loss.name} is a sum over targets")
     )
 
 
-def _difference(name: str, case: Case, together: dict[str, Tensor], alone: dict[str, Tensor]) -> float:
+def _model_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
+    """What is wrong where gradients differ with a loss that is known to be a sum."""
+    return (
+        f"the model {spec.name} cannot be split: {difference}, on {case.name}; an output must depend on its "
+        "in-edges, its sources and its own row alone, and not on chance but for dropout"
+    )
+
+
+def _loss_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
+    """What is wrong where gradients differ with the user's loss alone."""
+    assert spec.own_loss is not None
+    return (
+        f"the loss {spec.own_loss.name} is no sum over targets: with it {difference}, on {case.name}, and without it "
+        f"they agree; {ADVICE}"
+    )
+
+
+def _difference(
+    spec: CheckSpec,
+    case: Case,
+    together: dict[str, Tensor],
+    alone: dict[str, Tensor],
+    accuse: Callable[[CheckSpec, str, Case], str],
+) -> float:
     """The largest of all parameters, relative to their gradients.
 
     Raises:
-        InputError: where it is more than rounding.
+        InputError: where it is more than rounding, in the words of ``accuse``.
     """
     largest = max(_size(gradient) for gradient in alone.values())
     if largest == 0 and case.ordinary:
-        raise InputError(f"the model {name} has no gradient at all: its output does not depend on its parameters")
+        raise InputError(
+            f"the model {spec.name} has no gradient at all: its output does not depend on its parameters"
+        )
     errors = {
         key: _size(together[key] - alone[key]) / max(alone[key].norm().item(), NEGLIGIBLE * largest, TINY)
         for key in alone
     }
     worst, error = max(errors.items(), key=lambda pair: pair[1])
     if not error <= TOLERANCE:
-        raise InputError(
-            f"the model {name} cannot be split: the gradient of {worst} differs by {100 * error:.2g} % between "
-            f"two trainers and one, on {case.name}; an output must depend on its in-edges, its sources and its own "
-            "row alone, and not on chance but for dropout"
-        )
+        said = f"the gradient of {worst} differs by {100 * error:.2g} % between two trainers and one"
+        raise InputError(accuse(spec, said, case))
     return error
 
 
@@ -170,7 +204,7 @@ def _size(gradient: Tensor) -> float:
 
 
 def _gradients(
-    spec: CheckSpec, draws: Draws, case: Case, member: Member
+    spec: CheckSpec, draws: Draws, case: Case, member: Member, objective: Objective
 ) -> tuple[dict[str, Tensor], ExchangeCounters]:
     """Gradient of every parameter on one mini-batch, and what was exchanged for it."""
     layout, graph = draws.layout, draws.layout.graph
@@ -207,7 +241,7 @@ def _gradients(
             "edges and no targets, too"
         ) from error
     check_logits(logits, len(labels), graph.num_classes)
-    loss = mini_batch_loss(objective_of(graph.multi_label), logits, labels, segment.num_targets)
+    loss = mini_batch_loss(objective, logits, labels, segment.num_targets)
     (loss if chain is None else chain.tie(loss)).backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
     if chain is not None:

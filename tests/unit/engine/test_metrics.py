@@ -10,9 +10,9 @@ import pytest
 import torch
 from sklearn import metrics as sklearn
 
-from gsplit.config.optimisation import METRICS, ObjectiveConfig
+from gsplit.config.optimisation import OF_CLASSES, ObjectiveConfig
 from gsplit.engine.metrics import check_installed, is_defined, key_of, values_of
-from gsplit.engine.objective import MultiLabel
+from gsplit.engine.objectives.classification import MultiLabel
 from gsplit.errors import InputError
 
 N, C = 200, 4
@@ -42,7 +42,7 @@ def test_one_class_of_several():
         sklearn.roc_auc_score(labels, shares, multi_class="ovr", average="macro"),
         sklearn.average_precision_score(members, shares, average="macro"),
     ]
-    assert values_of(METRICS, logits, labels) == pytest.approx(wanted, abs=1e-12)
+    assert values_of(OF_CLASSES, logits, labels) == pytest.approx(wanted, abs=1e-12)
     assert len(set(wanted)) == 4  # the micro-averaged F1 is the accuracy
 
 
@@ -63,7 +63,7 @@ def test_several_labels():
         sklearn.roc_auc_score(labels, scores, average="macro"),
         sklearn.average_precision_score(labels, scores, average="macro"),
     ]
-    assert values_of(METRICS, logits, labels) == pytest.approx(wanted, abs=1e-12)
+    assert values_of(OF_CLASSES, logits, labels) == pytest.approx(wanted, abs=1e-12)
 
 
 def test_one_label_is_that_of_the_default_score():
@@ -83,17 +83,17 @@ def test_classes_that_nobody_has_are_left_out_of_means():
 
 def test_what_is_not_defined():
     logits, labels = data()
-    values = dict(zip(METRICS, values_of(METRICS, logits, labels * 0), strict=True))
+    values = dict(zip(OF_CLASSES, values_of(OF_CLASSES, logits, labels * 0), strict=True))
     assert math.isnan(values["auroc"])
     assert math.isnan(values["ap"])
     assert 0 < values["accuracy"] < 1
-    assert all(math.isnan(value) for value in values_of(METRICS, logits[:0], labels[:0]))
+    assert all(math.isnan(value) for value in values_of(OF_CLASSES, logits[:0], labels[:0]))
 
 
 def test_whether_a_metric_is_defined_is_known_from_the_labels():
     _, labels = data()
-    assert all(is_defined(name, labels, C) for name in METRICS)
-    assert [is_defined(name, labels * 0, C) for name in METRICS] == [True, True, True, False, False]
+    assert all(is_defined(name, labels, C) for name in OF_CLASSES)
+    assert [is_defined(name, labels * 0, C) for name in OF_CLASSES] == [True, True, True, False, False]
     assert not is_defined("auroc", np.ones((5, 2)), 2)
     assert is_defined("auroc", np.eye(2), 2)
     assert not is_defined("accuracy", labels[:0], C)
@@ -102,7 +102,7 @@ def test_whether_a_metric_is_defined_is_known_from_the_labels():
 def test_logits_that_are_not_finite_rank_nothing():
     logits, labels = data()
     logits[3, 1] = np.nan
-    values = dict(zip(METRICS, values_of(METRICS, logits, labels), strict=True))
+    values = dict(zip(OF_CLASSES, values_of(OF_CLASSES, logits, labels), strict=True))
     assert values["auroc"] == values["ap"] == 0.0
     assert 0 < values["accuracy"] < 1
 
@@ -115,7 +115,7 @@ def test_large_logits_have_no_infinite_shares():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("f1", "--metrics: there is no 'f1'; there are accuracy, macro-f1, micro-f1, auroc, ap"),
+        ("f1", "--metrics: there is no 'f1'; there are accuracy, macro-f1, micro-f1, auroc, ap, rmse, mae"),
         ("", "--metrics: there is no ''"),
         ("ap,ap", "--metrics: ap,ap names a metric twice"),
     ],

@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from support.graphs import random_graph
 
 from gsplit.config.optimisation import ObjectiveConfig
-from gsplit.engine.objective import MultiClass, MultiLabel, objective_for, objective_of
+from gsplit.engine.objective import objective_for, objective_of
+from gsplit.engine.objectives.classification import MultiClass, MultiLabel
 from gsplit.errors import InputError
 
 N = 30
@@ -26,7 +27,7 @@ def data(multi_label):
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_sums_add_up_over_unequal_parts(multi_label):
-    objective = objective_of(multi_label)
+    objective = objective_of("labels" if multi_label else "classes")
     logits, labels = data(multi_label)
     cuts = [0, 0, 3, 20, N]
     parts = [slice(a, b) for a, b in pairwise(cuts)]

@@ -1,0 +1,1 @@
+"""What is learned, one module for each kind of labels (:mod:`gsplit.engine.objective` chooses)."""
