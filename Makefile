@@ -26,6 +26,11 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,pyg,dgl]'
 	touch $@
 
+# Where there is no browser, the tests' own is fetched with npm; without npm a parser reads the page instead.
+$(VENV)/.browser: tools/browser.py $(VENV)/.installed-dev
+	$(BIN)/python -m tools.browser
+	touch $@
+
 demo: $(VENV)/.installed
 	rm -rf $(WORK)
 	$(BIN)/python -m gsplit.data import synthetic:small --out $(WORK)/graph
@@ -49,7 +54,7 @@ compiled: $(VENV)/.installed-dev
 
 # mypy computes on one core; the other compiles bytecode meanwhile.
 checked:
-	$(MAKE) --no-print-directory -j 2 check compiled
+	$(MAKE) --no-print-directory -j 2 check compiled $(VENV)/.browser
 
 test: checked
 	$(PYTEST) -m 'not slow'

@@ -20,12 +20,12 @@ COMMANDS = {
     "export": "Write a graph store for another library.",
     "info": "Check a graph store or a layout and print what is in it.",
     "partition": "Make a layout: partition a graph store and relabel it.",
-    "report": "Say how good a layout is for a training.",
+    "report": "Write a page about runs; of a layout, how good it is for a training.",
     "train": "Train a model on a layout.",
     "predict": "Predict classes, logits or embeddings with the best model of a run.",
 }
 """Each command, with what it does."""
-PART_OF = {"import": "data", "export": "data", "info": "data", "report": "partition"}
+PART_OF = {"import": "data", "export": "data", "info": "data"}
 """Commands that are sub-commands of ``python -m gsplit.PACKAGE``, with the package; all others are a package."""
 
 

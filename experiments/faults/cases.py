@@ -103,6 +103,7 @@ SUBJECTS = (
     Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",)),
     Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",)),
     Subject("partition report layout --out out/report --fan-out 3,3 --batch-size 8 --epochs 1", ("layout",)),
+    *[Subject("report run --out out/report.html", ("run",), ("run/*.json*",))] * 2,
     Subject(f"train layout --out out/run {TRAIN} --epochs 1", ("layout",)),
     *[Subject("train --resume run --epochs 2 --samplers 0", ("run", "layout"), ("run/*",))] * 4,
     Subject("train --resume run --epochs 2 --samplers 0", ("run", "layout"), ("layout/*",)),

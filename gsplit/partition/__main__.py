@@ -70,7 +70,7 @@ def read_recipe(path: Path, prog: str = PROG) -> PartitionConfig:
 
 def report(arguments: list[str], prog: str) -> None:
     """Print how good a layout is for a training, and write it as JSON and as a picture."""
-    config = cli.parse(ReportConfig, arguments, prog=f"{prog} report")
+    config = cli.parse(ReportConfig, arguments, prog=prog)
     opened = open_layout(config.layout)
     out = config.out or config.layout.resolve().with_name(f"{config.layout.resolve().name}-report")
     for suffix in ("json", "png"):
@@ -93,7 +93,7 @@ def report(arguments: list[str], prog: str) -> None:
 def command(arguments: list[str], prog: str = PROG) -> None:
     """Partition as the arguments say, or report; ``prog`` is what complaints call the command."""
     if arguments and arguments[0] == "report":
-        report(arguments[1:], prog)
+        report(arguments[1:], f"{prog} report")
         return
     if arguments and arguments[0].endswith(".toml"):
         recipe = read_recipe(Path(arguments[0]), prog)

@@ -36,7 +36,7 @@ TRAFFIC = (
 )
 """What is counted of every mini-batch on every trainer, beside the vertices of each level (docs/formats.md)."""
 
-SUMMARY = "summary.json"
+METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class RunLog:
     """
 
     def __init__(self, run: Path, state: dict[str, Any] | None = None) -> None:
-        self._path = run / "metrics.jsonl"
+        self._path = run / METRICS
         state = state or {"epochs": [], "num_bytes": 0}
         self.epochs: list[dict[str, Any]] = state["epochs"]
         self._num_bytes: int = state["num_bytes"]

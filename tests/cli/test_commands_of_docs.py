@@ -1,7 +1,8 @@
 """Every command of a document is run here or by a test that is named, or is one of those that take too long.
 
-Those that are not run must parse. Commands of experiments, and those of docs/bring_your_own_model.md, have tests of
-their own in test_docs.py; docs/log.md has commands of its days.
+Those that are not run must parse. Commands of experiments, and those of docs/bring_your_own_model.md and of the
+pages for those who come from DGL and PyG, have tests of their own in test_docs.py; docs/log.md has commands of its
+days.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from gsplit.data import __main__ as data
 from gsplit.partition import PartitionConfig
 from gsplit.partition.__main__ import read_recipe
 from gsplit.partition.report import ReportConfig
+from gsplit.report.__main__ import PageConfig
 
 ROOT = Path(__file__).parent.parent.parent
-ELSEWHERE = ("docs/log.md", "docs/bring_your_own_model.md")
+ELSEWHERE = ("docs/log.md", "docs/bring_your_own_model.md", "docs/coming-from-dgl.md", "docs/coming-from-pyg.md")
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -37,6 +39,7 @@ TOO_LONG = {
     "make": "sets up an environment, or runs this suite",
     "gsplit train": "starts trainers, seconds each; test_whole_way.py and test_flags_of_train.py do",
     "gsplit predict": "starts trainers; test_whole_way.py and test_flags_of_predict.py do",
+    "gsplit report run": "draws runs, which are made by training; test_pages.py does",
     "python -m tools.mutants": "compiles; test_mutants.py reads its list",
     "python -m pytest": "this suite",
     "tools/gpu_check.sh": "needs a GPU",
@@ -48,7 +51,7 @@ PARSED = {
     "export": cli._deferred(data.export_),
     "info": cli._deferred(data.info),
     "partition": PartitionConfig,
-    "report": ReportConfig,
+    "report": PageConfig,
     "train": TrainConfig,
     "predict": PredictConfig,
 }
@@ -63,6 +66,8 @@ def named(words: list[str]) -> list[str]:
     if words[:2] != ["python", "-m"] or not words[2].startswith("gsplit"):
         return words
     package, rest = words[2].removeprefix("gsplit").removeprefix("."), words[3:]
+    if package == "partition" and rest[:1] == ["report"]:
+        return ["gsplit", *rest]
     if rest[:1] and PART_OF.get(rest[0]) == package:
         return ["gsplit", *rest]
     return ["gsplit", *([package] if package else []), *rest]
@@ -99,7 +104,8 @@ def parse(words: list[str]) -> None:
             assert "NAME" in words[2] or read_recipe(ROOT / words[2])
             return
         flags = [word for flag in REQUIRED.get(words[1], ()) if flag not in words for word in (flag, "FILE")]
-        cli.parse(PARSED[words[1]], [*words[2:], *flags], prog="test")
+        of_layout = words[1] == "report" and not re.match("run|RUN", words[2])
+        cli.parse(ReportConfig if of_layout else PARSED[words[1]], [*words[2:], *flags], prog="test")
     elif words[0].startswith("tools/"):
         assert (ROOT / words[0]).is_file()
     elif words[:2] == ["python", "-m"]:

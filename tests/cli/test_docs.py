@@ -1,4 +1,4 @@
-"""docs/bring_your_own_model.md runs as it stands, and every command of an experiment that a document has parses."""
+"""Pages with programs run as they stand, and every command of an experiment that a document has parses."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ import ast
 import importlib
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from support import pool as pool_module
 from support.models import HAS_DGL
+from support.runs import records
 
+from experiments.baselines.pyg_forms import GIVEN
+from experiments.baselines.pyg_forms import forms as pyg_forms
 from gsplit import cli
+from gsplit.data.importers.dgl import import_dgl
 from gsplit.train.check.gradients import compare
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "bring_your_own_model.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "tools").glob("*.sh"), *(ROOT / "docs").rglob("*.md")]
 DOCUMENTS.remove(ROOT / "docs" / "log.md")  # its commands are those of their day
 MENTIONED = [
@@ -36,10 +41,9 @@ COMMANDS = sorted(
     for path in (ROOT / "experiments").rglob("*.py")
     if "cli.main(command)" in path.read_text()
 )
-BLOCKS = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
-
-
-OWN_PROCESSES = ("--out run-pyg", "python train_mine.py")
+needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
+THEIRS = ("python train_dgl.py", "python train_pyg.py")
+OWN_PROCESSES = ("--out run-pyg", "python train_mine.py", *THEIRS)
 """Ends of the commands that start processes of their own; for the others trainers of the pool do, or none."""
 
 
@@ -53,15 +57,39 @@ def check_in_trainer(member, spec):
     return compare(member, replace(spec, board=pool_module.SHARED.board))
 
 
-def test_bring_your_own_model(tmp_path, monkeypatch, pool, in_pool, capsys):
-    files = [text for kind, text in BLOCKS if kind == "python"]
-    commands = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines()]
-    assert len(files) == 6
-    assert len(commands) == 12
-    for text in files:
-        name = re.match(r"# (\w+\.py)\n", text)
-        assert name, "a file says its name first"
-        (tmp_path / name[1]).write_text(text)
+@pytest.fixture
+def read(tmp_path, monkeypatch, pool, in_pool, capsys):
+    """read(page): do what a page of docs/ says, in an empty folder; what each of its commands said.
+
+    Training by another library takes long, and is left out without ``theirs``.
+    """
+
+    def follow(name, theirs=False):
+        blocks = re.findall(
+            r"^```(python|sh)\n(.*?)^```", (ROOT / "docs" / name).read_text(), re.DOTALL | re.MULTILINE
+        )
+        for text in (text for kind, text in blocks if kind == "python"):
+            file = re.match(r"# (\w+\.py)\n", text)
+            assert file, "a file says its name first"
+            (tmp_path / file[1]).write_text(text)
+            compile(text, file[1], "exec")
+        commands = [line for kind, text in blocks if kind == "sh" for line in text.splitlines()]
+        return {command: said_by(command) for command in commands if can_run(command, theirs)}
+
+    def said_by(command):
+        words = shlex.split(command)
+        assert words[0] == "python"
+        if words[1:3] == ["-m", "gsplit.train"]:
+            words += ["--device", "cpu"]
+        if command.endswith(OWN_PROCESSES):
+            return run_apart(words[1:])
+        if words[1] != "-m":
+            runpy.run_path(words[1], run_name="__main__")
+            return capsys.readouterr().out
+        with in_pool():
+            importlib.import_module(f"{words[2]}.__main__").command(words[3:])
+        return capsys.readouterr().out
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     pool.run(2, move_to, str(tmp_path))
@@ -69,30 +97,69 @@ def test_bring_your_own_model(tmp_path, monkeypatch, pool, in_pool, capsys):
         "gsplit.train.check.gradients.start",
         lambda _, world, spec: SimpleNamespace(join=lambda: pool.run(world, check_in_trainer, spec)),
     )
-    said = {}
-    for command in commands:
-        if "my_dgl" in command and not HAS_DGL:
-            continue
-        words = shlex.split(command)
-        assert words[0] == "python"
-        if words[1:3] == ["-m", "gsplit.train"]:
-            words += ["--device", "cpu"]
-        if command.endswith(OWN_PROCESSES):
-            said[command] = run_apart(words[1:])
-            continue
-        with in_pool():
-            importlib.import_module(f"{words[2]}.__main__").command(words[3:])
-        said[command] = capsys.readouterr().out
-    pool.run(2, move_to, str(ROOT))
+    yield follow
+    if not pool.closed:
+        pool.run(2, move_to, str(ROOT))
+
+
+def can_run(command, theirs):
+    """Whether what a command needs is installed: DGL, or what PyG's loader samples by."""
+    if command in THEIRS and (not theirs or ("pyg" in command and pyg_forms() == (GIVEN,))):
+        return False
+    return HAS_DGL or "dgl" not in command.replace("--to dgl", "")
+
+
+def accuracy_in(text):
+    return float(re.search(r"test accuracy (\d\.\d+)", text)[1])
+
+
+def test_bring_your_own_model(read, tmp_path):
+    said = read("bring_your_own_model.md")
+    assert len(said) == 12 - (not HAS_DGL)
     assert any("Net can be split" in text for text in said.values())
     assert any("the loss my_loss:margin is a sum over targets" in text for text in said.values())
     for run in ("run-pyg", "run-own", "run-loss", *(["run-dgl"] if HAS_DGL else [])):
         lines = next(text for command, text in said.items() if command.endswith(run))
-        assert float(re.search(r"test accuracy (\d\.\d+)", lines)[1]) > 0.3  # of 4 classes
+        assert accuracy_in(lines) > 0.3  # of 4 classes
     assert float(said["python train_mine.py"].splitlines()[-1]) > 0.3
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
     assert len(set(classes.tolist())) > 1
+
+
+LIBRARIES = ["pyg", pytest.param("dgl", marks=needs_dgl)]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_coming_from_a_library(read, tmp_path, library):
+    said = read(f"coming-from-{library}.md")
+    (trained,) = [text for command, text in said.items() if command.endswith("--out run")]
+    assert accuracy_in(trained) > 0.6
+    assert any("SAGE can be split" in text for text in said.values())
+    assert said["python exchange_weights.py"] == "weights fit both ways\n"
+    assert len(np.load(tmp_path / "classes.npy")) == 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_the_library_makes_as_many_steps(read, tmp_path, library):
+    """Their script and our command, one after the other: steps an epoch are the same, and both learn."""
+    if library == "pyg" and pyg_forms() == (GIVEN,):
+        pytest.skip("PyG's NeighborLoader needs pyg-lib or torch-sparse")
+    said = read(f"coming-from-{library}.md", theirs=True)[f"python train_{library}.py"]
+    steps = len({line["batch"] for line in records(tmp_path / "run", "mini-batch")})
+    found = re.search(r"(\d+) steps an epoch, loss (\d\.\d+)", said)
+    assert int(found[1]) == steps
+    assert float(found[2]) < 1.0
+
+
+@needs_dgl
+def test_dgl_lists_fan_outs_the_other_way_round():
+    """The last number is of the targets' in-neighbours."""
+    dgl = import_dgl()
+    graph = dgl.rand_graph(50, 2000)
+    _, _, blocks = dgl.dataloading.NeighborSampler([2, 7]).sample_blocks(graph, np.arange(5))
+    assert [int(block.in_degrees().max()) for block in blocks] == [2, 7]
 
 
 def run_apart(words):
@@ -113,6 +180,15 @@ def test_the_first_screen_says_what_has_never_run_and_where_it_does_not_help():
     first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:25])
     assert "Nothing of it has run on a GPU yet" in first_screen
     assert "It does not help everywhere" in first_screen
+
+
+def test_the_picture_stands_alone():
+    """It is well-formed, brings its own ground, by light and by dark, and fetches nothing."""
+    text = (ROOT / "docs" / "split-parallelism.svg").read_text()
+    picture = ElementTree.fromstring(text)
+    assert [each.tag.rpartition("}")[2] for each in picture][:3] == ["title", "desc", "style"]
+    assert text.count(".ground { fill: #") == 2
+    assert not re.findall(r"href|url\(|@import|<script|<image", text)
 
 
 def test_every_experiment_is_mentioned():

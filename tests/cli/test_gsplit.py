@@ -82,6 +82,6 @@ def test_arguments_reach_the_command(tmp_path, capsys):
 
 
 def test_no_torch_before_it_is_needed():
-    modules = "gsplit.__main__, gsplit.data.__main__, gsplit.partition.__main__"
+    modules = "gsplit.__main__, gsplit.data.__main__, gsplit.partition.__main__, gsplit.report.__main__"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

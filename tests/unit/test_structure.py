@@ -38,6 +38,7 @@ ALLOWED = {
         *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "optim", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
+    "report": {"partition", "runs", "config", "data"},
     "predict": {
         *("engine", "sampling", "features", "nn", "parallel", "processes"),
         *("models", "runs", "config", "data"),
@@ -97,7 +98,7 @@ def test_no_two_modules_share_a_name():
     assert sorted(named) == sorted(set(named))
 
 
-@pytest.mark.parametrize("room", ["data", "partition", "sampling", "supply", "processes"])
+@pytest.mark.parametrize("room", ["data", "partition", "report", "sampling", "supply", "processes"])
 def test_no_torch_where_it_is_not_needed(room):
     code = f"import sys, gsplit.{room}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

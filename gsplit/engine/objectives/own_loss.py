@@ -199,7 +199,7 @@ class WithOwnLoss:
         return values if values.ndim == 0 else values.new_zeros(len(rows)).masked_scatter(rows, values)
 
     def _of_known(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Targets of which something is known, with what goes with them."""
+        """Losses [n] of targets of which something is known, or their sum."""
         seen = torch.where(labels.isnan(), logits.detach(), logits) if self._regression else logits
         values = called(self._function, self._own.name, seen, labels)
         returns = returned(values, self._own.name, logits)
