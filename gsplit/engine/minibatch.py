@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.features import LoadCounters
@@ -35,6 +37,8 @@ class MiniBatch:
     """What the engine counts of it on this trainer: edges, vertices, bytes of the segment (docs/formats.md)."""
     seconds: dict[str, float]
     """Seconds that it took to ``sample`` and to ``load``."""
+    targets: NDArray[np.int64] | None = None
+    """[n_L] layout ids of the own targets; None on the whole graph."""
     target_weights: Tensor | None = None
     """[n_L] what the loss of each own target counts; None: 1."""
     share_of_whole: float | None = None

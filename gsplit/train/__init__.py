@@ -1,6 +1,6 @@
 """Training: the loop, what happens at the ends of epochs and of the run, checkpoints, the command.
 
-``gsplit.train(layout, config, model=None, loss=None)`` trains and returns the summary; see
+``gsplit.train(layout, config, model=None, loss=None, loop=None, callbacks=())`` trains and returns the summary; see
 ``help(gsplit.train.api.train)``.
 ``python -m gsplit.train`` wants a package of this name and ``gsplit.train(layout, config)`` a function, so the
 package can be called: that is :func:`gsplit.train.api.train`.
@@ -14,10 +14,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from torch import nn
 
+    from gsplit.callbacks import Callback
     from gsplit.config.train import TrainConfig
     from gsplit.engine.objectives.own_loss import LossFunction
+    from gsplit.train.loops.own_loop import Loop
 
 
 class _CallablePackage(ModuleType):
@@ -28,11 +32,13 @@ class _CallablePackage(ModuleType):
         *,
         model: nn.Module | None = None,
         loss: LossFunction | None = None,
+        loop: Callable[[Loop], object] | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> dict[str, Any]:
         """Train on a layout and return the summary; :func:`gsplit.train.api.train` says all about it."""
         from gsplit.train.api import train
 
-        return train(layout, config, model=model, loss=loss)
+        return train(layout, config, model=model, loss=loss, loop=loop, callbacks=callbacks)
 
 
 sys.modules[__name__].__class__ = _CallablePackage

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from gsplit.callbacks import Callback
+from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.engine.objectives.own_loss import LossFunction
 from gsplit.engine.whole.plan_table import plan_table
@@ -18,11 +22,13 @@ from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, taken_up
 from gsplit.launch.start import launch
 from gsplit.launch.unused import warn_of_unused
+from gsplit.models.prepared import in_bytes
 from gsplit.processes import check_script
 from gsplit.runs.folder import held_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
 from gsplit.train.loop import live
+from gsplit.train.loops.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
 
 
@@ -32,6 +38,8 @@ def train(
     *,
     model: nn.Module | None = None,
     loss: LossFunction | None = None,
+    loop: Callable[[Loop], object] | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train on a layout with one process per part; returns the summary (docs/formats.md, "Run").
 
@@ -52,6 +60,10 @@ def train(
             gives a value for each target [n], or for each of its outputs [n, C], or the sum of all; the engine
             divides by what counts on all trainers (docs/bring_your_own_model.md). By default the loss that
             ``config.loss`` names.
+        loop: a function that each trainer calls with a :class:`gsplit.train.loops.own_loop.Loop` in the place of the
+            engine's own loop: ``for batch in run``, ``run.backward(loss_sum)``, ``run.step()``
+            (docs/bring_your_own_model.md). It takes sampled mini-batches, not the whole graph.
+        callbacks: told of epochs, validations and the end of the run (:class:`gsplit.callbacks.Callback`).
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
@@ -63,13 +75,14 @@ def train(
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))
+    trainer = functools.partial(live, handed=_handed(config, loss, loop, callbacks))
     config, before = taken_up(config)
     if before is None and is_store_of_run(config):
         with ending_tidily(), held_run(config.out, overwrite=config.overwrite), laid_out(config) as config:
             run = resolve(config, model, loss)
             warn_of_unused(run)
             save_configurations(run.folder, run.asked, run.config, run.unused)
-            return launch(run, live, Position())
+            return launch(run, trainer, Position())
     run = resolve(config, model, loss)
     if run.config.check_model:
         return {"check": check_model(run)}
@@ -86,7 +99,29 @@ def train(
             resumed.warn_of_changes()
             position = resumed.position
         save_configurations(run.folder, run.asked, run.config, run.unused)
-        return launch(run, live, position)
+        return launch(run, trainer, position)
+
+
+def _handed(
+    config: TrainConfig,
+    loss: LossFunction | None,
+    loop: Callable[[Loop], object] | None,
+    callbacks: Sequence[Callback],
+) -> Handed:
+    """A loop and callbacks as trainers get them."""
+    if loop is not None and (loss is not None or config.loss is not None):
+        raise InputError("a loop of one's own has its own loss; drop the other one")
+    if loop is not None and config.strategy not in SAMPLED:
+        raise InputError(f"a loop of one's own takes sampled mini-batches, not --strategy {config.strategy}")
+    if loop is not None and config.sampling == "saint":
+        raise InputError("a loop of one's own does not know what targets of --sampling saint count; use another rule")
+    for callback in callbacks:
+        if not isinstance(callback, Callback):
+            raise InputError(f"callbacks has a {type(callback).__name__}, which is no gsplit.callbacks.Callback")
+    return Handed(
+        loop=None if loop is None else in_bytes(loop, f"the loop {getattr(loop, '__qualname__', loop)}"),
+        callbacks=in_bytes(list(callbacks), "a callback") if callbacks else None,
+    )
 
 
 def _check_launcher() -> None:

@@ -48,6 +48,8 @@ def end_epoch(trainer: Trainer) -> None:
     }
     if trainer.member.rank == 0:
         trainer.log.append([record])
+        for callback in trainer.callbacks:
+            callback.on_epoch_end(record)
         say(_line(record, key_of(trainer.evaluator.names[0])))
         if not progress.targets:
             logger.warning("no mini-batch of epoch %d had a training vertex, so nothing was learned", epoch)
@@ -116,12 +118,15 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
         "run": str(trainer.run.folder),
     }
     write_summary(trainer.run.folder, summary)
+    for callback in trainer.callbacks:
+        callback.on_train_end(summary)
     return summary
 
 
 def stop(trainer: Trainer) -> None:
     """Save where the run was asked to stop. All trainers make the call."""
     trainer.profiler.end()
+    trainer.stopped = True
     save_checkpoint(trainer)
     if trainer.member.rank == 0:
         progress = trainer.progress
@@ -136,7 +141,11 @@ def validate_within(trainer: Trainer) -> None:
     scores = _validate(trainer, epoch, batch)
     if trainer.member.rank == 0:
         valid = {f"valid_{key_of(name)}": value for name, value in scores.items()}
-        trainer.log.append([{"kind": "validation", "epoch": epoch, "batch": batch, **valid}])
+        step = progress.epoch * trainer.num_batches + batch
+        record = {"kind": "validation", "epoch": epoch, "batch": batch, "step": step, **valid}
+        trainer.log.append([record])
+        for callback in trainer.callbacks:
+            callback.on_validation_end(record)
         first = scores[trainer.evaluator.names[0]]
         if first is not None:
             say(f"Epoch {epoch:02d} [{batch}/{trainer.num_batches}] | valid {first:.4f}")

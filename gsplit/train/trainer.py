@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import pickle
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from gsplit.callbacks import Callback
 from gsplit.config.optimisation import ERRORS
 from gsplit.data import open_layout
 from gsplit.data.store import describe
@@ -86,6 +89,12 @@ class Trainer:
         self.optimizer = optimizer_of(run.config, self.parameters)
         self.said: list[tuple[Tensor, Tensor]] = []
         """Logits and labels of the mini-batches of the epoch at work, where --metrics measures them."""
+        self.reduced: tuple[Tensor, int] = (torch.zeros(()), 0)
+        """Loss of the mini-batch that was trained on last, over all trainers, and the bytes that were reduced."""
+        self.ended = self.stopped = False
+        """Whether all epochs are done; whether the run was asked to stop before, and did."""
+        self.callbacks: Sequence[Callback] = ()
+        """Callbacks to be told of the run; trainer 0 has them."""
         self.clock = StageClock(member.device)
         self.profiler = Profiler(run.folder, member, on=run.config.profile)
         self.progress = Progress()
@@ -126,6 +135,14 @@ class Trainer:
             end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
         """
         self.feed = self._engine.feed(self._parts, self.progress.position(), end)
+
+    def begin_callbacks(self, pickled: bytes | None) -> None:
+        """Have callbacks told of what is to come, if this is trainer 0."""
+        if pickled is not None and self.member.rank == 0:
+            self.callbacks = pickle.loads(pickled)
+        config = json.loads(self.run.config.to_json(self.run.unused))
+        for callback in self.callbacks:
+            callback.on_train_begin(self.run.folder, config)
 
     def close(self) -> None:
         """The last thing a trainer does."""

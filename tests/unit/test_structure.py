@@ -35,9 +35,11 @@ ALLOWED = {
     },
     "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
+        "callbacks",
         *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "optim", "parallel", "processes"),
         *("models", "runs", "config", "data"),
     },
+    "callbacks": set(),
     "report": {"partition", "runs", "config", "data"},
     "predict": {
         *("engine", "sampling", "features", "nn", "parallel", "processes"),

@@ -183,6 +183,7 @@ class _Splits:
             labels=self._loader.labels(segment),
             loaded=self._loader.features.take_counters(),
             counts=counts_of(segment),
+            targets=segment.targets.copy(),  # the segment's memory is another mini-batch's soon
             target_weights=self._loader.target_weights(segment),
             share_of_whole=self._share_of_whole if segment.has_drawn_targets else None,
             seconds={"sample": sample_s, "load": time.perf_counter() - start_s},

@@ -1,0 +1,183 @@
+"""Loops of one's own: a function that goes through the mini-batches of a run and trains on each as it likes.
+
+    def loop(run):
+        for batch in run:
+            logits = run.model(batch.blocks, batch.x)
+            run.backward(F.cross_entropy(logits, batch.labels, reduction="sum"))
+            run.step()
+
+    gsplit.train("layout", config, loop=loop)
+
+Each trainer calls it. Epochs, validation, checkpoints, stopping and going on are the run's, between two mini-batches.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gsplit.config.train import TrainConfig
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.errors import InputError
+from gsplit.kernels import StoredRows
+from gsplit.nn import Neighbourhood
+from gsplit.train.loops.iteration import mini_batches
+from gsplit.train.trainer import Trainer
+
+
+class Handed(NamedTuple):
+    """What is handed over to the trainers as objects, pickled."""
+
+    loop: bytes | None = None
+    """A function of a :class:`Loop`."""
+    callbacks: bytes | None = None
+    """A list of :class:`gsplit.callbacks.Callback`."""
+
+
+NOTHING = Handed()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """This trainer's share of a mini-batch."""
+
+    epoch: int
+    """Epoch at work, from 0."""
+    number: int
+    """Number of the mini-batch in its epoch, from 0."""
+    blocks: Mapping[int, Neighbourhood]
+    """Block of each layer, 1 .. L."""
+    x: Tensor | StoredRows
+    """[n_0, D] features of the inputs, as the model takes them."""
+    labels: Tensor
+    """[n_L] or [n_L, C] labels of the own targets, perhaps of none."""
+    global_ids: NDArray[np.int64]
+    """[n_L] global ids of the own targets."""
+    num_targets: int
+    """Number of targets of all trainers."""
+
+
+class Loop:
+    """A run on one trainer, to go through in a loop of one's own."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer = trainer
+        self._at_work: MiniBatch | None = None
+        self._to_come = "next"
+        """What a mini-batch waits for: its ``backward``, its ``step``, or the ``next`` one."""
+        self._forward: AbstractContextManager[None] | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        """The model on this trainer's device; ``model(batch.blocks, batch.x)`` gives logits of the own targets."""
+        return self._trainer.model
+
+    @property
+    def config(self) -> TrainConfig:
+        """The configuration as decided."""
+        return self._trainer.run.config
+
+    @property
+    def rank(self) -> int:
+        """Rank of this trainer, from 0."""
+        return self._trainer.member.rank
+
+    @property
+    def trainers(self) -> int:
+        """Number of trainers."""
+        return self._trainer.member.world
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model and of all tensors of a mini-batch."""
+        return self._trainer.member.device
+
+    def __iter__(self) -> Iterator[Batch]:
+        layout = self._trainer.layout
+        for mini_batch in mini_batches(self._trainer):
+            assert mini_batch.targets is not None
+            self._at_work = mini_batch
+            self._forward = self._trainer.clock("forward")
+            self._forward.__enter__()
+            self._to_come = "backward"
+            yield Batch(
+                epoch=mini_batch.epoch,
+                number=mini_batch.batch,
+                blocks=mini_batch.blocks,
+                x=mini_batch.x,
+                labels=mini_batch.labels,
+                global_ids=layout.permutation[mini_batch.targets],
+                num_targets=mini_batch.num_targets,
+            )
+            self._expect("next", "the next mini-batch was asked for")
+            self._at_work = None
+
+    def backward(self, loss_sum: Tensor) -> None:
+        """Backward through the model and the exchanges; afterwards ``grad`` of all weights are those of all trainers.
+
+        Args:
+            loss_sum: the sum of the losses of the own targets; it is divided by the targets of all trainers.
+
+        Raises:
+            InputError: for anything but a scalar, and out of turn.
+        """
+        self._expect("backward", "run.backward was called")
+        mini_batch, trainer = self._at_work, self._trainer
+        assert mini_batch is not None
+        assert self._forward is not None
+        if not isinstance(loss_sum, Tensor) or loss_sum.ndim:
+            raise InputError(
+                f"run.backward on trainer {self.rank} takes the sum of the losses of its own targets, a scalar, not "
+                f"{tuple(loss_sum.shape) if isinstance(loss_sum, Tensor) else type(loss_sum).__name__}"
+            )
+        loss = mini_batch.chain.tie(loss_sum / mini_batch.num_targets)
+        self._forward.__exit__(None, None, None)
+        with trainer.clock("backward"):
+            trainer.steps.begin()
+            loss.backward()
+        with trainer.clock("reduce"):
+            trainer.reduced = trainer.steps.reduce(loss, None, mini_batch.num_targets)
+        self._to_come = "step"
+
+    def step(self) -> None:
+        """Make the optimizer's step, at the rate of the schedule; with ``--accumulate`` where one is due."""
+        self._expect("step", "run.step was called")
+        trainer = self._trainer
+        assert self._at_work is not None
+        with trainer.clock("step"):
+            trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, self._at_work.num_targets)
+        self._to_come = "next"
+
+    def _expect(self, what: str, happened: str) -> None:
+        if self._to_come != what:
+            missing = {"next": "for batch in run", "backward": "run.backward", "step": "run.step"}[self._to_come]
+            raise InputError(
+                f"in the loop of trainer {self.rank} {happened} before {missing}: each mini-batch takes one "
+                "run.backward(loss_sum), and then one run.step()"
+            )
+
+
+def train_by(trainer: Trainer, pickled: bytes) -> bool:
+    """Train by a loop of the user's. False where the run was asked to stop before its end.
+
+    Raises:
+        InputError: where the loop ends before the run does, or asks for things out of turn.
+    """
+    function: Callable[[Loop], object] = pickle.loads(pickled)
+    function(Loop(trainer))
+    progress = trainer.progress
+    if not trainer.ended and not trainer.stopped:
+        raise InputError(
+            f"the loop of trainer {trainer.member.rank} ended in epoch {progress.epoch + 1}, after "
+            f"{progress.batch} mini-batches, and the run goes on; go through all of them, or end it by --epochs or "
+            "--early-stop"
+        )
+    return trainer.ended
