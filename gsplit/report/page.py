@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from gsplit import __version__
+from gsplit.config.optimisation import ERRORS
 from gsplit.errors import InputError
 from gsplit.report import pictures
 from gsplit.report.drawing import series
@@ -95,9 +96,11 @@ def _card(run: Recorded) -> dict[str, str]:
     state = f"{len(run.epochs)} epochs" + ("" if run.summary else ", not ended")
     if summary.get(f"test_{metric}") is not None:
         return {"value": number(summary[f"test_{metric}"]), "of": f"test {score_label(metric)}", "state": state}
-    valid = [record[f"valid_{metric}"] for record in run.epochs if record.get(f"valid_{metric}") is not None]
+    validated = [*run.epochs, *(line for _, line in run.validations)]
+    valid = [record[f"valid_{metric}"] for record in validated if record.get(f"valid_{metric}") is not None]
     if valid:
-        return {"value": number(max(valid)), "of": f"best valid {score_label(metric)}", "state": state}
+        best = min(valid) if metric in ERRORS else max(valid)
+        return {"value": number(best), "of": f"best valid {score_label(metric)}", "state": state}
     return {"value": number(last.get("loss")), "of": "loss of the last epoch", "state": state}
 
 

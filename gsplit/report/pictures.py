@@ -44,18 +44,16 @@ def curves(runs: Sequence[Recorded], what: str, label: str) -> Picture:
             if what == "loss":
                 places = _thinned(run.losses)
                 look = {"color": colour(series(index)), "alpha": 0.35, "linewidth": 1}
-                by_epoch.plot([x for x, _ in places], [y for _, y in places], **look)
+                by_epoch.plot(*_lists(places), **look)
             for key, line in keys.items():
                 scored = zip(run.epochs, ends, strict=True)
                 known = [(record["epoch"], end, record[key]) for record, end in scored if record.get(key) is not None]
                 look = {"color": colour(series(index)), "linestyle": line, "marker": "." if len(known) < 40 else ""}
-                for axes, place, by in ((by_epoch, 0, "epoch"), (by_time, 1, "time")):
-                    axes.plot(
-                        [each[place] for each in known],
-                        [each[2] for each in known],
-                        **look,
-                        gid=f"{key}-by-{by}-{index}",
-                    )
+                within = [(place, float(of[key])) for place, of in run.validations if of.get(key) is not None]
+                ended = [(float(place), value) for place, _, value in known]
+                by_epoch.plot(*_lists(sorted(within + ended)), **look, gid=f"{key}-by-epoch-{index}")
+                timed = [(end, value) for _, end, value in known]
+                by_time.plot(*_lists(timed), **look, gid=f"{key}-by-time-{index}")
         if what == "loss" and any(run.losses for run in runs):
             by_epoch.set_ylim(*_limits(runs))
         by_epoch.set(xlabel="epoch", title=f"{label} by epoch")
@@ -63,8 +61,12 @@ def curves(runs: Sequence[Recorded], what: str, label: str) -> Picture:
         by_time.set(xlabel="seconds of training, without validation", title=f"{label} by time")
     note = "Thin: mini-batches." if what == "loss" else ""
     if any(record.get(f"train_{what}") is not None for run in runs for record in run.epochs):
-        note = "Dashed: on the mini-batches, in training. Solid: of the validation vertices, exactly."
+        note = "Dashed: on the mini-batches, in training. Solid: of the validation vertices."
     return Picture(title=label, svg=svg[0], note=note)
+
+
+def _lists(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
 
 
 def _thinned(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -56,6 +56,8 @@ class Recorded:
     """The lines of epochs, in their order."""
     losses: list[tuple[float, float]]
     """The mini-batches: where each ended, in epochs, and its loss."""
+    validations: list[tuple[float, dict[str, Any]]]
+    """The validations in the middle of an epoch: where each was, in epochs, and its line."""
     shares: list[Share]
     """What each trainer did in the epochs of :attr:`counted`; nothing where lines of mini-batches are missing."""
     edge_skew: float | None
@@ -104,6 +106,7 @@ def read_run(path: Path) -> Recorded:
 
 def _with_lines(path: Path, settings: dict[str, Any], summary: dict[str, Any] | None) -> Recorded:
     epochs: list[dict[str, Any]] = []
+    validations: list[dict[str, Any]] = []
     losses: dict[int, dict[int, float]] = {}
     batches: dict[int, set[int]] = {}
     shares: dict[int, dict[int, Share]] = {}
@@ -124,8 +127,12 @@ def _with_lines(path: Path, settings: dict[str, Any], summary: dict[str, Any] | 
                 losses.setdefault(epoch, {})[batch] = record["loss"]
             shares.setdefault(epoch, {}).setdefault(record["trainer"], Share()).add(record)
             edges.setdefault((epoch, batch), []).append(record["traffic"].get("computed_edges", 0))
+        elif record.get("kind") == "validation":
+            _check(record, {"epoch": COUNT, "batch": COUNT}, where)
+            _check_scores(record, where)
+            validations.append(record)
         else:
-            raise InputError(f"{where} is damaged: its kind is neither mini-batch nor epoch")
+            raise InputError(f"{where} is damaged: its kind is none of mini-batch, epoch, validation")
     if not epochs:
         raise InputError(f"{path} has no epoch yet: there is nothing to draw")
     places = [
@@ -145,6 +152,11 @@ def _with_lines(path: Path, settings: dict[str, Any], summary: dict[str, Any] | 
         settings=settings,
         epochs=epochs,
         losses=sorted(places),
+        validations=[
+            (each["epoch"] - 1 + each["batch"] / (max(batches[each["epoch"]]) + 1), each)
+            for each in validations
+            if each["epoch"] <= len(epochs) and each["epoch"] in batches
+        ],
         shares=[_sum([shares[epoch][rank] for epoch in sorted(counted)]) for rank in range(trainers)]
         if whole
         else [],
@@ -215,7 +227,7 @@ def _check_scores(record: Mapping[str, Any], where: str) -> None:
     keys = [key for key in record if key in ("loss", "lr") or key.startswith(("valid_", "train_"))]
     _check(record, {key: NUMBER for key in keys if record[key] is not None}, where)
     _check(record, {"rows_cached": COUNT} if "rows_cached" in record else {}, where)
-    if record["trainers"] < 1 or record["epoch"] < 1:
+    if record.get("trainers", 1) < 1 or record["epoch"] < 1:
         raise InputError(f"{where} is damaged: trainers and epochs count from 1")
 
 

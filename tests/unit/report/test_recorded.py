@@ -44,7 +44,7 @@ LINES = [mini_batch(1, 0, 0), mini_batch(1, 0, 1, 30), mini_batch(1, 1, 0), mini
 DAMAGED = {
     "no JSON": ("{", r"metrics.jsonl, line 6, is damaged: it is no JSON$"),
     "a list": ("[]", "line 6, is damaged: it is no JSON object"),
-    "another kind": ({"kind": "year"}, "its kind is neither"),
+    "another kind": ({"kind": "year"}, "its kind is none of"),
     "an epoch left out": (epoch_of(3), "epoch 3 follows epoch 1"),
     "a text for a number": (epoch_of(2, loss="low"), "its loss is not a number"),
     "no number": ('{"kind": "mini-batch", "epoch": 2, "batch": 0, "trainer": 0, "loss": NaN}', "its stages"),
@@ -107,6 +107,24 @@ def test_only_epochs_of_the_last_kind_are_counted_together(tmp_path):
     assert [share.traffic["computed_edges"] for share in run.shares] == [10, 30]
     assert run.edge_skew == 1.0
     assert "1 of 2" in page([run])
+
+
+def test_validations_within_an_epoch_stand_between_its_ends(tmp_path):
+    within = {"kind": "validation", "epoch": 1, "batch": 1, "valid_accuracy": 0.75}
+    found = read_run(write(tmp_path / "run", [LINES[0], within, *LINES[1:]]))
+    assert found.validations == [(0.5, within)]
+    text = page([found])
+    assert "0.7500" in text
+    points = re.findall(r'id="valid_accuracy-by-epoch-0".*?d="M ([\d.]+) \S+ \nL ([\d.]+) ', text, re.DOTALL)
+    assert float(points[0][0]) < float(points[0][1])
+
+
+@pytest.mark.parametrize(("metric", "best"), [("rmse", "0.2500"), ("macro_f1", "0.7500")])
+def test_the_best_error_is_the_least(tmp_path, metric, best):
+    lines = [epoch_of(n, **{"valid_accuracy": None, f"valid_{metric}": score}) for n, score in ((1, 0.75), (2, 0.25))]
+    for line in lines:
+        del line["valid_accuracy"]
+    assert f"<b>{best}</b>" in page([read_run(write(tmp_path / "run", lines))])
 
 
 def test_lines_that_are_lost_are_said(tmp_path):
