@@ -12,6 +12,7 @@ import pytest
 import torch.nn.functional as F
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
+from support.logged import of_mlflow, of_tensorboard, of_wandb
 from support.runs import all_equal, config_for, records, run_for, train_in_trainer
 
 import gsplit
@@ -225,44 +226,9 @@ def test_an_exception_in_a_callback_ends_the_run(layout, tmp_path):
         gsplit.train(config=config_for(layout.path, tmp_path / "run", epochs=500), callbacks=[Breaks()])
 
 
-def of_tensorboard(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(folder))
-    events.Reload()
-    return {tag: {event.step: event.value for event in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
-
-
-def of_mlflow(run):
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{run / 'mlflow.db'}")
-    found = client.search_runs([client.get_experiment_by_name("gsplit").experiment_id])[0]
-    assert found.data.params["hidden"] == "8"
-    names = found.data.metrics
-    return {name: {m.step: m.value for m in client.get_metric_history(found.info.run_id, name)} for name in names}
-
-
-def of_wandb(run):
-    from wandb.proto import wandb_internal_pb2
-    from wandb.sdk.internal.datastore import DataStore
-
-    store = DataStore()
-    store.open_for_scan(str(next(run.glob("wandb/offline-run-*/run-*.wandb"))))
-    found: dict = {}
-    while (data := store.scan_data()) is not None:
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        if record.WhichOneof("record_type") == "history":
-            items = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
-            for name, value in items.items():
-                found.setdefault(name, {})[items.get("epoch", items.get("within/step"))] = value
-    return found
-
-
 @pytest.mark.parametrize(
     ("callback", "read"),
-    [(TensorBoard, lambda run: of_tensorboard(run / "tensorboard")), (MLflow, of_mlflow), (WandB, of_wandb)],
+    [(TensorBoard, of_tensorboard), (MLflow, of_mlflow), (WandB, of_wandb)],
     ids=["TensorBoard", "MLflow", "WandB"],
 )
 def test_what_loggers_wrote_is_what_the_run_wrote(pool, layout, tmp_path, callback, read):
