@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gsplit.config.fields import flag_of
+from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
@@ -117,15 +118,19 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
         raise InputError(
             f"{wanted[0]} goes by the scores of validations, and {layout.path} has no validation vertices"
         )
-    graph, first = layout.graph, config.metric_names[:1]
-    if not first or not config.validates or not len(graph.valid_idx):
+    graph = layout.graph
+    first = (config.metric_names or (DEFAULT_METRIC[graph.task],))[0]
+    if not config.validates or not len(graph.valid_idx) or first not in (*RANKED, *ERRORS):
         return
     valid_idx = validated(layout, config.validate_vertices, config.seed)
-    if first[0] in RANKED and not is_defined(first[0], graph.labels[valid_idx], graph.num_classes):
-        raise InputError(
-            f"{first[0]}, by which --metrics chooses the best model, is not defined on the validation vertices of "
-            f"{layout.path}, which are all alike; let another one come first"
-        )
+    if is_defined(first, graph.labels[valid_idx], graph.num_classes):
+        return
+    if first in ERRORS:
+        raise InputError(f"of the {len(valid_idx)} vertices of --validate-vertices no label is known; take more")
+    raise InputError(
+        f"{first}, by which --metrics chooses the best model, is not defined on the validation vertices of "
+        f"{layout.path}, which are all alike; let another one come first"
+    )
 
 
 def _check_trained_features(config: TrainConfig) -> None:

@@ -43,7 +43,7 @@ class OwnLoss:
     """A loss of the user's, as trainers are told of it."""
 
     name: str
-    """Name of the function: package.module:function, or what an object that was handed over is called."""
+    """Name of the form package.module:function, or what an object that was handed over is called."""
     returns: Returns
     """What the function gives."""
     pickled: bytes | None

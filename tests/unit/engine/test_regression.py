@@ -14,7 +14,7 @@ from support.graphs import random_graph, regression_graph
 
 from gsplit.config.optimisation import ERRORS, ObjectiveConfig
 from gsplit.engine.metrics import is_defined, values_of
-from gsplit.engine.objective import objective_for, objective_of, weight_of
+from gsplit.engine.objective import mini_batch_loss, objective_for, objective_of, weight_of
 from gsplit.engine.objectives.regression import Regression
 from gsplit.errors import InputError
 
@@ -139,3 +139,14 @@ def test_each_loss_may_be_named():
         ("huber", regression_graph(30, 4, seed=1)),
     ):
         objective_for(ObjectiveConfig(loss=name), graph)
+
+
+def test_drawn_targets_count_as_often_as_they_stand_for():
+    logits, labels = data()
+    scales = torch.rand(N, dtype=torch.float64) + 0.5
+    known = ~labels.isnan()
+    of_entries = scales.unsqueeze(1).expand_as(labels)[known]
+    wanted = (of_entries * (logits[known] - labels[known]).square()).sum() / of_entries.sum()
+    objective = Regression(outputs=3)
+    ours = mini_batch_loss(objective, logits, labels, 1, scales) / weight_of(objective, labels, scales)
+    torch.testing.assert_close(ours, wanted, rtol=1e-12, atol=0)

@@ -112,3 +112,15 @@ def test_a_schedule_that_went_on_with_more_epochs_is_that_of_a_run_that_began_wi
     resumed = Rates(longer, STEPS)
     resumed.restore(Rates(OptimisationConfig(epochs=6, lr=LR, lr_schedule="cosine"), STEPS).state())
     assert resumed.at(6, 3) == Rates(longer, STEPS).at(6, 3) == rates_of(longer)[6 * STEPS + 3]
+
+
+@pytest.mark.parametrize("lower_is_better", [False, True])
+def test_no_score_is_never_the_better_one(lower_is_better):
+    config = OptimisationConfig(epochs=6, lr=LR, lr_schedule="plateau", lr_patience=0, lr_gamma=0.5)
+    rates = Rates(config, 1, lower_is_better=lower_is_better)
+    sign = -1 if lower_is_better else 1
+    seen = []
+    for epoch, score in enumerate((2.0, None, 3.0, None, 3.0 + 1e-9 * sign, 9.0)):
+        rates.judge(score if score is None else 10 * (not sign > 0) + sign * score)
+        seen.append(rates.at(epoch + 1, 0) / LR)
+    assert seen == [1, 0.5, 0.5, 0.25, 0.125, 0.125]

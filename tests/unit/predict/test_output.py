@@ -88,7 +88,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"what": "labels"}, "--what must be one of classes, logits, embeddings, not 'labels'"),
+        ({"what": "labels"}, "--what must be one of classes, values, logits, embeddings, not 'labels'"),
         ({"device": "gpu"}, "--device must be one of"),
         ({"layer": 1}, "--layer is for --what embeddings, not for classes"),
         ({"what": "embeddings", "layer": 0}, "--layer must be at least 1, not 0"),
