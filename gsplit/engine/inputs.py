@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ class SplitLoader:
 
     def blocks(self, segment: Segment, chain: Chain | None) -> dict[int, Block]:
         """The blocks alone, where the rows do not come from the features."""
-        return blocks_of(segment, self.device, chain, **self.edges.load(segment))
+        return blocks_of(segment, self.device, chain, **self.edges.load(segment), graph_loops=self._loops(segment))
 
     def whole_blocks(self, segment: Segment) -> dict[int, Block]:
         """Blocks of all neighbours, not split, which answer out-degrees with those of the whole graph."""
@@ -60,7 +61,17 @@ class SplitLoader:
         def out_degrees() -> Tensor:
             return self.edges.out_degrees(segment.vertices)
 
-        return blocks_of(segment, self.device, None, **self.edges.load(segment), whole_out_degrees=out_degrees)
+        return blocks_of(
+            segment,
+            self.device,
+            None,
+            **self.edges.load(segment),
+            whole_out_degrees=out_degrees,
+            graph_loops=self._loops(segment),
+        )
+
+    def _loops(self, segment: Segment) -> Callable[[], Tensor]:
+        return cache(lambda: self.edges.loops_of(segment.vertices))
 
     def target_weights(self, segment: Segment) -> Tensor | None:
         """What each own target stands for, float32 [n_L]; None where the rule draws no targets."""
@@ -84,6 +95,7 @@ def blocks_of(
     edge_scales: Mapping[int, Tensor] = NONE_OF_LAYERS,
     whole_degrees: Mapping[int, Tensor] = NONE_OF_LAYERS,
     whole_out_degrees: Callable[[], Tensor] | None = None,
+    graph_loops: Callable[[], Tensor] | None = None,
 ) -> dict[int, Block]:
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
@@ -98,6 +110,7 @@ def blocks_of(
         edge_scales: [edges] of the layers whose sums are estimates, on the device.
         whole_degrees: [num_destinations] of the same layers, int32 numbers of all in-edges, on the device.
         whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
+        graph_loops: says which of the same vertices have an edge to themselves.
     """
     assert chain is not None or segment.parts == 1
     data = torch.from_numpy(segment.data).to(device, non_blocking=True)
@@ -133,6 +146,7 @@ def blocks_of(
             edge_weight=None if edge_weights is None else edge_weights[layer],
             degrees=None if degrees is None else degrees[: header.num_own_sources],
             whole_out_degrees=whole_out_degrees,
+            graph_loops=graph_loops,
             route=route,
             chain=chain,
             send_weight=send_weights.get(layer),

@@ -138,7 +138,7 @@ class EdgeLoader:
         data["drawn_weights"][layer] = self._tensor(whole)
 
     def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
-        """Degrees of vertices in the whole graph, weighted where edges are, [n] on the device.
+        """Degrees of vertices in the whole graph, [n] on the device; of weights where edges carry them.
 
         Args:
             vertices: int64 [n] layout ids.
@@ -147,9 +147,26 @@ class EdgeLoader:
 
     def degrees_in(self, begin: int, end: int) -> Tensor:
         """Degrees of the vertices ``begin .. end``, as :meth:`degrees_of` gives them; no other edges are read."""
-        if self._graph.edge_weight is not None:
+        if self.weights:
             return self._tensor(self.weighted_degrees(begin, end))
         return self._tensor(np.diff(self._graph.indptr[begin : end + 1]).astype(np.float64))
+
+    def loops_of(self, vertices: NDArray[np.int64]) -> Tensor:
+        """Whether vertices have an edge to themselves in the whole graph, bool [n], on the device.
+
+        Args:
+            vertices: int64 [n] layout ids.
+        """
+        return torch.from_numpy(self._loops[vertices]).to(self._device)
+
+    @cached_property
+    def _loops(self) -> NDArray[np.bool_]:
+        """Whether each vertex has an edge to itself, bool [N]; looked up once, when a model asks, piece by piece."""
+        indptr, found = self._graph.indptr, np.zeros(self._graph.num_vertices, np.bool_)
+        for a, b in row_ranges(indptr, PIECE_EDGES):
+            destinations = np.repeat(np.arange(a, b), np.diff(indptr[a : b + 1]))
+            found[destinations[self._graph.indices[indptr[a] : indptr[b]] == destinations]] = True
+        return found
 
     def _weights_of(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Weights of edges, 1 where the id is -1."""
@@ -185,7 +202,7 @@ class EdgeLoader:
         return counts
 
     def _degrees_of(self, vertices: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self._graph.edge_weight is not None:
+        if self.weights:
             return self._weighted_degrees[vertices]
         return (self._graph.indptr[vertices + 1] - self._graph.indptr[vertices]).astype(np.float64)
 

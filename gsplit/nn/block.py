@@ -53,6 +53,9 @@ class Block(Neighbourhood):
     whole_out_degrees: Callable[[], Tensor] | None = None
     """Function that gives the out-degrees of all sources in the whole graph, int64 [at least num_sources]. It is set
     where all neighbours are taken, in evaluation and on the whole graph, and :meth:`out_degrees` calls it."""
+    graph_loops: Callable[[], Tensor] | None = None
+    """Function that says which of the own sources, or more, have an edge to themselves in the whole graph, bool [at
+    least num_own_sources]; :meth:`has_loop` calls it."""
     route: Route | None
     """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     send_weight: Tensor | None = None
@@ -131,6 +134,16 @@ class Block(Neighbourhood):
         if self.degrees is None:
             raise ValueError("the block carries no degrees; set uses_degrees = True on the model")
         return self.degrees
+
+    def has_loop(self) -> Tensor:
+        """Whether each own source has an edge to itself in the whole graph, bool [num_own_sources].
+
+        Raises:
+            ValueError: where the block does not know.
+        """
+        if self.graph_loops is None:
+            raise ValueError("the block was made without graph_loops, and cannot tell which vertices have loops")
+        return self.graph_loops()[: self.num_own_sources]
 
     def out_degrees(self) -> Tensor:
         """Number of drawn out-edges of each source, int64 [num_sources], counted over the whole mini-batch.

@@ -57,16 +57,32 @@ class GCNConv(nn.Module):
         return block.normalised_sum(x, self._factors(block, x.dtype), weighted=True)
 
     def _factors(self, block: Neighbourhood, dtype: torch.dtype) -> Factors:
-        n, own = block.num_destinations, float(self.loops)
-        drawn = block.drawn_weight().to(dtype)
         if self.normalization == "mean":
-            share = _or_one(own + drawn).reciprocal()
+            drawn = block.drawn_weight().to(dtype)
+            share = _or_one(float(self.loops) + drawn).reciprocal()
             return Factors(sums=share, own=share if self.loops else None)
-        degrees = block.graph_degrees().to(dtype)  # of own sources; the destinations come first
-        # Without loops a vertex without in-edges has no degree to divide by, and gives nothing, as in PyG.
-        factor = torch.where(own + degrees > 0, (own + degrees).rsqrt(), torch.zeros_like(degrees))
-        missing = _or_one(degrees[:n]) / _or_one(drawn)
-        return Factors(sources=factor, sums=missing * factor[:n], own=factor[:n].square() if self.loops else None)
+        return symmetric_factors(block, dtype, 1.0 if self.loops else None)
+
+
+def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | float | None) -> Factors:
+    """The factors of ``both``.
+
+    Args:
+        block: with degrees.
+        dtype: in which the model computes.
+        loops: weight of the edge from each own source to itself that is added to the graph's, one for all or
+            [num_own_sources]; None for none.
+    """
+    n = block.num_destinations
+    degrees = block.graph_degrees().to(dtype)  # of own sources; the destinations come first
+    whole = degrees if loops is None else degrees + loops
+    # Without loops a vertex without in-edges has no degree to divide by, and gives nothing, as in PyG.
+    factor = torch.where(whole > 0, whole.rsqrt(), torch.zeros_like(whole))
+    missing = _or_one(degrees[:n]) / _or_one(block.drawn_weight().to(dtype))
+    own = None
+    if loops is not None:
+        own = factor[:n].square() * (loops[:n] if isinstance(loops, Tensor) else loops)
+    return Factors(sources=factor, sums=missing * factor[:n], own=own)
 
 
 def _or_one(values: Tensor) -> Tensor:

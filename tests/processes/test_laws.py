@@ -59,6 +59,7 @@ EACH = [
     "pyg-GATConv",
     "pyg-GATv2Conv",
     "pyg-GINConv",
+    "pyg-GCNConv",
     "pyg-TransformerConv",
     "dgl-SAGEConv",
     "dgl-GATConv",
@@ -112,7 +113,7 @@ def compare_with_one_process(pool, whole, split, world, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("sage", "gat-all", "gcn-batch-norm", "pyg-GATConv", "pyg-own-batch-norm"),
+        *("sage", "gat-all", "gcn-batch-norm", "pyg-GATConv", "pyg-own-batch-norm", "pyg-GCN-lstm"),
         *("dgl-GATConv", "dgl-GraphConv-both", "own-twice"),
     ],
 )

@@ -34,6 +34,8 @@ OPTIONS = [
     "weighted-gcn-mean",
     "pyg-SAGEConv",
     "weighted-pyg-GraphConv",
+    "pyg-GCN-max",
+    "weighted-pyg-GCN",
     "sage-batch-norm",
 ]
 CASES = [

@@ -68,7 +68,9 @@ def test_every_model_gives_the_gradient_of_one_process(folder, name):
     assert_same(layout.graph, results, name, LAYERS)
 
 
-@pytest.mark.parametrize("name", ["sage", "gcn", "gat", "weighted-gcn", "pyg-SAGEConv", "pyg-GATConv", "own-twice"])
+@pytest.mark.parametrize(
+    "name", ["sage", "gcn", "gat", "weighted-gcn", "pyg-SAGEConv", "pyg-GATConv", "pyg-GCN-lstm", "own-twice"]
+)
 def test_a_step_is_one_of_split_with_all_neighbours(folder, name):
     weighted = name.startswith("weighted")
     layout = lay_out(random_graph(90, 6, seed=4, weighted=weighted), folder / f"split-{weighted}", parts=3)

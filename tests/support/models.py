@@ -159,6 +159,13 @@ def pyg(name, **options):
     return lambda w_in, w_out: getattr(g, name)(w_in, w_out, **options)
 
 
+def pyg_gcn(**options):
+    """PyG's own GCN, as ``--model torch_geometric.nn:GCN`` makes it."""
+    import torch_geometric.nn as g
+
+    return lambda features, classes, layers: g.GCN(features, HIDDEN, layers, classes, **options)
+
+
 def pyg_batch_norm(width):
     import torch_geometric.nn as g
 
@@ -210,6 +217,11 @@ PYG = {
     "pyg-GATv2Conv": lambda: stacked(PyGNet, pyg_heads("GATv2Conv")),
     "pyg-GINConv": lambda: stacked(PyGNet, pyg_gin),
     "pyg-TransformerConv": lambda: stacked(PyGNet, pyg_heads("TransformerConv", beta=True)),
+    "pyg-GCNConv": lambda: stacked(PyGNet, pyg("GCNConv")),
+    "pyg-GCNConv-adj_t": lambda: stacked(PyGSparseNet, pyg("GCNConv", improved=True)),
+    "pyg-GCN-cat": lambda: pyg_gcn(jk="cat", norm="batch_norm"),
+    "pyg-GCN-max": lambda: pyg_gcn(jk="max", add_self_loops=False, bias=False),
+    "pyg-GCN-lstm": lambda: pyg_gcn(jk="lstm"),
     "pyg-adjs": lambda: stacked(PyGAdjsNet, pyg("SAGEConv")),
     "pyg-adj_t": lambda: stacked(PyGSparseNet, pyg("SAGEConv")),
     "pyg-data": lambda: stacked(PyGDataNet, pyg("SAGEConv")),
@@ -231,6 +243,8 @@ WEIGHTED = {
     "weighted-gcn": lambda: ours(GCN),
     "weighted-gcn-mean": lambda: ours(GCN, normalization="mean"),
     "weighted-pyg-GraphConv": lambda: stacked(PyGNet, pyg("GraphConv"), weights=True),
+    "weighted-pyg-GCN": lambda: pyg_gcn(jk="last"),
+    "weighted-pyg-GCNConv-plain": lambda: stacked(PyGNet, pyg("GCNConv", normalize=False), weights=True),
     "weighted-dgl-GraphConv": lambda: stacked(
         DGLNet, dgl("GraphConv", norm="both", allow_zero_in_degree=True), weights=True
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -160,6 +160,7 @@ class WholeBatches:
         shard = self._read(layer, range(member.rank, member.rank + 1), places)
         self.edges[layer] = len(shard.edges.indices)
         edges = on_device(shard, member.device, self._parts.run.dtype)
+        out_degrees, loops = self._asked_of_sources(layer, others)
         block = Block(
             num_destinations=self._own.sizes[layer],
             num_own_sources=own,
@@ -168,18 +169,20 @@ class WholeBatches:
             edge_ids=None,
             edge_weight=edges.weight,
             degrees=None if self._degrees is None else self._degrees[:own],
-            whole_out_degrees=self._out_degrees(layer, others),
+            whole_out_degrees=out_degrees,
+            graph_loops=loops,
             route=route,
             chain=None,
         )
         return block.with_chain
 
-    def _out_degrees(self, layer: int, others: NDArray[np.int64]) -> Callable[[], Tensor] | None:
-        """What counts the out-edges of a layer's sources in the whole graph, of which the layer has but some."""
+    def _asked_of_sources(self, layer: int, others: NDArray[np.int64]) -> Sequence[Callable[[], Tensor] | None]:
+        """Out-degrees of a layer's sources in the whole graph, of whose edges the layer has but some, and loops."""
         if isinstance(self._parts.model, SAGE | GCN | GAT):  # these do not ask
-            return None
-        edges, sources = self._parts.edges, np.concatenate([self._own.vertices(layer - 1), others])
-        return functools.cache(lambda: edges.out_degrees(sources))
+            return None, None
+        edges, own = self._parts.edges, self._own.vertices(layer - 1)
+        sources = np.concatenate([own, others])
+        return functools.cache(lambda: edges.out_degrees(sources)), functools.cache(lambda: edges.loops_of(own))
 
     def _summed(self, layer: int) -> Bind:
         """A block that is brought the sums, by all trainers together."""

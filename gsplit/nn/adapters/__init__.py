@@ -17,6 +17,7 @@ from torch import nn
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
 from gsplit.nn.adapters.dgl import DGLAdapter, is_dgl_convolution
+from gsplit.nn.adapters.equivalents import equivalent_of
 from gsplit.nn.adapters.pyg import PyGAdapter, is_pyg_convolution
 from gsplit.nn.adapters.refuse import refuse_inadmissible
 
@@ -40,13 +41,14 @@ def wrap(model: nn.Module, *, convolutions: Sequence[type[nn.Module]] = ()) -> n
     convolutions = (*convolutions, *getattr(model, "gsplit_convolutions", ()))
     dgl_like = _outermost(model, lambda m: isinstance(m, tuple(convolutions)) or is_dgl_convolution(m))
     pyg_like = _outermost(model, is_pyg_convolution)
-    refuse_inadmissible(model)
+    as_whole = pyg_like and "blocks" not in inspect.signature(model.forward).parameters
+    refuse_inadmissible(model, computed=[conv for conv in pyg_like if as_whole and equivalent_of(conv)])
     if dgl_like and pyg_like:
         raise InputError(
             f"the model {type(model).__name__} mixes convolutions of DGL ({type(dgl_like[0]).__name__}) and PyG "
             f"({type(pyg_like[0]).__name__}); use those of one library"
         )
-    if pyg_like and "blocks" not in inspect.signature(model.forward).parameters:
+    if as_whole:
         return PyGAdapter(model, pyg_like)
     if dgl_like:
         return DGLAdapter(model, dgl_like)

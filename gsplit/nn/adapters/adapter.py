@@ -47,6 +47,8 @@ class Adapter(nn.Module, ABC):
         self._parameters_of_forward = self._forward_parameters()
         equivalents = [equivalent_of(convolution) for convolution in convolutions]
         sparse = "adj_t" in self._parameters_of_forward.values()
+        self.uses_degrees = any(one is not None and one.alone for one in equivalents)
+        """Whether blocks must carry the degrees of the whole graph."""
         self.takes_scales = all(equivalents) and not sparse
         """Whether sums over its edges can be estimates: blocks compute all its convolutions. Others may take weights
         of edges, but divide by the number of those that were kept, or take no sum at all."""
@@ -144,7 +146,7 @@ class Adapter(nn.Module, ABC):
         if isinstance(error, RuntimeError) and "size" in said and "match" in said:
             return InputError(
                 f"forward of {name} joins rows of different levels ({error}); a convolution gives its destinations "
-                "alone, so take x[: out.shape[0]] of what it got (jumping knowledge cannot be split)"
+                "alone, so take x[: out.shape[0]] of what it got, or JumpingKnowledge of PyG"
             )
         if "tuple" in said:
             return InputError(
@@ -192,6 +194,9 @@ class Adapter(nn.Module, ABC):
     ) -> OnBlock | None:
         """What a convolution that blocks can compute is called with; None where the library's own code computes.
 
+        Raises:
+            InputError: where only a block computes the convolution, and it got what a block cannot take.
+
         Args:
             convolution: that is called.
             block: of its layer.
@@ -200,17 +205,21 @@ class Adapter(nn.Module, ABC):
             weight_stand_in: that is among them where the model hands the edge weights on.
         """
         forward = convolution.forward
-        if not isinstance(forward, EquivalentForward) or not forward.applies:
+        if not isinstance(forward, EquivalentForward):
             return None
         weighted = weight_stand_in is not None and any(value is weight_stand_in for value in others)
-        if weighted and not forward.takes_weights:
-            return None
-        if not all(value is None or value is weight_stand_in for value in others):
-            return None
+        known = all(value is None or value is weight_stand_in for value in others)
         pair = isinstance(x, (tuple, list))
-        if pair and x[1] is None:  # destinations without rows of their own
-            return None
-        return OnBlock(block, x[0] if pair else x, x[1] if pair else None, weighted)
+        lacks_own = pair and (forward.alone or x[1] is None)  # destinations without rows of their own
+        if forward.applies and known and not lacks_own and (forward.takes_weights or not weighted):
+            return OnBlock(block, x[0] if pair else x, x[1] if pair else None, weighted)
+        if forward.alone:
+            name = type(convolution).__name__
+            raise InputError(
+                f"a {name} of {type(self.module).__name__} is computed by its block, from x as one tensor, the graph "
+                "and the edge weights as forward gets them, and nothing else; it got something else, or was changed"
+            )
+        return None
 
     def _forward_parameters(self) -> dict[str, str]:
         """What to give each parameter of the module's forward, by name ("features" for all names of features).

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gsplit.errors import InputError
 from gsplit.nn.block import Block
 from gsplit.nn.dense import HOOKS, is_plain
+from gsplit.nn.gcn import symmetric_factors
 
 
 class OnBlock(NamedTuple):
@@ -77,6 +79,29 @@ def _dgl_sage(conv: Any, on: OnBlock) -> Tensor:
     return out if conv.norm is None else conv.norm(out)
 
 
+def _pyg_gcn(conv: Any, on: OnBlock) -> Tensor:
+    """``GCNConv``: our GCN's sums, by the degrees of the whole graph; a loop is added where the graph has none."""
+    block, project = on.block, _linear(conv.lin.weight, None)
+    if not conv.normalize:
+        out = block.sum(on.x, weighted=on.weighted, project=project)
+        return out if conv.bias is None else out + conv.bias
+    scaled = block.edge_scale is not None and block.drawn_weights is None  # those weights are scales
+    if block.edge_weight is not None and not on.weighted and not scaled:
+        raise InputError(
+            "a GCNConv was not handed the edge weights that the graph has; hand edge_weight on to it, or say "
+            "uses_edge_weight = False in the model's class"
+        )
+    loops = None
+    if conv.add_self_loops:
+        # PyG's loops have weight 1, whatever improved says, where the graph has no weights.
+        weight = 2.0 if conv.improved and on.weighted and not scaled else 1.0
+        loops = weight * (~block.has_loop()).to(on.x.dtype)
+    factors = symmetric_factors(block, on.x.dtype, loops)
+    return block.projected(
+        on.x, project, lambda rows: block.normalised_sum(rows, factors, weighted=on.weighted), conv.bias
+    )
+
+
 @dataclass(frozen=True)
 class Equivalent:
     """What computes a class of convolutions on blocks, and when."""
@@ -86,6 +111,8 @@ class Equivalent:
     compute: Callable[[Any, OnBlock], Tensor]
     takes_weights: bool = False
     """Whether it knows what the convolution does with edge weights."""
+    alone: bool = False
+    """Whether nothing else computes the convolution on blocks: the library's code takes no pair of rows."""
 
 
 def _plain(linear: Any, *, bias: bool = True) -> bool:
@@ -108,6 +135,19 @@ def _pyg_sums(conv: Any, *ways: str) -> bool:
     )
 
 
+def why_no_gcn(conv: Any) -> str | None:
+    """Which option of one of PyG's ``GCNConv`` a block cannot honour; None where it can compute it."""
+    options: dict[str, Any] = {"flow": "source_to_target", "decomposed_layers": 1, "node_dim": -2}
+    for name, only in options.items():
+        if getattr(conv, name) != only:
+            return f"with {name}={getattr(conv, name)!r} no block computes it; leave it {only!r}"
+    if conv.aggr not in ("add", "sum"):
+        return f"with aggr={conv.aggr!r} no block computes it; leave it 'add'"
+    if not _plain(conv.lin, bias=False):
+        return "its lin is no plain linear map without bias, which a block computes it by"
+    return None if _pyg_sums(conv, "add", "sum") else "somebody looks at its messages (a hook, or explain)"
+
+
 KNOWN = {
     ("torch_geometric", "SAGEConv"): Equivalent(
         lambda conv: (
@@ -122,6 +162,7 @@ KNOWN = {
         _pyg_graph,
         True,
     ),
+    ("torch_geometric", "GCNConv"): Equivalent(lambda conv: not why_no_gcn(conv), _pyg_gcn, True, alone=True),
     ("torch_geometric", "GINConv"): Equivalent(lambda conv: _pyg_sums(conv, "add", "sum"), _pyg_gin),
     ("dgl", "SAGEConv"): Equivalent(
         lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self) and _plain(conv.fc_neigh, bias=False),
@@ -136,7 +177,8 @@ def equivalent_of(convolution: nn.Module) -> Equivalent | None:
     """What computes the convolution on blocks; None where the library itself does."""
     cls = type(convolution)
     known = KNOWN.get((cls.__module__.partition(".")[0], cls.__name__))
-    if known is None or not cls.__module__.startswith(LIBRARIES) or "forward" in vars(convolution):
+    own = vars(convolution).get("forward")  # ours where the model was wrapped before
+    if known is None or not cls.__module__.startswith(LIBRARIES) or not isinstance(own, EquivalentForward | None):
         return None
     return known if known.applies(convolution) else None
 
@@ -156,6 +198,11 @@ class EquivalentForward:
     def takes_weights(self) -> bool:
         """Whether it knows what the convolution does with edge weights."""
         return KNOWN[self._key].takes_weights
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing else computes the convolution on blocks."""
+        return KNOWN[self._key].alone
 
     @property
     def __signature__(self) -> inspect.Signature:

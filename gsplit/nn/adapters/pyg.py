@@ -17,17 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.adapters.equivalents import why_no_gcn
 from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
 
 GRAPH_ARGUMENTS = ("edge_index", "adj_t", "adj")
 """The names of the graph among the arguments of PyG's convolutions."""
 INSTEAD = {
-    "GCNConv": "use --model gcn (gsplit.nn.GCN), which computes the same, or GraphConv, which does not normalise",
+    "GCNConv": "use GCNConv itself in a model with forward(x, edge_index), --model gcn, or GraphConv",
     "SGConv": "use several GraphConv layers instead",
     "APPNP": "use several GraphConv layers instead",
 }
 """What to use in place of convolutions that take no pairs."""
+PAIRS = "use a convolution whose x may be a pair (x_source, x_destination)"
+GCN_CONV = ("torch_geometric.nn.conv.gcn_conv", "GCNConv")
+JUMPING = "torch_geometric.nn.models.jumping_knowledge"
 
 
 class Adj(NamedTuple):
@@ -59,8 +63,10 @@ def without_pairs(layer: nn.Module) -> str | None:
         return None
     if annotation is not Tensor:
         return None
-    default = "use a convolution whose x may be a pair (x_source, x_destination)"
-    return f"it takes no bipartite input (x: Tensor); {INSTEAD.get(type(layer).__name__, default)}"
+    if (type(layer).__module__, type(layer).__name__) == GCN_CONV and (why := why_no_gcn(layer)):
+        return why
+    instead = next((INSTEAD[cls.__name__] for cls in type(layer).__mro__ if cls.__name__ in INSTEAD), PAIRS)
+    return f"it takes no bipartite input (x: Tensor); {instead}"
 
 
 class PyGAdapter(Adapter):
@@ -73,6 +79,9 @@ class PyGAdapter(Adapter):
         """Stand-ins for the graph: one for each layer, or one for all layers."""
         self._weight_stand_in: Tensor | None = None
         super().__init__(module, convolutions)
+        for layer in module.modules():
+            if type(layer).__module__ == JUMPING and type(layer).__name__ == "JumpingKnowledge":
+                layer.register_forward_pre_hook(self._before_jumping)
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward
@@ -105,6 +114,20 @@ class PyGAdapter(Adapter):
     def _forget(self) -> None:
         self._stand_ins, self._weight_stand_in = [], None
 
+    @property
+    def uses_edge_weight(self) -> bool:
+        """Whether blocks must carry the edge weights of the graph, where it has any: forward has to take them."""
+        taken = not {"edge_weight", "edge_attr", "adj_t", "data"}.isdisjoint(self._parameters_of_forward.values())
+        return bool(getattr(self.module, "uses_edge_weight", taken))
+
+    def _before_jumping(self, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """The forward pre-hook of jumping knowledge: a level's rows are the first of those of the level below."""
+        if not self._stand_ins:
+            return None
+        levels, *others = arguments
+        rows = min(x.shape[0] for x in levels)
+        return ([x[:rows] for x in levels], *others)
+
     def _before_convolution(
         self, convolution: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -122,11 +145,10 @@ class PyGAdapter(Adapter):
         others = [value for name, value in given.items() if name not in (x_name, graph_name, "size")]
         sparse = "adj_t" in self._parameters_of_forward
         # A sparse adjacency carries the weights, which a convolution that gets it takes without being told.
-        on_block = (
-            None
-            if sparse and block.edge_weight is not None
-            else self._on_block(convolution, block, x, others, self._weight_stand_in)
-        )
+        if carried := sparse and block.edge_weight is not None:
+            others.append(self._weight_stand_in)
+        library = carried and not getattr(convolution.forward, "alone", False)
+        on_block = None if library else self._on_block(convolution, block, x, others, self._weight_stand_in)
         if on_block is not None:
             return (on_block,), {}
         sources = block.exchange(x if pair is None else pair[0])

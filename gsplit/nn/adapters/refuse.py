@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -33,14 +35,18 @@ PYG_BATCH_NORMS = {
 }
 
 
-def refuse_inadmissible(model: nn.Module) -> None:
+def refuse_inadmissible(model: nn.Module, computed: Collection[nn.Module] = ()) -> None:
     """Look whether every layer of a model can be split.
+
+    Args:
+        model: of the user's.
+        computed: its layers that blocks compute, whatever the library's own code takes.
 
     Raises:
         InputError: for the first layer that cannot be split.
     """
     for path, layer in model.named_modules():
-        reason = _reason(layer)
+        reason = None if layer in computed else _reason(layer)
         if reason:
             where = f"the model's {path} is a {type(layer).__name__}" if path else f"a {type(layer).__name__}"
             raise InputError(f"{where}, which cannot be split: {reason}")

@@ -101,10 +101,32 @@ def pyg(name, *arguments, **options):
     return lambda: getattr(g, name)(*arguments, **options)
 
 
+def watched(conv):
+    conv.register_message_forward_hook(lambda _, __, out: out)
+    return conv
+
+
+def mapped(conv):
+    conv.lin = nn.Sequential(conv.lin, nn.Tanh())
+    return conv
+
+
+def own_gcn():
+    import torch_geometric.nn as g
+
+    return type("Own", (g.GCNConv,), {})
+
+
 @pytest.mark.parametrize(
     ("layer", "message"),
     [
-        (pyg("GCNConv", 5, 5), r"a GCNConv, which .* bipartite input .*use --model gcn"),
+        (pyg("GCNConv", 5, 5, flow="target_to_source"), "a GCNConv, .* with flow='target_to_source' no block"),
+        (pyg("GCNConv", 5, 5, aggr="max"), "a GCNConv, .* with aggr='max' no block computes it; leave it 'add'"),
+        (pyg("GCNConv", 5, 5, decomposed_layers=5), "a GCNConv, .* with decomposed_layers=5 no block"),
+        (pyg("GCNConv", 5, 5, node_dim=0), "a GCNConv, .* with node_dim=0 no block computes it; leave it -2"),
+        (lambda: watched(pyg("GCNConv", 5, 5)()), "a GCNConv, .* somebody looks at its messages"),
+        (lambda: mapped(pyg("GCNConv", 5, 5)()), "a GCNConv, .* its lin is no plain linear map without bias"),
+        (lambda: own_gcn()(5, 5), "a Own, .* bipartite input .*use GCNConv itself in a model"),
         (pyg("APPNP", 3, 0.1), "an? APPNP, which cannot be split: it takes no bipartite input"),
         (pyg("SuperGATConv", 5, 5), "a SuperGATConv, which cannot be split"),
         (pyg("GraphNorm", 5), "a GraphNorm, which cannot be split: it normalises over all vertices"),
