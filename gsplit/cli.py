@@ -13,6 +13,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -125,21 +126,27 @@ def parse(
     *,
     prog: str,
     default: T | None = None,
-    answers: Mapping[str, str] | None = None,
+    answers: Mapping[str, str | Callable[[str], str]] | None = None,
 ) -> T:
     """Parse flags as ``tyro.cli`` does, but complain in one line; then the command has started.
 
     Args:
         spec, arguments, prog, default: as tyro takes them.
-        answers: flags that there are elsewhere, under which users may look for something here; each with what to say.
+        answers: flags that there are elsewhere, under which users may look for something here; each with what to say,
+            or what says it of the value that was given, with commas.
 
     Raises:
         InputError: for flags or values that do not parse.
     """
-    for word in arguments:
-        flag = word.partition("=")[0].replace("_", "-")
+    for i, word in enumerate(arguments):
+        flag, _, value = word.partition("=")
+        flag = flag.replace("_", "-")
         if answers is not None and flag in answers:
-            raise InputError(f"{flag} is no flag of {prog}: {answers[flag]}")
+            said = answers[flag]
+            values = [value] if value else takewhile(lambda after: not after.startswith("--"), arguments[i + 1 :])
+            raise InputError(
+                f"{flag} is no flag of {prog}: {said if isinstance(said, str) else said(','.join(values))}"
+            )
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):

@@ -43,6 +43,8 @@ class PredictConfig(Checked):
     seed: Annotated[int, Range(0)] = 0
     """Seed of the sampling, with --fan-out."""
 
+    gpus: Annotated[int | None, Range(1)] = None
+    """Trainers, one a GPU (or a process on the CPU). By default one for each part of the layout."""
     device: Device = "auto"
     """auto takes GPUs where there are any."""
     threads: Annotated[int, Range(0)] = 0

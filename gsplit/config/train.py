@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,21 @@ RESULTS_DEPEND_ON = (
 
 EVALUATION_FAN_OUT = 10
 """Neighbours that --evaluate sampled draws per hop where training draws none."""
-ELSEWHERE = {
-    "--fanout": "DGL's lists the layer of the inputs first, --fan-out that of the targets; say --fan-out 15,10,5 for "
-    "DGL's 5,10,15",
+
+def _turned(fanout: str) -> str:
+    """What to say instead of DGL's ``--fanout``."""
+    numbers = [number for number in fanout.split(",") if number]
+    if not all(number.removeprefix("-").isdecimal() for number in numbers) or not numbers:
+        numbers = ["5", "10", "15"]
+    here, there = ",".join(reversed(numbers)), ",".join(numbers)
+    return (
+        "DGL's lists the layer of the inputs first, --fan-out that of the targets; say "
+        f"--fan-out {here} for DGL's {there}"
+    )
+
+
+ELSEWHERE: dict[str, str | Callable[[str], str]] = {
+    "--fanout": _turned,
     "--num-workers": "mini-batches are sampled for all trainers together; say --samplers, their number in all",
     "--num-nodes": "all trainers are on one host; say --gpus, their number",
     "--nproc-per-node": "it starts its trainers itself; say --gpus, their number",

@@ -1,7 +1,7 @@
 """Graph stores and layouts on disk, and where graphs come from."""
 
 from gsplit.data.graph import GraphArrays
-from gsplit.data.layout import Layout, open_layout
+from gsplit.data.layout import Layout, first_parts, open_layout
 from gsplit.data.store import GraphStore, open_store, write_store
 
-__all__ = ["GraphArrays", "GraphStore", "Layout", "open_layout", "open_store", "write_store"]
+__all__ = ["GraphArrays", "GraphStore", "Layout", "first_parts", "open_layout", "open_store", "write_store"]

@@ -43,6 +43,19 @@ class Layout:
         return len(self.offsets) - 1
 
 
+def first_parts(parts: int, trainers: int) -> NDArray[np.int64]:
+    """Which parts of a layout each trainer has, one after the other, as many as the others or one more.
+
+    Args:
+        parts: of the layout.
+        trainers: at most as many.
+
+    Returns:
+        int64 [trainers + 1]: trainer t has the parts ``first[t] .. first[t + 1]``.
+    """
+    return np.arange(trainers + 1) * parts // trainers
+
+
 def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False) -> Layout:
     """Open and check a layout; arrays are mapped, not read into memory.
 

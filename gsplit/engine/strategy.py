@@ -96,7 +96,7 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
     config = _with_cache(config)
     strategy = Strategy.of(config)
     trainers = strategy.grid.world
-    if strategy.cache == "partitioned" and _data_parallel(config) and layout.parts % trainers:
+    if strategy.cache == "partitioned" and _data_parallel(config) and layout.parts < trainers:
         raise InputError(
             f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
             f"{layout.parts} parts for {trainers} trainers; make a layout with --parts {trainers}"
@@ -140,7 +140,7 @@ def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
     if trainers % size:
         divisors = ", ".join(str(k) for k in range(1, trainers + 1) if trainers % k == 0)
         raise InputError(f"--split-group {size} does not divide the {trainers} trainers; use one of {divisors}")
-    if layout.parts % size:
+    if layout.parts < size:
         raise InputError(
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
             f"with gsplit partition ... --parts {size}"

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data import first_parts
+
 PIECE_EDGES = 1 << 24
 """Edges that are read at a time."""
 
@@ -27,11 +29,11 @@ def prefixes(
 ) -> NDArray[np.int64]:
     """How many rows of each part its holder caches: ``cache_rows``, int64 [P].
 
-    Each holder has P / ``holders`` parts, one after the other.
+    Each holder has the parts that :func:`gsplit.data.first_parts` says.
 
     Args:
         offsets: int64 [P + 1] of the layout.
-        holders: trainers; a divisor of P.
+        holders: trainers, at most P.
         rows: that a holder has room for, shared out over its parts by their sizes.
         share: of all rows that an average holder caches; a larger part gets more.
     """
@@ -41,9 +43,9 @@ def prefixes(
         ceilings = [-(-int(size) * held.numerator // held.denominator) for size in sizes_P]
         return np.minimum(sizes_P, np.array(ceilings, np.int64))
     assert rows is not None
-    own = sizes_P.reshape(holders, -1)
-    total = np.maximum(1, own.sum(axis=1, keepdims=True))
-    return np.minimum(own, own * min(rows, int(offsets[-1])) // total).reshape(-1)
+    first = first_parts(len(sizes_P), holders)
+    total_P = np.maximum(1, np.diff(offsets[first])).repeat(np.diff(first))  # of the part's holder
+    return np.minimum(sizes_P, sizes_P * min(rows, int(offsets[-1])) // total_P)
 
 
 def hottest(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data import first_parts
 from gsplit.features.host_rows import pieces
 
 
@@ -54,20 +56,23 @@ class Prefixes:
     Args:
         offsets: int64 [P + 1] of the layout.
         cache_rows: int64 [P] of :func:`gsplit.features.placement.prefixes`.
-        holders: trainers; each has P / ``holders`` parts, one after the other.
+        holders: trainers; each has the parts that :func:`gsplit.data.first_parts` says.
     """
 
     def __init__(self, offsets: NDArray[np.int64], cache_rows: NDArray[np.int64], holders: int) -> None:
         self.holders = holders
-        rows = cache_rows.reshape(holders, -1)
-        firsts = np.cumsum(rows, axis=1) - rows
-        begins = offsets[:-1].reshape(holders, -1)
+        first = first_parts(len(cache_rows), holders)
+        before = np.concatenate([[0], np.cumsum(cache_rows)])
         self._ranges = [
-            [(int(b), int(b + r), int(f)) for b, r, f in zip(*of_holder, strict=True) if r]
-            for of_holder in zip(begins, rows, firsts, strict=True)
+            [
+                (int(offsets[p]), int(offsets[p] + cache_rows[p]), int(before[p] - before[a]))
+                for p in range(a, b)
+                if cache_rows[p]
+            ]
+            for a, b in pairwise(first.tolist())
         ]
         """The prefixes of each holder as (first vertex, vertex after the last, row of the first)."""
-        self.num_rows = [int(total) for total in rows.sum(axis=1)]
+        self.num_rows: list[int] = np.diff(before[first]).tolist()
         """Number of rows that each holder caches."""
 
     def ids(self, holder: int, row_bytes: int) -> Iterator[NDArray[np.int64]]:

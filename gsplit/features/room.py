@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gsplit.data import first_parts
 from gsplit.errors import InputError
 from gsplit.features.placement import hottest, prefixes
 from gsplit.limits import host_memory
@@ -117,7 +118,7 @@ def prefix_rows(
         cache_rows = prefixes(offsets, holders, share=size.share)
     else:
         cache_rows = prefixes(offsets, holders, rows=_rows_within(size, row_bytes, memory))
-    largest = int(cache_rows.reshape(holders, -1).sum(axis=1).max())
+    largest = int(np.add.reduceat(cache_rows, first_parts(len(cache_rows), holders)[:-1]).max())
     if largest == 0:  # a row, shared out over several parts
         raise InputError(_too_little(size, row_bytes))
     _check_room(size, largest * row_bytes, memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -11,9 +12,12 @@ from gsplit.data import open_layout
 from gsplit.engine.engines import engine_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
+from gsplit.engine.shares import shares
 from gsplit.parallel import rendezvous
 from gsplit.processes import environment, start
 from gsplit.supply.tickets import Position
+
+logger = logging.getLogger(__name__)
 
 PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Environment of trainers, where it does not say otherwise: PyTorch's idle threads sleep. They would spin for some
@@ -38,6 +42,8 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
     """
     with ExitStack() as held:
         layout = open_layout(run.layout, trusted=True)
+        if (line := shares(run, layout)) is not None:
+            logger.info(line)
         shared = held.enter_context(closing(Shared.create(run.trainers)))
         port = held.enter_context(rendezvous(run.trainers))
         engine = engine_of(run.config.strategy)

@@ -48,7 +48,7 @@ def choose_device(device: str, trainers: int) -> Literal["cpu", "cuda"]:
     if count < trainers and os.environ.get("GSPLIT_SHARE_GPU") != "1":
         raise InputError(
             f"{trainers} trainers need {trainers} GPUs and there {'is' if count == 1 else 'are'} {count}; "
-            f"make a layout with --parts {max(1, count)}, or use --device cpu"
+            f"say --gpus {max(1, count)}, or use --device cpu"
         )
     return "cuda"
 

@@ -25,7 +25,7 @@ from gsplit.host import ending_tidily
 from gsplit.models import prepared
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
-from gsplit.parallel.devices import choose_device, threads_of
+from gsplit.parallel.devices import choose_device, threads_of, trainers_of
 from gsplit.predict import compute
 from gsplit.predict.output import FEATURES, VALUES, check_out, publish, temporary_folder
 from gsplit.predict.vertices import Request, asked_vertices
@@ -86,7 +86,12 @@ def predict(
         opened = _with_trained(config.run, described.get("graph"), opened, trained)
     multi_label = _check_graph(config.run, described.get("graph"), opened)
     asked = asked_vertices(vertices, opened)
-    world = opened.parts
+    world = trainers_of(config.gpus, opened.parts)
+    if config.fan_out and world > opened.parts:
+        raise InputError(
+            f"{opened.path} has {opened.parts} parts, which with --fan-out cannot be dealt out to {world} trainers; "
+            f"use --gpus {opened.parts}"
+        )
     if not config.fan_out:
         _check_memory(prepared.prepare(copy.deepcopy(loaded)), opened, asked, trained_with, level, world)
     shared = Shared.create(0)

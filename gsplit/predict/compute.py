@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import open_layout
-from gsplit.engine.evaluation import Evaluator, forward_to
+from gsplit.engine.evaluation import Evaluator, forward_to, own_range
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
 from gsplit.engine.rows.loading import host_rows
@@ -33,7 +33,7 @@ from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import FEATURES, VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
-from gsplit.sampling import sampler_of
+from gsplit.sampling import sampler_of, split_offsets
 
 Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 """Layout ids [n] of this trainer's vertices, and their vectors [n, width]."""
@@ -108,7 +108,7 @@ def predict(member: Member, spec: PredictSpec) -> None:
             dtype=dtype,
             threads=spec.threads,
         )
-        own = request.of_part(*layout.offsets[member.rank : member.rank + 2])
+        own = request.of_part(*own_range(layout, member))
         chunks = evaluator.vectors(model, own, spec.level)
     if spec.classes:
         chunks = ((ids, objective.predict(logits)) for ids, logits in chunks)
@@ -124,7 +124,7 @@ def _sampled(model: nn.Module, member: Member, loader: SplitLoader, request: Req
     """
     sampler = sampler_of(
         loader.layout,
-        loader.layout.offsets,
+        split_offsets(loader.layout, member.world),
         fan_outs=spec.fan_out[spec.num_layers - spec.level :],
         seed=spec.seed,
         edge_ids=loader.edges.weights,

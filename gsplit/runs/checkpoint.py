@@ -6,9 +6,11 @@ with its SHA-256. The JSON is replaced last, so it always names a whole file; th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +57,26 @@ def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any
         if new and not _names(run, name, file):
             (run / file).unlink(missing_ok=True)
         raise
+    name_model(run)
     # The state before, and what a process that was killed left half-written.
     for old in [*run.glob(f"{name}-*.pt"), *run.glob(f".{name}*")]:
         if old.name != file:
             old.unlink()
+
+
+def name_model(run: Path) -> None:
+    """Let ``model.pt`` be the file that ``model.json`` names, where there is one: a link, replaced as a whole.
+
+    A file system without links goes without it.
+    """
+    link = run / f"{MODEL}.pt"
+    temporary = link.with_name(f".{link.name}.{os.getpid()}")
+    with contextlib.suppress(OSError, InputError):
+        file = describe_state(run, MODEL)["file"]
+        if not link.is_symlink() or os.readlink(link) != file:
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(file)
+            temporary.replace(link)
 
 
 def _names(run: Path, name: str, file: str) -> bool:
@@ -94,7 +112,7 @@ def whole(run: Path) -> str:
 
 def remove_state(run: Path, name: str) -> None:
     """Forget what was saved under a name; nothing happens where nothing was."""
-    for path in (run / f"{name}.json", *run.glob(f"{name}-*.pt")):
+    for path in (run / f"{name}.json", run / f"{name}.pt", *run.glob(f"{name}-*.pt")):
         path.unlink(missing_ok=True)
 
 

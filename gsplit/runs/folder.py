@@ -20,7 +20,11 @@ PREDICTIONS = "predictions.npy"
 RESULTS = ("checkpoint.json", "model.json", "metrics.jsonl", "summary.json")
 """A run that has one of these, with something in it, has saved something."""
 SAVED = "|".join(
-    (*map(re.escape, (CONFIG, RESOLVED, *RESULTS, "trace.json")), r"(checkpoint|model)-[0-9a-f]{16}\.pt")
+    (
+        *map(re.escape, (CONFIG, RESOLVED, *RESULTS, "trace.json")),
+        r"(checkpoint|model)-[0-9a-f]{16}\.pt",
+        r"model\.pt",
+    )
 )
 FILES = rf"{SAVED}|predictions\.npy"
 """A regular expression of what a run writes."""

@@ -116,6 +116,7 @@ class Kept:
 
     def _follow(self, epoch: int) -> None:
         """Make the saved model that of a run that goes on after ``epoch`` epochs."""
+        checkpoint.name_model(self._run)  # a run that was killed may not have come to it
         try:
             saved = checkpoint.describe_state(self._run, checkpoint.MODEL)
         except InputError:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data import Layout
+from gsplit.data import Layout, first_parts
 from gsplit.sampling.rule import MicroBatchSampler, Rule
 
 
@@ -19,11 +19,11 @@ def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
     """int64 [splits + 1]: split k owns the layout ids ``offsets[k] .. offsets[k + 1]``, whole parts of the layout.
 
     Raises:
-        ValueError: where the parts cannot be dealt out evenly.
+        ValueError: where there are fewer parts than splits.
     """
-    if layout.parts % splits:
+    if layout.parts < splits:
         raise ValueError(f"{layout.parts} parts cannot be dealt out to {splits} trainers")
-    return layout.offsets[:: layout.parts // splits]
+    return layout.offsets[first_parts(layout.parts, splits)]
 
 
 class MicroBatches:

@@ -75,7 +75,7 @@ FLAGS = [
     (("train", "layout", "--out", "run/config.json", "--overwrite"), "run/config.json is no run"),
     ((*TRAIN, "--frobnicate"), "--frobnicate"),
     ((*TRAIN, "--hiden", "8"), "--hiden.*did you mean --hidden"),
-    ((*TRAIN, "--fanout", "5,10"), "--fanout is no flag of .*: DGL's lists the layer of the inputs first.*--fan-out"),
+    ((*TRAIN, "--fanout", "5,10"), "--fanout is no flag of .*: DGL's lists .* inputs first.*say --fan-out 10,5 for"),
     ((*TRAIN, "--num_workers=4"), "--num-workers is no flag of .*: mini-batches are sampled for all.*say --samplers"),
     ((*TRAIN, "--num-nodes", "2"), "--num-nodes is no flag of .*: all trainers are on one host; say --gpus"),
     ((*TRAIN, "--nproc-per-node=2"), "--nproc-per-node is no flag of .*: it starts its trainers itself; say --gpus"),

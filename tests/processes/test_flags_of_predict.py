@@ -25,6 +25,7 @@ class Seen:
     values: list
     files: set[str]
     job: dict
+    world: int
 
 
 def values(seen: Seen):
@@ -43,6 +44,7 @@ PREDICT: Table = {
     "fan_out": Row(value=(2, 2, 2), see=values, base={"what": "logits"}),
     "batch_size": Row(value=50, see=values, base=SAMPLED),
     "seed": Row(value=1, see=values, base=SAMPLED),
+    "gpus": Row(value=1, see=lambda seen: seen.world),
     "device": "there is no GPU to choose; tests/unit/engine/test_devices.py pretends that there are some",
     "threads": Row(value=2, see=lambda seen: seen.job["threads"], base={"threads": 1}),
     "overwrite": "where a file is in --out it is refused or replaced: test_overwrite_replaces_a_file, below",
@@ -70,7 +72,7 @@ class Place:
         arguments = {"run": self.run(), "layout": self.layouts(2).path, "device": "cpu", **changes}
         predicted = gsplit.predict(**arguments)
         files = {path.name for path in self.folder.iterdir()}
-        return Seen(values=predicted.tolist(), files=files, job=self._start.fields)
+        return Seen(values=predicted.tolist(), files=files, job=self._start.fields, world=self._start.world)
 
 
 @pytest.fixture(scope="module")

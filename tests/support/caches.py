@@ -50,7 +50,7 @@ def owners(ids, offsets, cache_rows, holders):
     table = np.full(offsets[-1], -1)
     for part in range(parts):
         for vertex in range(offsets[part], offsets[part] + cache_rows[part]):
-            table[vertex] = part // (parts // holders)
+            table[vertex] = sum(holder * parts // holders <= part for holder in range(1, holders))
     return table[ids]
 
 

@@ -57,12 +57,12 @@ class InPool:
         self._pool = pool
 
     def __call__(self, run, world, spec):
-        self._world = world
+        self.world = world
         self.fields = {name: value for name, value in vars(spec).items() if name not in ("world", "shared")}
         return self
 
     def join(self):
-        self._pool.run(self._world, predict_in_trainer, self.fields)
+        self._pool.run(self.world, predict_in_trainer, self.fields)
 
 
 def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):

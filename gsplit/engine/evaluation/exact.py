@@ -49,7 +49,8 @@ def forward_to(level: int, num_layers: int, model: nn.Module, blocks: dict[int, 
 def bounds_of(layout: Layout, trainers: int) -> NDArray[np.int64]:
     """[P + 1] bounds of the layout ids of the trainers.
 
-    They are their parts, or, where those cannot be dealt out, runs of equal length.
+    They are their parts, or, where those cannot be dealt out evenly, runs of equal length: what one vertex needs of
+    another is read where it lies, so nothing asks for whole parts here.
     """
     if layout.parts % trainers == 0:
         return layout.offsets[:: layout.parts // trainers]

@@ -149,7 +149,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
 def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[Plan]:
     for algorithm in OF_ALL_SOURCES:
         fits = run.config.device == "cpu" if algorithm == "shared" else True
-        if fits and (algorithm != "1d-sparse" or layout.parts % run.trainers == 0):
+        if fits and (algorithm != "1d-sparse" or layout.parts >= run.trainers):
             yield Plan(algorithm=algorithm, sizes=(run.trainers, 1, 1))  # type: ignore[arg-type]
     asked = tuple(run.config.grid or ())
     of_rows = run.config.algorithm not in (*OF_ALL_SOURCES, "rotate") and asked[1:] == (1, 1)

@@ -177,7 +177,7 @@ class WholeBatches:
         return block.with_chain
 
     def _asked_of_sources(self, layer: int, others: NDArray[np.int64]) -> Sequence[Callable[[], Tensor] | None]:
-        """Out-degrees of a layer's sources in the whole graph, of whose edges the layer has but some, and loops."""
+        """What tells the out-degrees of a layer's sources in the whole graph, and what tells their loops."""
         if isinstance(self._parts.model, SAGE | GCN | GAT):  # these do not ask
             return None, None
         edges, own = self._parts.edges, self._own.vertices(layer - 1)

@@ -57,12 +57,12 @@ class WholeGraph:
         algorithm = config.algorithm
         if algorithm == "auto" and config.grid is None:
             algorithm = "shared" if config.device == "cpu" else "1d-sparse"
-            if algorithm == "1d-sparse" and layout.parts % config.gpus:
+            if algorithm == "1d-sparse" and layout.parts < config.gpus:
                 algorithm = "1d"
         plan = plan_of(algorithm, config.gpus, grid=config.grid, replication=config.replication)
         if plan.algorithm == "shared" and config.device != "cpu":
             raise InputError("--algorithm shared reads the host's memory, and --device is cuda; use 1d-sparse")
-        if plan.algorithm == "1d-sparse" and layout.parts % config.gpus:
+        if plan.algorithm == "1d-sparse" and layout.parts < config.gpus:
             raise InputError(
                 f"--algorithm 1d-sparse sends rows between parts of a layout, but {layout.path} has {layout.parts} "
                 f"for {config.gpus} trainers; make a layout with gsplit partition ... --parts {config.gpus}"

@@ -109,3 +109,17 @@ def test_what_was_meant_is_the_nearest_of_a_flag_s_names(typed, meant):
 def test_flags_that_say_something_else_elsewhere_are_answered(flag):
     with pytest.raises(InputError, match=f"{flag} is no flag of gsplit train: .*say --"):
         cli.parse(TrainConfig, ["layout", flag, "1"], prog="gsplit train", answers=ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--fanout", "5,10,15", "--lr", "1"], "--fan-out 15,10,5 for DGL's 5,10,15"),
+        (["--fanout=10,-1"], "--fan-out -1,10 for DGL's 10,-1"),
+        (["--fanout", "10", "25"], "--fan-out 25,10 for DGL's 10,25"),
+        (["--fanout"], "--fan-out 15,10,5 for DGL's 5,10,15"),
+    ],
+)
+def test_dgl_s_fan_outs_are_answered_with_the_line_to_use(words, line):
+    with pytest.raises(InputError, match=f"inputs first, --fan-out that of the targets; say {line}$"):
+        cli.parse(TrainConfig, ["layout", *words], prog="gsplit train", answers=ELSEWHERE)

@@ -51,7 +51,7 @@ def counted(host, hits, peers, others):
     dtype=st.sampled_from(STORAGE),
     compute=st.sampled_from([torch.float32, torch.float64]),
     width=st.sampled_from([1, 3, 33, 257]),
-    holders=st.sampled_from([1, 2, 3, 6]),
+    holders=st.sampled_from([1, 2, 3, 4, 5, 6]),
     room=st.sampled_from([0, 1, 5, 13, 1000]),
     count=st.sampled_from([0, 1, 40, 2000]),
     threads=st.sampled_from([1, 4]),
@@ -62,8 +62,8 @@ def test_prefixes_give_the_host_s_rows_and_count(dtype, compute, width, holders,
     cache_rows = prefixes(OFFSETS, holders, rows=room)
     vertices = np.random.default_rng(seed).integers(0, 70, count)
     wanted, owner = values[vertices].to(compute), owners(vertices, OFFSETS, cache_rows, holders)
-    held = Prefixes(OFFSETS, cache_rows, holders)
-    assert held.num_rows == cache_rows.reshape(holders, -1).sum(axis=1).tolist()
+    held, owned = Prefixes(OFFSETS, cache_rows, holders), owners(np.arange(OFFSETS[-1]), OFFSETS, cache_rows, holders)
+    assert held.num_rows == np.bincount(owned[owned >= 0], minlength=holders).tolist()
     with_peers = peer_caches(host, held, threads=threads)
     for rank in range(holders):
         hits, cached = int((owner == rank).sum()), int((owner >= 0).sum())

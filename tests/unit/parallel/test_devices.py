@@ -34,7 +34,7 @@ def test_device(gpus, asked, count, world, given):
 
 
 @pytest.mark.parametrize("asked", ["auto", "cuda"])
-@pytest.mark.parametrize(("count", "said"), [(1, "there is 1; make a layout with --parts 1"), (3, "there are 3")])
+@pytest.mark.parametrize(("count", "said"), [(1, "there is 1; say --gpus 1"), (3, "there are 3")])
 def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
     # auto too: falling back to the CPU without a word would be a slow surprise.
     gpus(count)

@@ -15,8 +15,9 @@ def test_splits_are_whole_parts_of_the_layout(layouts):
     layout = layouts(4)
     by_size = {size: split_offsets(layout, size).tolist() for size in (1, 2, 4)}
     assert by_size == {1: [0, 300], 2: layout.offsets[[0, 2, 4]].tolist(), 4: layout.offsets.tolist()}
-    with pytest.raises(ValueError, match="4 parts cannot be dealt out to 3 trainers"):
-        split_offsets(layout, 3)
+    assert split_offsets(layout, 3).tolist() == layout.offsets[[0, 1, 2, 4]].tolist()
+    with pytest.raises(ValueError, match="4 parts cannot be dealt out to 5 trainers"):
+        split_offsets(layout, 5)
 
 
 @pytest.mark.parametrize("fixed_shares", [False, True])
