@@ -37,6 +37,7 @@ RESULTS_DEPEND_ON = (
 EVALUATION_FAN_OUT = 10
 """Neighbours that --evaluate sampled draws per hop where training draws none."""
 
+
 def _turned(fanout: str) -> str:
     """What to say instead of DGL's ``--fanout``."""
     numbers = [number for number in fanout.split(",") if number]
