@@ -43,7 +43,7 @@ COMMANDS = sorted(
 )
 needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
 THEIRS = ("python train_dgl.py", "python train_pyg.py")
-OWN_PROCESSES = ("--out run-pyg", "python train_mine.py", *THEIRS)
+OWN_PROCESSES = ("--out run-pyg", "python train_mine.py", "python train_loop.py", *THEIRS)
 """Ends of the commands that start processes of their own; for the others trainers of the pool do, or none."""
 
 
@@ -115,13 +115,15 @@ def accuracy_in(text):
 
 def test_bring_your_own_model(read, tmp_path):
     said = read("bring_your_own_model.md")
-    assert len(said) == 12 - (not HAS_DGL)
+    assert len(said) == 13 - (not HAS_DGL)
     assert any("Net can be split" in text for text in said.values())
     assert any("the loss my_loss:margin is a sum over targets" in text for text in said.values())
     for run in ("run-pyg", "run-own", "run-loss", *(["run-dgl"] if HAS_DGL else [])):
         lines = next(text for command, text in said.items() if command.endswith(run))
         assert accuracy_in(lines) > 0.3  # of 4 classes
     assert float(said["python train_mine.py"].splitlines()[-1]) > 0.3
+    assert re.search(r"best of 10: 0\.[3-9]\d+, test 0\.[3-9]", said["python train_loop.py"])
+    assert len((tmp_path / "train_loop.py").read_text().splitlines()) <= 30
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
     assert len(set(classes.tolist())) > 1

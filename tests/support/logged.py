@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import struct
+from typing import Any
 
 BLOCK = 32768
 
@@ -27,11 +29,10 @@ def of_mlflow(run):
 
 
 def of_wandb(run):
-    from wandb.proto import wandb_internal_pb2
-
+    proto: Any = importlib.import_module("wandb.proto.wandb_internal_pb2")
     found: dict = {}
     for data in logged_records(next(run.glob("wandb/offline-run-*/run-*.wandb")).read_bytes()):
-        record = wandb_internal_pb2.Record()
+        record = proto.Record()
         record.ParseFromString(data)
         if record.WhichOneof("record_type") == "history":
             items = {"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item}
