@@ -231,6 +231,7 @@ def test_an_exception_in_a_callback_ends_the_run(layout, tmp_path):
     [(TensorBoard, of_tensorboard), (MLflow, of_mlflow), (WandB, of_wandb)],
     ids=["TensorBoard", "MLflow", "WandB"],
 )
+@pytest.mark.filterwarnings("ignore:.*noload")  # of MLflow's own
 def test_what_loggers_wrote_is_what_the_run_wrote(pool, layout, tmp_path, callback, read):
     config = config_for(layout.path, tmp_path / "run", epochs=2, validate_every_batches=1)
     pool.run(2, with_callbacks, config, [callback()])

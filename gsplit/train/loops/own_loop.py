@@ -17,7 +17,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from gsplit.config.train import TrainConfig
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.errors import InputError
-from gsplit.kernels import StoredRows
 from gsplit.nn import Neighbourhood
 from gsplit.train.loops.iteration import mini_batches
 from gsplit.train.trainer import Trainer
@@ -55,8 +54,8 @@ class Batch:
     """Number of the mini-batch in its epoch, from 0."""
     blocks: Mapping[int, Neighbourhood]
     """Block of each layer, 1 .. L."""
-    x: Tensor | StoredRows
-    """[n_0, D] features of the inputs, as the model takes them."""
+    x: Any
+    """[n_0, D] features of the inputs, as the model takes them: a tensor; on the CPU perhaps rows where they lie."""
     labels: Tensor
     """[n_L] or [n_L, C] labels of the own targets, perhaps of none."""
     global_ids: NDArray[np.int64]
