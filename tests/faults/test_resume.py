@@ -42,8 +42,15 @@ def test_the_whole_graph_killed_and_resumed_is_bit_identical(layout, tmp_path, t
     assert difference(run, whole) == "traffic of the summary"
 
 
+RECIPE = "--optimizer sgd --momentum 0.9 --lr-schedule plateau --lr-patience 0 --accumulate 3 --clip-grad-norm 0.5"
+SCORES = "--evaluate sampled --validate-fan-out 3,3 --validate-vertices 40 --validate-every-batches 2"
+
+
 def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train, train_here):
-    """What is more to remember: targets by share, normalisation over all trainers, counts by place."""
+    """What is more to remember: targets by share, normalisation over all trainers, counts by place; a recipe's state.
+
+    Steps of several mini-batches, their momentum, and rates that go by scores in the middle of epochs.
+    """
     flags = [
         *FLAGS,
         "--epochs",
@@ -58,6 +65,7 @@ def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, t
         "gcn",
         "--norm",
         "batch",
+        *f"{RECIPE} {SCORES}".split(),
     ]
     whole, run = tmp_path / "whole", tmp_path / "killed"
     train_here(layout.path, "--out", whole, *flags)
