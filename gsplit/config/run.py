@@ -39,11 +39,6 @@ class EvaluationConfig(Checked):
     """sampled: neighbours drawn per hop, as --fan-out says them, which is the default where it draws any; else 10."""
 
     @property
-    def validates(self) -> bool:
-        """Whether scores are to come in the course of a run."""
-        return self.evaluate != "none" and bool(self.validate_every or self.validate_every_batches)
-
-    @property
     def validations(self) -> tuple[int, str]:
         """Number of epochs after which to validate, 0 for never, and the flag that says so."""
         if self.evaluate == "none":

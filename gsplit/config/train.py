@@ -114,6 +114,12 @@ class TrainConfig(
         return self.num_layers or len(self.layer_sizes or self.fan_out)  # those that the run had before
 
     @property
+    def validates(self) -> bool:
+        """Whether scores are to come in the course of a run; an epoch of the whole graph is one mini-batch."""
+        within = self.validate_every_batches and self.strategy != "full"
+        return self.evaluate != "none" and bool(self.validate_every or within)
+
+    @property
     def evaluation_fan_out(self) -> tuple[int, ...] | None:
         """Neighbours drawn per hop in evaluation, the first for the targets; None where all are taken."""
         if self.evaluate != "sampled":

@@ -89,6 +89,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
+    _check_scores_come(config, engine.num_batches(run, layout))
     if config.strategy != "full" and not config.check_model:  # the plans of the whole graph count evaluation, too
         check_evaluation(run, layout)
     if config.init_from is not None:
@@ -105,6 +106,18 @@ def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
     others = load_initial(run.new_model(), source, layout.graph.num_classes)
     if others:
         logger.warning("not all is taken from %s, the rest is drawn afresh: %s", source, "; ".join(others))
+
+
+def _check_scores_come(config: TrainConfig, num_batches: int) -> None:
+    """Refuse what waits for scores in the middle of epochs that have none."""
+    waits = config.early_stop or config.lr_schedule == "plateau"
+    if waits and config.evaluate != "none" and not config.validate_every:
+        every = config.validate_every_batches
+        if every >= num_batches:
+            raise InputError(
+                f"an epoch has {num_batches} mini-batches, so --validate-every-batches {every} never validates, and "
+                "--early-stop or --lr-schedule plateau waits for scores; add --validate-every 1"
+            )
 
 
 def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
@@ -125,8 +138,13 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
     valid_idx = validated(layout, config.validate_vertices, config.seed)
     if is_defined(first, graph.labels[valid_idx], graph.num_classes):
         return
+    if len(valid_idx) < len(graph.valid_idx):
+        raise InputError(
+            f"{first}, by which the best model is chosen, is not defined on the {len(valid_idx)} vertices of "
+            "--validate-vertices; take more"
+        )
     if first in ERRORS:
-        raise InputError(f"of the {len(valid_idx)} vertices of --validate-vertices no label is known; take more")
+        raise InputError(f"of the validation vertices of {layout.path} no label is known; use --validate-every 0")
     raise InputError(
         f"{first}, by which --metrics chooses the best model, is not defined on the validation vertices of "
         f"{layout.path}, which are all alike; let another one come first"

@@ -150,13 +150,7 @@ def _check_memory(
         return
     check_fits(
         layout,
-        [
-            Asked(
-                what="the vertices asked for",
-                ids=np.sort(Request(asked, layout.permutation).in_order()),
-                gathered=False,
-            )
-        ],
+        [Asked(what="the vertices asked for", ids=np.sort(Request(asked, layout.permutation).in_order()), copies=0)],
         layers.widths[: level + 1],
         itemsize=dtype.itemsize,
         trainers=trainers,

@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from gsplit.callbacks import Callback
+from gsplit.config.fields import flag_of
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.engine.objectives.own_loss import LossFunction
@@ -30,6 +31,9 @@ from gsplit.train.check import check_model
 from gsplit.train.loop import live
 from gsplit.train.loops.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
+
+OF_LOSS = ("class_weights", "label_smoothing", "focal_gamma", "pos_weight")
+"""Flags of the engine's own losses."""
 
 
 def train(
@@ -75,7 +79,8 @@ def train(
     config = config or TrainConfig()
     if layout is not None:
         config = replace(config, layout=Path(layout))
-    trainer = functools.partial(live, handed=_handed(config, loss, loop, callbacks))
+    handed = _handed(config, loss, loop, callbacks)
+    trainer = functools.partial(live, handed=handed)
     config, before = taken_up(config)
     if before is None and is_store_of_run(config):
         with ending_tidily(), held_run(config.out, overwrite=config.overwrite), laid_out(config) as config:
@@ -96,6 +101,11 @@ def train(
             resumed = Resumed.checked(run, before)
             if (summary := resumed.finished()) is not None:
                 return summary
+            if handed.loop is None and (name := resumed.checkpoint.get("given_loop")):
+                raise InputError(
+                    f"the run in {run.folder} trained by a loop that was handed over, {name}; resume it from Python, "
+                    "with gsplit.train(config=gsplit.TrainConfig.resuming(...), loop=...)"
+                )
             resumed.warn_of_changes()
             position = resumed.position
         save_configurations(run.folder, run.asked, run.config, run.unused)
@@ -115,12 +125,22 @@ def _handed(
         raise InputError(f"a loop of one's own takes sampled mini-batches, not --strategy {config.strategy}")
     if loop is not None and config.sampling == "saint":
         raise InputError("a loop of one's own does not know what targets of --sampling saint count; use another rule")
+    if loop is not None and not callable(loop):
+        raise InputError(f"a loop is a function of the run, not {loop!r}")
+    for name in OF_LOSS if loop is not None else ():
+        if getattr(config, name) != getattr(TrainConfig, name):
+            raise InputError(f"a loop of one's own has its own loss; drop {flag_of(name)}")
+    try:
+        callbacks = list(callbacks)
+    except TypeError:
+        raise InputError(f"callbacks takes a list of gsplit.callbacks.Callback, not {callbacks!r}") from None
     for callback in callbacks:
         if not isinstance(callback, Callback):
             raise InputError(f"callbacks has a {type(callback).__name__}, which is no gsplit.callbacks.Callback")
     return Handed(
         loop=None if loop is None else in_bytes(loop, f"the loop {getattr(loop, '__qualname__', loop)}"),
-        callbacks=in_bytes(list(callbacks), "a callback") if callbacks else None,
+        loop_name=None if loop is None else getattr(loop, "__qualname__", type(loop).__qualname__),
+        callbacks=in_bytes(callbacks, "a callback") if callbacks else None,
     )
 
 

@@ -48,8 +48,6 @@ def end_epoch(trainer: Trainer) -> None:
     }
     if trainer.member.rank == 0:
         trainer.log.append([record])
-        for callback in trainer.callbacks:
-            callback.on_epoch_end(record)
         say(_line(record, key_of(trainer.evaluator.names[0])))
         if not progress.targets:
             logger.warning("no mini-batch of epoch %d had a training vertex, so nothing was learned", epoch)
@@ -58,6 +56,8 @@ def end_epoch(trainer: Trainer) -> None:
     progress.next_epoch()
     if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
         save_checkpoint(trainer)
+    for callback in trainer.callbacks:  # what they make of it, the epoch is saved
+        callback.on_epoch_end(record)
 
 
 def ended_early(trainer: Trainer) -> bool:

@@ -30,6 +30,7 @@ def live(
     config = run.config
     with joined(rank, run.trainers, port, config.device, config.threads) as member:
         trainer = ready(member, run, shared, end)
+        trainer.loop_name = handed.loop_name
         trainer.begin_callbacks(handed.callbacks)
         ended = train(trainer) if handed.loop is None else train_by(trainer, handed.loop)
         summary = finish(trainer) if ended else None

@@ -46,6 +46,7 @@ def save_checkpoint(trainer: Trainer) -> None:
         "layout_checksum": trainer.layout.checksum,
         "signature": run.signature,
         "given_loss": None if run.own_loss is None or run.own_loss.pickled is None else run.own_loss.name,
+        "given_loop": trainer.loop_name,
     }
     try:
         checkpoint.save_state(run.folder, checkpoint.CHECKPOINT, state, about)

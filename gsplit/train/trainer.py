@@ -93,6 +93,8 @@ class Trainer:
         """Loss of the mini-batch that was trained on last, over all trainers, and the bytes that were reduced."""
         self.ended = self.stopped = False
         """Whether all epochs are done; whether the run was asked to stop before, and did."""
+        self.loop_name: str | None = None
+        """Name of the loop of the user's that trains; None for the engine's own."""
         self.callbacks: Sequence[Callback] = ()
         """Callbacks to be told of the run; trainer 0 has them."""
         self.clock = StageClock(member.device)

@@ -98,6 +98,17 @@ def test_the_vertices_to_validate_on_are_the_same_under_every_layout(lay):
         assert np.array_equal(validated(layout, number, 3), layout.graph.valid_idx)
 
 
+def test_what_waits_for_scores_that_never_come_is_refused(lay, tmp_path):
+    config = config_for(lay(2).path, tmp_path / "run", validate_every=0, validate_every_batches=2, gpus=2)
+    resolve(replace(config, early_stop=2))  # three mini-batches an epoch
+    with pytest.raises(InputError, match="has 2 mini-batches, so --validate-every-batches 2 never validates"):
+        resolve(replace(config, batch_size=60, lr_schedule="plateau"))
+    with pytest.raises(InputError, match="goes by the scores of validations, and --validate-every 0 makes none"):
+        resolve(replace(config, strategy="full", fan_out=(-1, -1), early_stop=2))
+    with pytest.raises(InputError, match="is not defined on the 1 vertices of --validate-vertices; take more"):
+        resolve(replace(config, metrics="auroc", validate_vertices=1))
+
+
 def test_a_run_is_validated_on_samples_of_some_vertices(pool, lay, tmp_path):
     """Neither how often nor on what a run validates changes what it learns."""
     config = config_for(lay(3).path, tmp_path / "exact", dtype="float64", epochs=2)
@@ -155,6 +166,11 @@ def test_too_little_memory_is_said_before_anything_is_started(lay, tmp_path, mon
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "run").exists()
     resolve(replace(config, evaluate="sampled"))
+    give_memory(monkeypatch, tmp_path, 100)
+    with pytest.raises(
+        InputError, match=r"vectors of all vertices .* over sampled neighbours take .*--evaluate none"
+    ):
+        resolve(replace(config, evaluate="sampled", save_predictions="logits"))
     resolve(replace(config, evaluate="none"))
     give_memory(monkeypatch, tmp_path, needed + 100)
     with pytest.raises(InputError, match=r"vectors of all vertices \(--save-predictions\)"):

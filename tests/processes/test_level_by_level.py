@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.models import DGL, HIDDEN, OURS, OWN, PYG, WEIGHTED, PyGNet, make_model, names, pyg
@@ -29,8 +30,8 @@ def both_layouts(tmp_path_factory):
     return [lay_out(graph, tmp_path_factory.mktemp("layout"), parts=TRAINERS) for graph in graphs]
 
 
-def both_ways(member, layout, model, own_by_rank, level):
-    """Vectors level by level and with whole neighbourhoods, each with the edges that were in blocks; and the rows."""
+def levels_of(member, layout, model, layers=LAYERS):
+    """What evaluates a model, the model that it is given, and the edges that its blocks will have had."""
     model, needs = prepare(model)
     model.double()
     graph, dtype = layout.graph, torch.float64
@@ -40,20 +41,26 @@ def both_ways(member, layout, model, own_by_rank, level):
     edges = []
     blocks_of = loader.whole_blocks
     loader.whole_blocks = lambda segment: counted(blocks_of(segment), edges)
+    levels = ExactLevels(
+        layout, member, loader, pool_module.SHARED.levels, num_layers=layers, dtype=dtype, threads=1, max_edges=300
+    )
+    return levels, model, edges
+
+
+def both_ways(member, layout, model, own_by_rank, level, layers):
+    """Vectors level by level and with whole neighbourhoods, each with the edges that were in blocks; and the rows."""
     for buffer in pool_module.SHARED.levels:
         member.barrier()
         if member.rank == 0:
             buffer.clear()
         member.barrier()
-    levels = ExactLevels(
-        layout, member, loader, pool_module.SHARED.levels, num_layers=LAYERS, dtype=dtype, threads=1, max_edges=300
-    )
+    levels, model, edges = levels_of(member, layout, model, layers)
     by_level = collected(levels.vectors(model, own_by_rank[member.rank], level))
     of_layers = edges[isinstance(model, Adapter) :]  # without the few vertices that are tried
     rows = [buffer.num_bytes // 8 for buffer in pool_module.SHARED.levels]
-    layers, levels._layers = levels._layers[1], (model, None)
+    single, levels._layers = levels._layers[1], (model, None)
     whole = collected(levels.vectors(model, own_by_rank[member.rank], level))
-    return by_level, whole, sum(of_layers), None if layers is None else rows
+    return by_level, whole, sum(of_layers), None if single is None else rows
 
 
 def collected(chunks):
@@ -71,10 +78,10 @@ def owned(layout, ids):
     return [ids[(ids >= begin) & (ids < end)] for begin, end in itertools.pairwise(layout.offsets)]
 
 
-def run_both(pool, layout, model, ids, level=LAYERS):
+def run_both(pool, layout, model, ids, level=None, layers=LAYERS):
     """Asserts that both ways agree; returns edges by level of all trainers, and numbers in the two buffers."""
     own = owned(layout, ids)
-    results = pool.run(TRAINERS, both_ways, layout, model, own, level)
+    results = pool.run(TRAINERS, both_ways, layout, model, own, level or layers, layers)
     for mine, (by_level, whole, *_) in zip(own, results, strict=True):
         assert set(by_level) == set(whole) == set(mine.tolist())
         for vertex, row in by_level.items():
@@ -160,6 +167,48 @@ def test_logits_that_differ_are_noticed(pool, both_layouts):
     torch.manual_seed(1)
     _, numbers = run_both(pool, layout, Centred(layout.graph.num_features, layout.graph.num_classes), np.arange(200))
     assert numbers is None
+
+
+class Prepared(PyGNet):
+    """Something is made of the features before the first layer."""
+
+    def __init__(self, features, classes, how):
+        widths = [HIDDEN if how == "projected" else features, HIDDEN, classes]
+        super().__init__([pyg("SAGEConv")(w_in, w_out) for w_in, w_out in itertools.pairwise(widths)])
+        self.first = nn.Linear(features, HIDDEN) if how == "projected" else None
+
+    def forward(self, x, edge_index):
+        return super().forward(x.clamp(-0.3, 0.3) if self.first is None else self.first(x), edge_index)
+
+
+@pytest.mark.parametrize("how", ["clamped", "projected"])
+def test_what_is_made_of_the_features_first_is_theirs(pool, both_layouts, how):
+    layout = both_layouts[0]
+    torch.manual_seed(1)
+    model = Prepared(layout.graph.num_features, layout.graph.num_classes, how)
+    edges, numbers = run_both(pool, layout, model, np.arange(200), layers=2)
+    assert edges == 2 * layout.graph.num_edges
+    assert numbers is not None
+
+
+class Noisy(PyGNet):
+    def forward(self, x, edge_index):
+        return F.dropout(super().forward(x, edge_index), 0.003)  # in evaluation, too
+
+
+def evaluated_together(member, layout, model):
+    """Whether this trainer computed layer by layer, tried by draws of its own."""
+    torch.manual_seed(member.rank)
+    levels, model, _ = levels_of(member, layout, model)
+    assert len(collected(levels.vectors(model, levels.own(np.arange(200)))))
+    return levels._layers[1] is not None
+
+
+def test_trainers_take_one_way_together(pool, both_layouts):
+    layout = both_layouts[0]
+    convs = [pyg("SAGEConv")(*pair) for pair in ((layout.graph.num_features, 8), (8, 8), (8, 3))]
+    for _ in range(4):
+        assert len(set(pool.run(TRAINERS, evaluated_together, layout, Noisy(convs)))) == 1
 
 
 @pytest.mark.parametrize("name", OWN)

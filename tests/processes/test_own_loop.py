@@ -87,8 +87,15 @@ def test_a_run_that_is_stopped_in_a_loop_goes_on(pool, layout, tmp_path):
     config = replace(config, out=tmp_path / "stopped")
     pool.run(2, by_loop, config, plain, 3)
     assert checkpoint.describe_state(tmp_path / "stopped", "checkpoint")["batch"] == 3 % -(-75 // 40)
-    gone_on = pool.run(2, by_loop, config, plain, None, True)[0]
+    gone_on = pool.run(2, by_loop, config, again_and_again, None, True)[0]
     assert all_equal(gone_on["after"], whole["after"])
+
+
+def test_a_run_by_a_loop_is_not_gone_on_with_without_it(layout, tmp_path):
+    config = config_for(layout.path, tmp_path / "run", epochs=1)
+    gsplit.train(config=config, loop=plain)
+    with pytest.raises(InputError, match=r"trained by a loop that was handed over, plain; resume it from Python"):
+        gsplit.train(config=gsplit.TrainConfig.resuming(tmp_path / "run", epochs=2))
 
 
 def test_mini_batches_say_whose_they_are(pool, layout, tmp_path):
@@ -124,6 +131,16 @@ def steps_first(run):
         run.step()
 
 
+def peeks(run):
+    next(iter(run))
+    plain(run)
+
+
+def again_and_again(run):
+    for _ in range(run.config.epochs):
+        plain(run)
+
+
 def means(run):
     for batch in run:
         run.backward(F.cross_entropy(run.model(batch.blocks, batch.x), batch.labels, reduction="none"))
@@ -142,6 +159,7 @@ def test_a_loop_that_ends_too_soon_ends_the_run_and_says_where(layout, tmp_path)
     [
         (skips_a_step, r"the next mini-batch was asked for before run\.step: each mini-batch takes one"),
         (steps_first, r"of trainer 0 run\.step was called before run\.backward"),
+        (peeks, r"trainer 0 began to go through the mini-batches again, in the middle of one"),
         (means, r"takes the sum of the losses of its own targets, a scalar, not \(\d+,\)"),
         (leaves, "the loop of trainer 0 ended in epoch 1, after 1 mini-batches"),
     ],
@@ -169,12 +187,16 @@ def raised(text):
         ({"loop": plain, "strategy": "full"}, "takes sampled mini-batches, not --strategy full"),
         ({"loop": plain, "loss": F.cross_entropy}, "a loop of one's own has its own loss; drop the other one"),
         ({"loop": lambda run: None}, "the loop .*lambda.* cannot be sent to the trainers"),
+        ({"loop": 5}, "a loop is a function of the run, not 5"),
+        ({"loop": plain, "class_weights": "balanced"}, "a loop of one's own has its own loss; drop --class-weights"),
+        ({"callbacks": 5}, "callbacks takes a list of gsplit.callbacks.Callback, not 5"),
+        ({"callbacks": (name for name in ["tensorboard"])}, "callbacks has a str, which is no"),
         ({"callbacks": ["tensorboard"]}, "callbacks has a str, which is no gsplit.callbacks.Callback"),
     ],
 )
 def test_what_cannot_be_handed_over_is_told_at_once(layout, tmp_path, handed, message):
     given = {name: handed.pop(name) for name in ("loop", "loss", "callbacks") if name in handed}
-    changes = {**handed, **({"fan_out": (-1, -1)} if handed else {})}
+    changes = {**handed, **({"fan_out": (-1, -1)} if "strategy" in handed else {})}
     with pytest.raises(InputError, match=message):
         gsplit.train(config=config_for(layout.path, tmp_path / "run", **changes), **given)
     assert not (tmp_path / "run").exists()

@@ -32,6 +32,9 @@ from gsplit.limits import host_memory
 from gsplit.models.prepared import Needs
 from gsplit.units import binary
 
+ALL = "all neighbours"
+NOTHING = "--evaluate none takes nothing"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -41,8 +44,8 @@ class Asked:
     """The vertices in words."""
     ids: NDArray[np.int64]
     """Layout ids, ascending."""
-    gathered: bool
-    """Whether their vectors are gathered in memory."""
+    copies: int
+    """How often their vectors stand in memory, all together: 0 where they are used chunk by chunk."""
 
 
 def check_evaluation(run: Run, layout: Layout) -> None:
@@ -52,28 +55,33 @@ def check_evaluation(run: Run, layout: Layout) -> None:
         InputError: with the memory that is wanting.
     """
     config, graph = run.config, layout.graph
-    if config.evaluate != "exact":
+    if config.evaluate == "none":
         return
     model = run.new_model().to(run.dtype).eval()
     layers = single_layers_of(model, host_loader(layout, run.dtype, run.needs), config.layers, warns=False)
-    if layers is None:
+    if layers is None and config.evaluate == "exact":
         return
+    sampled = layers is None or config.evaluate == "sampled"
+    widths = [graph.num_features, graph.num_classes] if layers is None or sampled else layers.widths
     valid_idx = (
         validated(layout, config.validate_vertices, config.seed) if config.validates else np.empty(0, np.int64)
     )
-    measured = config.metrics is not None
+    measured = int(config.metrics is not None)
     saved = np.arange(graph.num_vertices if config.save_predictions != "no" else 0)
     check_fits(
         layout,
         [
-            Asked(what="the validation vertices", ids=valid_idx, gathered=measured),
-            Asked(what="the test vertices", ids=graph.test_idx, gathered=measured),
-            Asked(what="all vertices (--save-predictions)", ids=saved, gathered=True),
+            Asked(what="the validation vertices", ids=valid_idx, copies=measured),
+            Asked(what="the test vertices", ids=graph.test_idx, copies=measured),
+            Asked(what="all vertices (--save-predictions)", ids=saved, copies=2),
         ],
-        layers.widths,
+        widths,
         itemsize=run.dtype.itemsize,
         trainers=run.trainers,
-        instead="--evaluate sampled takes less, --evaluate none nothing",
+        instead="--evaluate none takes nothing"
+        if sampled
+        else "--evaluate sampled takes less, --evaluate none nothing",
+        neighbours="sampled neighbours" if sampled else ALL,
     )
 
 
@@ -86,7 +94,14 @@ def host_loader(layout: Layout, dtype: torch.dtype, needs: Needs) -> SplitLoader
 
 
 def check_fits(
-    layout: Layout, asked: Iterable[Asked], widths: Sequence[int], *, itemsize: int, trainers: int, instead: str
+    layout: Layout,
+    asked: Iterable[Asked],
+    widths: Sequence[int],
+    *,
+    itemsize: int,
+    trainers: int,
+    instead: str,
+    neighbours: str = ALL,
 ) -> None:
     """Refuse what does not fit.
 
@@ -97,17 +112,19 @@ def check_fits(
         itemsize: bytes of a number.
         trainers: P.
         instead: what to do, in words.
+        neighbours: over which the vectors are, in words; where those are sampled chunks are as small as mini-batches.
 
     Raises:
         InputError: with the memory that it takes and what there is.
     """
     n, last = layout.graph.num_vertices, len(widths) - 1
     free = host_memory().available_bytes
-    chunks = trainers * chunk_bytes(layout, widths, itemsize, trainers)
+    chunks = 0 if neighbours != ALL else trainers * chunk_bytes(layout, widths, itemsize, trainers)
 
     def taken(rows: Sequence[int], asked: Asked) -> int:
-        gathered = len(asked.ids) if asked.gathered else 0
-        return sum(buffer_bytes(rows, widths, itemsize, gathered=gathered)) + chunks
+        gathered = len(asked.ids) if asked.copies else 0
+        more = max(0, asked.copies - 1) * gathered * widths[-1] * itemsize
+        return sum(buffer_bytes(rows, widths, itemsize, gathered=gathered)) + more + chunks
 
     for each in asked:
         if not len(each.ids) or taken([n] * last, each) <= free:
@@ -117,7 +134,7 @@ def check_fits(
             most = max(range(1, last), key=lambda level: rows[level] * widths[level], default=0)
             hidden = f", {rows[most]:,} rows of {widths[most]} numbers of level {most} among them" if most else ""
             raise InputError(
-                f"vectors of {each.what} over all neighbours take {binary(needed)} of memory{hidden}, but "
+                f"vectors of {each.what} over {neighbours} take {binary(needed)} of memory{hidden}, but "
                 f"{binary(free)} are free; {instead}"
             )
 

@@ -122,6 +122,9 @@ class ExactLevels:
                 model,
                 single_layers_of(model, self._loader, self._num_layers, warns=self._member.rank == 0),
             )
+            can = sum_over_trainers([self._layers[1] is not None], self._member) == [self._member.world]
+            if not can:  # a model that draws at random may seem so to some trainers
+                self._layers = model, None
         layers = self._layers[1]
         if layers is not None:
             yield from self._by_layer(layers, own, level)

@@ -41,10 +41,8 @@ class SampledTargets:
 
     @torch.no_grad()
     def logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-        """This trainer's share of some layout ids with their logits [n, C], mini-batch by mini-batch.
-
-        Nobody waits for another trainer.
-        """
+        """This trainer's share of some layout ids with their logits [n, C], mini-batch by mini-batch."""
+        self._member.barrier()  # features may be trained, and are read as others have left them
         sampler = sampler_of(
             self._loader.layout,
             fan_outs=list(self._fan_outs),

@@ -109,7 +109,7 @@ class Adapter(nn.Module, ABC):
             [num_destinations, width of the level]; of the last level the logits.
         """
         blocks = dict.fromkeys(range(1, layers + 1), block.without_rows()) | {layer: block}
-        self._from_below = (layer, x)
+        self._from_below = None if layer == 1 else (layer, x)  # the model itself makes rows of the features
         try:
             features = x if layer == 1 else x.new_empty(0, in_features)
             return self._run(blocks, features, layers, stop_at=0 if layer == layers else layer + 1)

@@ -37,6 +37,8 @@ class Handed(NamedTuple):
 
     loop: bytes | None = None
     """A function of a :class:`Loop`."""
+    loop_name: str | None = None
+    """Name of that function."""
     callbacks: bytes | None = None
     """A list of :class:`gsplit.callbacks.Callback`."""
 
@@ -100,6 +102,13 @@ class Loop:
         return self._trainer.member.device
 
     def __iter__(self) -> Iterator[Batch]:
+        if self._at_work is not None:
+            raise InputError(
+                f"the loop of trainer {self.rank} began to go through the mini-batches again, in the middle of one; "
+                "go through the run once: it has those of all epochs"
+            )
+        if self._trainer.ended or self._trainer.stopped:
+            return
         layout = self._trainer.layout
         for mini_batch in mini_batches(self._trainer):
             assert mini_batch.targets is not None
