@@ -11,7 +11,6 @@ import importlib
 import os
 import re
 import resource
-import select
 import shutil
 import signal
 import sys
@@ -21,6 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
 
 from experiments.faults.cases import Case, contents
@@ -77,7 +77,7 @@ def run_cases(cases: Iterator[Case], jobs: int) -> Iterator[Outcome]:
             if not running:
                 return
             left_s = min(begin for _, _, begin in running.values()) + LIMIT_S - time.monotonic()
-            ready, _, _ = select.select(list(running), [], [], max(0.0, left_s))
+            ready = connection.wait(list(running), max(0.0, left_s))  # of any number, which select is not
             for handle, (case, pid, begin) in list(running.items()):
                 late = time.monotonic() - begin >= LIMIT_S
                 if handle in ready or late:

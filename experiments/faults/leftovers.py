@@ -15,7 +15,7 @@ SHARED = Path("/dev/shm")
 SHARED_LIMIT_S = 2.0
 """Others' memory comes and goes meanwhile."""
 OF_A_RUN = re.compile(
-    r"config\.json|metrics\.jsonl|summary\.json|\.lock|(checkpoint|model)\.json|(checkpoint|model)-[0-9a-f]{16}\.pt"
+    r"config\.json|metrics\.jsonl|summary\.json|\.lock|(checkpoint|model)\.json|(checkpoint|model)-[0-9a-f]{16}\.pt|model\.pt"
 )
 OF_PYTORCH = "torchinductor_"
 """Begins the name of an empty folder that PyTorch makes, one a user, where a run is profiled."""

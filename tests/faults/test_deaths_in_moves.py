@@ -23,7 +23,7 @@ VICTIM, CALL = 1, 2
 """The trainer that dies, and in which call of the move."""
 
 
-def dying(move, note, rank, *arguments):
+def dying(move, note, rank, *arguments, **named_arguments):
     """The life of a trainer; the victim dies in the place of what others wait for in a move."""
     owner, collectives = (CommonRows, ["meet"]) if move == "share" else (moves.Moves, MOVES[move][1])
     whole, calls = getattr(owner, move), []
@@ -40,7 +40,7 @@ def dying(move, note, rank, *arguments):
         return whole(self, *args, **named)
 
     setattr(owner, move, until)
-    return live(rank, *arguments)
+    return live(rank, *arguments, **named_arguments)
 
 
 WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}

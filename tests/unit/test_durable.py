@@ -79,11 +79,11 @@ def test_a_folder_that_is_replaced_is_removed_last(tmp_path, calls):
 
 def test_a_checkpoint_is_there_before_its_description_names_it(tmp_path, calls):
     checkpoint.save_state(tmp_path, checkpoint.MODEL, {"w": torch.zeros(1)}, {"signature": {}, "epoch": 1})
-    (state,), description = tmp_path.glob("*.pt"), tmp_path / "model.json"
+    (state,), description = tmp_path.glob("model-*.pt"), tmp_path / "model.json"
     for path in (state, description):
         calls.synced_before_named(path)
     named = [call[2] for call in calls if call[0] == "rename"]
-    assert named == [state, description]
+    assert named == [state, description, tmp_path / "model.pt"]
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])

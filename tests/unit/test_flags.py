@@ -17,6 +17,7 @@ TABLES = {
     "data": "unit/data/test_flags_of_data.py",
     "partition": "unit/partition/test_flags_of_partition.py",
     "predict": "processes/test_flags_of_predict.py",
+    "report": "processes/test_pages.py",
     "train": "processes/test_flags_of_train.py",
 }
 """Command -> the test that goes through its flags."""
