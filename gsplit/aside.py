@@ -146,18 +146,18 @@ def folder_beside(
     out = place_of(out)
     with ExitStack() as held:
         try:
-            folder = _held_folder(out, held, lock)
+            folder = held_folder(out, held, lock)
         except OSError as error:
             raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
         try:
             yield folder
         finally:
             with held_back():
-                _take_back(out, folder, done, worthless, lock)
+                take_back(out, folder, done, worthless, lock)
 
 
-def _held_folder(out: Path, held: ExitStack, lock: str) -> Path:
-    """A folder that is locked for as long as ``held`` is open, so that others know that it is in use."""
+def held_folder(out: Path, held: ExitStack, lock: str = ASIDE) -> Path:
+    """A new folder beside ``out`` that is locked while ``held`` is open, so that others know that it is in use."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
@@ -173,7 +173,7 @@ def _held_folder(out: Path, held: ExitStack, lock: str) -> Path:
 
 
 def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = ASIDE) -> None:
-    """Take back what processes that were killed have left beside ``out``, and say so.
+    """Take back what processes of this user that were killed have left beside ``out``, and say so.
 
     Args:
         out: a file or a folder, or its place.
@@ -183,12 +183,12 @@ def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _noth
     beside = re.compile(re.escape(f".{out.name}.") + rf"[a-z0-9_]{{{SUFFIX_LETTERS}}}")
     with suppress(OSError):
         for left in sorted(out.parent.iterdir()):
-            if not beside.fullmatch(left.name) or left.is_symlink():
+            if not beside.fullmatch(left.name) or left.is_symlink() or left.lstat().st_uid != os.getuid():
                 continue
             if (left / lock).is_file():
                 try:
                     with locked(left, lock):
-                        back = _take_back(out, left, done, worthless, lock)
+                        back = take_back(out, left, done, worthless, lock)
                 except InUse:
                     continue  # a living process is at work, on the folder or in the place
                 except InputError as error:
@@ -204,7 +204,9 @@ def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _noth
                 left.rmdir()  # as it is made, before it is locked
 
 
-def _take_back(out: Path, folder: Path, done: Judge, worthless: Judge, lock: str) -> bool:
+def take_back(
+    out: Path, folder: Path, done: Judge = os.path.lexists, worthless: Judge = _nothing, lock: str = ASIDE
+) -> bool:
     """Remove a folder beside ``out``; True where what was there before was put back first.
 
     Raises:

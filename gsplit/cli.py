@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import importlib
 import io
 import logging
 import re
@@ -127,13 +128,16 @@ def parse(
     prog: str,
     default: T | None = None,
     answers: Mapping[str, str | Callable[[str], str]] | None = None,
+    needs: Sequence[str] = (),
 ) -> T:
     """Parse flags as ``tyro.cli`` does, but complain in one line; then the command has started.
 
     Args:
         spec, arguments, prog, default: as tyro takes them.
-        answers: flags that there are elsewhere, under which users may look for something here; each with what to say,
-            or what says it of the value that was given, with commas.
+        answers: flags that there are elsewhere, under which users may look for something here; each with what to
+            say, or what says it of the value that was given, with commas.
+        needs: modules that take seconds to import. That is begun once the flags are right, so that help and
+            complaints come at once, and is over before the command has started.
 
     Raises:
         InputError: for flags or values that do not parse.
@@ -156,6 +160,9 @@ def parse(
         if stop.code in (0, None):
             raise
         raise InputError(f"{_first_paragraph(complaint.getvalue())} (see {prog} --help)") from None
+    with starting.Importing():
+        for module in needs:
+            importlib.import_module(module)
     starting.over()
     return parsed
 

@@ -24,17 +24,25 @@ class InputError(ValueError):
 
 def one_line(error: InputError) -> str:
     """The line that tells the user of a script, with the place where the script called GSplit."""
-    place, traceback = "", error.__traceback__
-    while traceback is not None and not traceback.tb_frame.f_code.co_filename.startswith(PACKAGE + os.sep):
-        place = f" ({os.path.basename(traceback.tb_frame.f_code.co_filename)}, line {traceback.tb_lineno})"
+    return f"error: {' '.join(str(error).split())}{_place(error.__traceback__)[0]}"
+
+
+def _place(traceback: TracebackType | None) -> tuple[str, bool]:
+    """Where a script called GSplit, or what else went wrong there; and whether it was in GSplit."""
+    place = ""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if file.startswith(PACKAGE + os.sep):
+            return place, True
+        place = f" ({os.path.basename(file)}, line {traceback.tb_lineno})"
         traceback = traceback.tb_next
-    return f"error: {' '.join(str(error).split())}{place}"
+    return place, False
 
 
 def one_line_errors() -> None:
-    """Print an InputError that nobody catches as one line; all else is left to Python.
+    """Print an InputError that nobody catches, and Ctrl-C in a call of ours, as one line; all else is left to Python.
 
-    A program with an ``sys.excepthook`` of its own keeps it. The exit code stays Python's, 1.
+    A program with an ``sys.excepthook`` of its own keeps it. The exit code stays Python's: 1, after Ctrl-C 130.
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _say
@@ -43,5 +51,7 @@ def one_line_errors() -> None:
 def _say(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if isinstance(error, InputError):
         print(one_line(error), file=sys.stderr)
+    elif isinstance(error, KeyboardInterrupt) and (at := _place(traceback))[1]:
+        print(f"interrupted{at[0]}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, traceback)

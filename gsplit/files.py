@@ -18,6 +18,23 @@ from typing import Any
 from gsplit.errors import InputError
 
 
+def as_path(value: Any, where: str, wanted: str) -> Path:
+    """The path that something is, or stands for.
+
+    Args:
+        value: a string, or whatever ``os.fspath`` takes.
+        where: what was called, for messages.
+        wanted: what it takes there.
+
+    Raises:
+        InputError: for anything else.
+    """
+    try:
+        return Path(value)
+    except TypeError:
+        raise InputError(f"{where} takes {wanted}, not {repr(value)[:60]}") from None
+
+
 def make_durable(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -217,7 +217,7 @@ def _mallopt(values: dict[int, int]) -> None:
             mallopt(parameter, value)
 
 
-def sweep_cuda_ipc(pid: int) -> None:
+def sweep_sent_memory(pid: int) -> None:
     """Remove the files in /dev/shm that a dead process made to share memory of GPUs.
 
     PyTorch removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for

@@ -56,7 +56,7 @@ class PyGNet(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         x = F.dropout(x, self.config.input_dropout, self.training)
         x = self.activation(self.convs[0](x, edge_index))
-        return self.convs[1](F.dropout(x, self.config.dropout, self.training), edge_index)
+        return self.convs[1](F.dropout(x, self.config.share_dropped, self.training), edge_index)
 
 
 def full_batch(graph: GraphArrays, config: TrainConfig, seed: int) -> float:

@@ -11,7 +11,6 @@ from experiments.shared.flags import Count, FanOut, Positive, Seed, from_one_on
 from experiments.shared.noise import cores
 from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
-from gsplit.config.optimisation import OptimisationConfig
 from gsplit.config.partition import Method, Weights
 from gsplit.errors import InputError
 
@@ -69,7 +68,7 @@ class CompareConfig(Checked):
     """Epochs by which a setting is judged, after one that warms up; 0 takes the defaults."""
     accuracy_epochs: Count = 5
     """Epochs of the run that is evaluated after each; 0 leaves it out."""
-    lr: Annotated[float, Range(above=0)] = OptimisationConfig.lr
+    lr: Annotated[float, Range(above=0)] = 0.003
     """Learning rate of Adam."""
     dropout: Annotated[float, Range(least=0, below=1)] = 0.5
     """Share of hidden values dropped in training."""

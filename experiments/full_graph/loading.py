@@ -75,6 +75,7 @@ def measure(data: Path, work: Path, *, quick: bool, seed: int = 0, only: Collect
                         gpus=trainers,
                         threads=1,
                         epochs=EPOCHS,
+                        dropout=0.5,
                         **settings,  # type: ignore[arg-type]
                         **flags,
                     )

@@ -25,10 +25,10 @@ from experiments.shared.flags import Count, FanOut, Imbalance, Positive
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
+from gsplit.config.partition import Method
 from gsplit.data import open_store
 from gsplit.files import check_writable
 from gsplit.partition import PartitionConfig, partition
-from gsplit.partition.methods import Method
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Weights
 

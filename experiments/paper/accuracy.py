@@ -3,6 +3,7 @@
     python -m experiments.paper.accuracy --datasets cora coauthor_cs amazon_computers --json accuracy.json
     python -m experiments.paper.accuracy --datasets amazon_computers --trainers 4 \
         --strategies split groups dgl pagraph quiver
+    python -m experiments.paper.accuracy --defaults --trainers 2
     python -m experiments.paper.accuracy --datasets cora amazon_computers --trainers 4 --seeds 0,1,2,3,4 \
         --exchange-dtypes model bfloat16
 
@@ -91,6 +92,8 @@ class AccuracyConfig(Checked):
     """Types in which rows travel between trainers: model, bfloat16. The others are held against the first."""
     seeds: cli.IntList = (0, 1, 2)
     """One run for each."""
+    defaults: bool = False
+    """Train with the defaults of gsplit train alone, not the settings that were found for each graph."""
     quick: bool = False
     """Train for two epochs: whether all works; figures say nothing."""
     json: Path | None = None
@@ -100,6 +103,7 @@ class AccuracyConfig(Checked):
 def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each number of trainers, each strategy and each type of the exchange."""
     store = folder / "store"
+    asked = TrainConfig(device="cpu") if config.defaults else CONFIGS[dataset]
     graph = load_npz(real_graphs.path(config.data, dataset)).with_feature_dtype("float16")
     write_store(store, graph, name=dataset, source=dataset)
     rows = []
@@ -111,7 +115,7 @@ def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str
             for exchange_dtype in config.exchange_dtypes:
                 out = folder / f"run-{trainers}-{strategy}-{exchange_dtype}"
                 changes = {**STRATEGIES[strategy], "exchange_dtype": exchange_dtype}
-                scores = scores_of(layout, replace(CONFIGS[dataset], out=out, **changes), config)
+                scores = scores_of(layout, replace(asked, out=out, **changes), config)
                 row = {
                     "dataset": dataset,
                     "trainers": trainers,

@@ -24,11 +24,11 @@ from experiments.shared.flags import Count, FanOut, Imbalance, Positive, Seed
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
+from gsplit.config.partition import Method
 from gsplit.data import open_layout
 from gsplit.data.synthetic import Calibrated, choose
 from gsplit.files import check_writable
 from gsplit.partition import PartitionConfig, partition
-from gsplit.partition.methods import Method
 from gsplit.partition.presample import Training
 from gsplit.partition.report import CACHE_PERCENTS, measure
 from gsplit.partition.weights import Weights

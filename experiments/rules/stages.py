@@ -85,6 +85,7 @@ def stage_counts(layout: Path, name: str, trainers: int, hidden: int) -> dict[st
             fan_out=FAN_OUT,
             batch_size=BATCH_SIZE,
             hidden=hidden,
+            dropout=0.5,
             epochs=1,
             gpus=trainers,
             device="cpu",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+import os
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -85,6 +86,23 @@ class Checked:
             object.__setattr__(self, name, checked(flag_of(name), getattr(self, name), annotation))
 
 
+def check_options(options: Iterable[str], cls: Any, where: str, *, without: Iterable[str] = ()) -> None:
+    """Check the names of arguments that become fields of a dataclass.
+
+    Args:
+        options: the names.
+        cls: the dataclass.
+        where: the function that was called, for messages.
+        without: fields that are arguments of its own.
+
+    Raises:
+        InputError: naming the first that is no such field, and those that there are.
+    """
+    known = [field.name for field in fields(cls) if field.name not in without]
+    if unknown := sorted(set(options) - set(known)):
+        raise InputError(f"{where} has no option {unknown[0]!r}; it has {', '.join(known)}")
+
+
 @functools.cache
 def _annotations(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls, include_extras=True)
@@ -138,7 +156,7 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
             raise InputError(f"{flag} must be one of {', '.join(choices)}, not {value!r}")
         return value
     if kind is Path:
-        if not isinstance(value, (str, Path)):
+        if not isinstance(value, (str, os.PathLike)):
             raise InputError(f"{flag} must be a path, not {value!r}")
         return Path(value)
     if get_origin(kind) is tuple:

@@ -15,6 +15,9 @@ Norm = Literal["none", "layer", "rms", "batch"]
 Normalization = Literal["both", "mean"]
 Dtype = Literal["float32", "float64"]
 Share = Annotated[float, Range(least=0, below=1)]
+WIDE = 128
+"""Width of hidden layers from which on half of their values are dropped, if nobody says otherwise: narrower ones
+learn less with that than without (docs/log.md, "Defaults that learn something")."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +31,10 @@ class ModelConfig(Checked):
     """Arguments for the constructor of such a class, as NAME=VALUE,NAME=VALUE."""
     num_layers: Annotated[int | None, Range(1)] = None
     """Layers of the model. By default one for each number in --fan-out."""
-    hidden: Annotated[int, Range(1), arg(aliases=("--hidden-channels", "--num-hidden"))] = 16
+    hidden: Annotated[int, Range(1), arg(aliases=("--hidden-channels", "--num-hidden"))] = 256
     """Width of the hidden layers."""
-    dropout: Share = 0.5
-    """Share of hidden values dropped in training."""
+    dropout: Share | None = None
+    """Share of hidden values dropped in training. By default 0.5 where --hidden is at least 128, below that 0."""
     input_dropout: Share = 0.0
     """Share of feature values dropped in training."""
     norm: Norm = "none"
@@ -58,6 +61,11 @@ class ModelConfig(Checked):
     """gat, gcn: let each vertex be its own neighbour; --no-self-loops where the graph has loops already."""
     dtype: Dtype = "float32"
     """Type in which the model computes."""
+
+    @property
+    def share_dropped(self) -> float:
+        """The share of hidden values that is dropped: as given, or what their width asks for."""
+        return self.dropout if self.dropout is not None else 0.5 if self.hidden >= WIDE else 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -108,13 +108,13 @@ class ObjectiveConfig(Checked):
 class OptimisationConfig(Checked):
     """The optimizer, the rate at which it learns, and for how long it is at work."""
 
-    epochs: Annotated[int, Range(0), arg(aliases=("--num-epochs",))] = 10
+    epochs: Annotated[int, Range(0), arg(aliases=("--num-epochs",))] = 30
     """Passes over the training vertices."""
     early_stop: Annotated[int, Range(0)] = 0
     """End after so many validations, one after the other, without a better score; 0 never."""
     optimizer: OptimizerName = "adam"
     """PyTorch's of that name."""
-    lr: Annotated[float, Range(above=0, below=math.inf)] = 0.003
+    lr: Annotated[float, Range(above=0, below=math.inf)] = 0.001
     """Learning rate."""
     lr_schedule: Schedule = "constant"
     """How the rate falls, after the warm-up. cosine: to 0 at the end of --epochs, with every step of the optimizer;

@@ -14,7 +14,7 @@ SAMPLED = ("split", "data")
 STRATEGIES = (*SAMPLED, "full")
 Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns", "rotate"]
 Permutation = Literal["single", "double"]
-Device = Literal["auto", "cuda", "cpu"]
+Device = Literal["auto", "cpu", "cuda", "xpu"]
 Exchange = Literal["rows", "auto"]
 ExchangeDtype = Literal["model", "bfloat16"]
 
@@ -32,7 +32,7 @@ class ParallelConfig(Checked):
     gpus: Annotated[int | None, Range(1)] = None
     """Trainers, one a GPU (or a process on the CPU). By default one for each part of the layout."""
     device: Device = "auto"
-    """auto takes GPUs where there are any."""
+    """auto takes GPUs where there are any, of whatever kind. cuda: NVIDIA's and AMD's; xpu: Intel's."""
     threads: Annotated[int, Range(0)] = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
     strategy: str = "split"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
@@ -23,6 +23,8 @@ MAX_SEED = 2**63 - 1
 MAX_THREADS = 256
 """More threads than any host makes use of."""
 MAX_CUTS = 1000
+PARTS = 4
+"""Parts where nothing says how many."""
 
 
 def _check_fan_out(fan_out: Sequence[int]) -> None:
@@ -34,6 +36,17 @@ def _check_fan_out(fan_out: Sequence[int]) -> None:
 def _check_imbalance(imbalance: float) -> None:
     if not 0 <= imbalance <= 1:
         raise InputError(f"--imbalance must be from 0 to 1, such as 0.03, not {imbalance}")
+
+
+def _check_method(method: str) -> None:
+    if method in get_args(Method):
+        return
+    path = Path(method)
+    if not (path.suffix or path.parent.name or path.exists()):  # a slip of the pen, not the name of a file
+        raise InputError(
+            f"--method must be one of {', '.join(get_args(Method))}, or a file with the part of each vertex, not "
+            f"{method!r}"
+        )
 
 
 Presampled = Literal["neighbours", "ladies", "fastgcn", "uniform", "saint"]
@@ -84,13 +97,14 @@ class PartitionConfig(Checked):
     """The graph store to partition, or a recipe: NAME.toml with these flags as keys."""
     out: Path
     """The layout folder to write."""
-    parts: Annotated[int, Range(1, MAX_INT32)] = 4
-    """Number of parts: one a trainer."""
-    method: Method = "metis"
+    parts: Annotated[int | None, Range(1, MAX_INT32)] = None
+    """Number of parts: one a trainer. By default 4, or as many as the file of --method has."""
+    method: Annotated[str, Accepted(_check_method), tyro.conf.arg(metavar="METHOD|FILE")] = "metis"
     """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
     fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample); deal, for
     training on the whole graph: equal parts and even blocks in seconds, whatever is cut. random and range are
-    ablations."""
+    ablations. Or a partition of your own: a file with the part of each vertex, in the order of the vertices, from 0
+    on, a .npy or one column of text, as METIS writes it."""
     weights: Weights = "uniform"
     """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
     sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and
@@ -126,6 +140,11 @@ class PartitionConfig(Checked):
     """Only print the memory and the disk that it will take."""
     overwrite: bool = False
     """Replace the layout if it is there."""
+
+    @property
+    def part_file(self) -> Path | None:
+        """The file of the user's own partition; None where a partitioner makes one."""
+        return None if self.method in get_args(Method) else Path(self.method)
 
     @property
     def training(self) -> Training:

@@ -13,7 +13,7 @@ from gsplit.config.fields import Checked, Range
 from gsplit.config.parallel import Device
 from gsplit.errors import InputError
 
-What = Literal["classes", "values", "logits", "embeddings"]
+What = Literal["classes", "values", "probabilities", "logits", "embeddings"]
 
 
 def check_what(what: str, task: str, flag: str) -> None:
@@ -25,10 +25,12 @@ def check_what(what: str, task: str, flag: str) -> None:
         flag: names it in messages.
 
     Raises:
-        InputError: for classes of a regression, and for values of classes.
+        InputError: for classes and probabilities of a regression, and for values of classes.
     """
     if what == "classes" and task == "regression":
         raise InputError(f"{flag} classes: a regression has none; say {flag} values")
+    if what == "probabilities" and task == "regression":
+        raise InputError(f"{flag} probabilities: a regression has none; say {flag} values")
     if what == "values" and task != "regression":
         raise InputError(f"{flag} values is for a regression, and here there are classes; say {flag} classes")
 
@@ -48,8 +50,8 @@ class PredictConfig(Checked):
     """all, train, valid, test, or a file of global ids: .npy of whole numbers, or text with one a line. Row i of the
     result belongs to the i-th vertex asked for."""
     what: What | None = None
-    """classes, the values of a regression, logits, or embeddings, the vectors of a level of the model. By default
-    classes, or values of a regression."""
+    """classes, the values of a regression, probabilities of the classes, logits, or embeddings, the vectors of a
+    level of the model. By default classes, or values of a regression."""
     layer: Annotated[int | None, Range(1)] = None
     """Whose output the embeddings are, from 1 on. By default that of the last hidden layer."""
 

@@ -87,7 +87,7 @@ class SamplingConfig(Checked):
     smaller where a layer draws much of its pool, and larger where it draws little."""
     draw: Draw = "priority"
     """ladies: priority sampling; or race, one source after the other without replacement."""
-    batch_size: Annotated[int, Range(1)] = 4096
+    batch_size: Annotated[int, Range(1)] = 512
     """Targets of one mini-batch over ALL trainers together (DGL and PyG count per GPU)."""
     samplers: Annotated[int | None, Range(0)] = None
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave

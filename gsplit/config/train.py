@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -168,7 +169,7 @@ class TrainConfig(
             raise InputError(f"{path} is damaged: {error}") from None
 
     @classmethod
-    def resuming(cls, run: Path | str, **changes: Any) -> TrainConfig:
+    def resuming(cls, run: str | os.PathLike[str], **changes: Any) -> TrainConfig:
         """The configuration of a run, to go on with it: ``train(config=TrainConfig.resuming("run", epochs=60))``.
 
         On another layout the number of trainers follows it, unless ``gpus`` says otherwise.
@@ -176,8 +177,9 @@ class TrainConfig(
         Raises:
             InputError: where ``run`` is no run.
         """
-        put_run_right(Path(run))
-        before = cls.from_json(Path(run) / CONFIG)
+        run = Path(run)
+        put_run_right(run)
+        before = cls.from_json(run / CONFIG)
         fresh: dict[str, Any] = {
             "out": None,
             "overwrite": False,
@@ -185,7 +187,7 @@ class TrainConfig(
             "dry_run": False,
             "init_from": None,
         }
-        fresh["resume"] = Path(run)
+        fresh["resume"] = run
         return replace(before, **{**fresh, **changes})
 
 

@@ -251,6 +251,7 @@ NB_MODULE(_core, m) {
   bind_stream<int32_t>(m);
   bind_stream<int64_t>(m);
   gsplit::python::bind_aggregate(m);
+  gsplit::python::bind_ids(m);
   m.def(
       "shuffle_into_runs",
       [](Array<int64_t> global_ids, uint64_t key, Array<int64_t> bounds, Writable<int64_t> order) {

@@ -34,4 +34,7 @@ std::span<T> span_of(const Writable<T>& array) {
 /// Sums over neighbours; the rest is bound in bindings.cpp.
 void bind_aggregate(nanobind::module_& m);
 
+/// Vertices by ids of the user's own.
+void bind_ids(nanobind::module_& m);
+
 }  // namespace gsplit::python

@@ -10,11 +10,13 @@ import tyro
 
 from gsplit import cli
 from gsplit.data import layout, store
-from gsplit.data.build import BuildOptions, build_store
-from gsplit.data.folders import check_free
+from gsplit.data.api import make_store
+from gsplit.data.build import BuildOptions
 from gsplit.data.graph import GraphArrays
-from gsplit.data.importers import load_source
-from gsplit.data.importers.vertex_files import VertexFiles, attach
+from gsplit.data.importers import USUAL
+from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.named_edges import IdOptions
+from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.errors import InputError
 
 PROG = "python -m gsplit.data"
@@ -27,6 +29,8 @@ def import_(
     root: Path | None = None,
     overwrite: bool = False,
     vertices: tyro.conf.OmitArgPrefixes[VertexFiles] = VertexFiles(),  # noqa: B008 (frozen)
+    keys: tyro.conf.OmitArgPrefixes[Keys] = USUAL,
+    ids: tyro.conf.OmitArgPrefixes[IdOptions] = IdOptions(),  # noqa: B008
     build: tyro.conf.OmitArgPrefixes[BuildOptions] = BuildOptions(),  # noqa: B008
 ) -> None:
     """Make a graph store.
@@ -42,10 +46,10 @@ def import_(
         root: where OGB's datasets are, for ogb:NAME; by default dataset, as for OGB.
         overwrite: replace the folder if it is there.
     """
-    check_free(out, overwrite=overwrite)
-    opened = attach(load_source(source, seed=build.seed, root=root, regression=build.task == "regression"), vertices)
-    graph = build_store(opened, out, build, name=name or opened.name, described_as=source, overwrite=overwrite)
-    print(f"{out}: {_counts(graph)}")
+    made = make_store(
+        source, out, name=name, root=root, overwrite=overwrite, files=vertices, keys=keys, ids=ids, build=build
+    )
+    print(f"{out}: {_counts(made.graph)}")
 
 
 def export_(

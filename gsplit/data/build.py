@@ -23,8 +23,12 @@ from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, cast, check_vertex_sets, open_arrays
+from gsplit.data.ids import kept_ids
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
 from gsplit.data.importers.source import Rows, Source
+from gsplit.data.labels.class_names import checked_names
+from gsplit.data.labels.random_sets import check_shares, random_sets
+from gsplit.data.labels.remarks import remark
 from gsplit.data.npy import forget
 from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
 from gsplit.errors import InputError
@@ -33,12 +37,6 @@ PIECE_BYTES = 1 << 26
 """Bytes of features copied at once."""
 
 logger = logging.getLogger(__name__)
-
-
-def _check_shares(shares: tuple[float, ...]) -> None:
-    if shares and (len(shares) != 3 or not all(share >= 0 for share in shares) or not 0 < sum(shares) < 1.0001):
-        given = ",".join(f"{share:g}" for share in shares)
-        raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {given}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +52,12 @@ class BuildOptions(Checked):
     duplicates: Literal["drop", "keep"] | None = None
     """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
     drop; keep for GSplit's own .npz and synthetic graphs."""
-    split: Annotated[cli.FloatList, Accepted(_check_shares)] = ()
+    split: Annotated[cli.FloatList, Accepted(check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
     such sets."""
+    stratify: bool = False
+    """Draw the sets of --split class by class, so that each class has these shares in each of them, rounded. Of a
+    class with few vertices a small set may get none."""
     seed: Annotated[int, Range(0)] = 0
     """Seed of --split, and of a synthetic graph."""
     num_vertices: Annotated[int | None, Range(1)] = None
@@ -66,6 +67,13 @@ class BuildOptions(Checked):
     numbers to be predicted, one or several columns, NaN or nothing where there is none."""
     feature_dtype: Literal["float32", "float16"] | None = None
     """Store features in this type; by default float16 stays and all else becomes float32."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stratify and not self.split:
+            raise InputError("--stratify is for --split; add the shares, such as --split 0.6,0.2,0.2, or drop it")
+        if self.stratify and self.task == "regression":
+            raise InputError("--stratify draws class by class, and --task regression has no classes; drop it")
 
 
 def build_store(
@@ -80,6 +88,17 @@ def build_store(
     Raises:
         InputError: for a source that is no valid graph, or an ``out`` that exists.
     """
+    with writing_folder(out, overwrite=overwrite) as writer:
+        fill_store(writer, source, options, name=name, described_as=described_as)
+    return open_arrays(out, read_description(out, FILE, FORMAT, VERSION))
+
+
+def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, name: str, described_as: str) -> None:
+    """Write a source into the folder of a new graph store; arguments as of :func:`build_store`.
+
+    Raises:
+        InputError: for a source that is no valid graph.
+    """
     cleaning = Cleaning(
         undirected=options.undirected,
         self_loops=options.self_loops,
@@ -88,43 +107,54 @@ def build_store(
     n = _num_vertices(source, options)
     vertex_sets = source.vertex_sets
     if options.split and vertex_sets:
-        raise InputError(f"{source.where} has vertex sets already ({', '.join(vertex_sets)}); drop --split")
-    with writing_folder(out, overwrite=overwrite) as writer:
-        if n is not None:
-            check_memory(n, source.where)
-            _check_rows(source, n, options.task)
-        if source.features is not None:
-            _copy_features(writer, source.features, options.feature_dtype, source)
-        indptr, tally = write_adjacency(writer, source, n, cleaning)
-        n = len(indptr) - 1
-        labels, num_classes = _labels(source, n, options.task)
-        writer.save("labels", labels)
-        if options.split:
-            some = options.task == "regression"
-            vertex_sets = random_sets(labels, options.split, options.seed, source.where, some=some)
-        elif vertex_sets and source.labels is None:
-            raise InputError(f"{source.where}: the {next(iter(vertex_sets))} set needs labels; give --labels FILE")
-        ids = {
-            f"{key}_idx": integers(vertex_sets.get(key, np.empty(0, np.int64)), source.call(key), ndim=1)
-            for key in VERTEX_SETS
-        }
-        for key, values in ids.items():
-            writer.save(key, values)
-        graph = GraphArrays(
-            indptr=indptr,
-            indices=writer.mapped("indices"),
-            features=None if source.features is None else writer.mapped("features"),
-            labels=labels,
-            edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
-            num_classes=num_classes,
-            regression=options.task == "regression",
-            **ids,
+        raise InputError(
+            f"{source.where} has vertex sets already ({', '.join(vertex_sets)}); drop --split"
+            + (" and --stratify" if options.stratify else "")
         )
-        check_vertex_sets(graph, source.where)
-        header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
-        writer.describe(FILE, header)
+    if n is not None:
+        check_memory(n, source.where)
+        _check_rows(source, n, options.task)
+    if source.features is not None:
+        _copy_features(writer, source.features, options.feature_dtype, source)
+    indptr, tally = write_adjacency(writer, source, n, cleaning)
+    n = len(indptr) - 1
+    labels, num_classes, classes = _labels(source, n, options.task)
+    writer.save("labels", labels)
+    if options.split:
+        vertex_sets = random_sets(
+            labels,
+            options.split,
+            options.seed,
+            source.where,
+            some=options.task == "regression",
+            stratify=options.stratify,
+        )
+    elif vertex_sets and source.labels is None:
+        raise InputError(f"{source.where}: the {next(iter(vertex_sets))} set needs labels; give --labels FILE")
+    ids = {
+        f"{key}_idx": integers(vertex_sets.get(key, np.empty(0, np.int64)), source.call(key), ndim=1)
+        for key in VERTEX_SETS
+    }
+    for key, values in ids.items():
+        writer.save(key, values)
+    graph = GraphArrays(
+        indptr=indptr,
+        indices=writer.mapped("indices"),
+        features=None if source.features is None else writer.mapped("features"),
+        labels=labels,
+        edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
+        num_classes=num_classes,
+        regression=options.task == "regression",
+        classes=classes,
+        **ids,
+    )
+    check_vertex_sets(graph, source.where, source.entry)
+    header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
+    if source.ids is not None:
+        header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
+    writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
-    return open_arrays(out, read_description(out, FILE, FORMAT, VERSION))
+    remark(graph, source.where)
 
 
 def _num_vertices(source: Source, options: BuildOptions) -> int | None:
@@ -142,11 +172,20 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
     return n
 
 
-def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int]:
-    """Labels as in a store, and the number of classes or outputs."""
-    if task == "regression":
-        return numbers_to_regress(source.labels, n, source.call("labels"))
-    return clean_labels(source.labels, n, source.num_classes, source.call("labels"))
+def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple[str, ...] | None]:
+    """Labels as in a store, the number of classes or outputs, and the names of classes."""
+    what, classes = source.call("labels"), source.classes
+    if task == "regression":  # numbers have no classes, whatever the source calls them
+        return *numbers_to_regress(source.labels, n, what), None
+    named = None if classes is None or source.labels is None else len(classes)
+    labels, count = clean_labels(source.labels, n, named if source.num_classes is None else source.num_classes, what)
+    if classes is None:
+        return labels, count, None
+    classes = checked_names(classes, count, what)
+    if labels.ndim == 1 and labels.max(initial=-1) >= count:
+        at = int(np.argmax(labels >= count))
+        raise InputError(f"{what}[{at}] is {labels[at]}, but there are names of the classes 0 .. {count - 1} alone")
+    return labels, count, classes
 
 
 def _check_rows(source: Source, n: int, task: str) -> None:
@@ -183,7 +222,8 @@ def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: s
             piece = cast(piece, dtype)
             end = copied + len(piece)
             vertices = range(copied, end) if order is None else order[copied:end]
-            check_finite(piece, vertices, source.called.get("features", source.where))
+            shown = str if source.ids is None else source.ids.shown
+            check_finite(piece, vertices, source.called.get("features", source.where), shown)
             write(vertices, piece)
             copied = end
             bar.update(len(piece))
@@ -213,28 +253,6 @@ def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
     for chunk in features.chunks() if isinstance(features, Rows) else (features,):
         for begin in range(0, len(chunk), at_once):
             yield np.asarray(chunk[begin : begin + at_once])
-
-
-def random_sets(
-    labels: NDArray[Any], shares: tuple[float, ...], seed: int, where: str, *, some: bool = False
-) -> dict[str, NDArray[np.int64]]:
-    """Vertex sets drawn at random from the labelled vertices: ``train``, ``valid`` and ``test``, ids ascending.
-
-    Args:
-        labels: as in a store, [N] or [N, C].
-        shares: of train, valid and test among the labelled vertices.
-        some: whether a vertex is labelled that has some of its [C] labels and lacks others.
-
-    Raises:
-        InputError: where no vertex is labelled.
-    """
-    lacks = np.isnan(labels).all if some else np.isnan(labels).any
-    labelled = np.flatnonzero(labels >= 0 if labels.ndim == 1 else ~lacks(axis=1))
-    if not len(labelled):
-        raise InputError(f"{where}: --split needs labels, and no vertex has one; give --labels FILE")
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(labelled)
-    ends = np.minimum(np.rint(np.cumsum(shares) * len(order)), len(order)).astype(np.int64)
-    return {key: np.sort(order[a:b]) for key, a, b in zip(VERTEX_SETS, [0, *ends], ends, strict=False)}
 
 
 def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:

@@ -6,8 +6,9 @@ Shapes: N vertices, E edges, D features, C classes, or outputs of a regression.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.description import open_array
+from gsplit.data.labels.class_names import checked_names, names_described
 from gsplit.errors import InputError
 
 VERTEX_SETS = ("train", "valid", "test")
@@ -49,6 +51,8 @@ class GraphArrays:
     """C, what a model has as outputs."""
     regression: bool = False
     """Whether labels are numbers to be predicted, of which a vertex may lack some."""
+    classes: tuple[str, ...] | None = None
+    """[C] names of the classes; None where they have numbers alone."""
 
     @property
     def num_vertices(self) -> int:
@@ -132,11 +136,12 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
         test_idx=open_array(folder, "test_idx", description, ("int64",), (None,)),
         num_classes=num_classes,
         regression=regression,
+        classes=names_described(description, 0 if regression else num_classes, f"{folder}: the description"),
     )
 
 
 def check(graph: GraphArrays, where: str) -> None:
-    """Check what no shape can tell: id ranges, monotone indptr, labels of the vertex sets.
+    """Check what no shape can tell: id ranges, monotone indptr, names of classes, labels of the vertex sets.
 
     Reads indptr, indices, labels and vertex sets once; not the features.
 
@@ -155,59 +160,85 @@ def check(graph: GraphArrays, where: str) -> None:
     if falls.any():
         at = int(np.argmax(falls))
         raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
-    _check_ids(graph.indices, n, f"{where}: indices")
+    _check_ids(graph.indices, n, "indices", lambda _: where)
+    if graph.classes is not None:
+        checked_names(graph.classes, graph.num_classes, where)
     check_vertex_sets(graph, where)
 
 
-def check_vertex_sets(graph: GraphArrays, where: str) -> None:
+def check_vertex_sets(graph: GraphArrays, where: str, entry: Callable[[str, int], str] | None = None) -> None:
     """Check the vertex sets and the labels of their vertices: the part of :func:`check` that needs no edges.
 
+    Args:
+        graph: to check.
+        where: what messages call it.
+        entry: what messages call the i-th vertex of a set in place of that: the line of its file.
+
     Raises:
-        InputError: naming ``where``, the array and the first bad entry.
+        InputError: naming ``where`` or the entry, the set and its first bad vertex.
     """
     if graph.num_classes < 0:
         raise InputError(f"{where}: the number of classes is {graph.num_classes}")
     n = graph.num_vertices
     for name in VERTEX_SETS:
         ids = graph.vertex_set(name)
-        _check_ids(ids, n, f"{where}: {name}_idx")
-        if len(np.unique(ids)) != len(ids):
-            raise InputError(f"{where}: {name}_idx lists a vertex twice")
+        at = partial(_place, where, entry, name)
+        _check_ids(ids, n, f"{name}_idx", at)
+        _, once = np.unique(ids, return_index=True)
+        if len(once) != len(ids):
+            again = int(np.setdiff1d(np.arange(len(ids)), once)[0])
+            raise InputError(f"{at(again)}: {name}_idx lists a vertex twice: {ids[again]}")
         if graph.regression:
-            _check_numbers(graph.labels, ids, f"{where}: the {name} set")
+            _check_numbers(graph.labels, ids, name, at)
         else:
-            _check_labels(graph.labels, ids, graph.num_classes, f"{where}: the {name} set")
+            _check_labels(graph.labels, ids, graph.num_classes, name, at)
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
         both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
             logger.warning("%s: %d vertices are in both the %s and the %s set", where, len(both), first, second)
 
 
-def _check_ids(ids: NDArray[Any], n: int, what: str) -> None:
+def _place(where: str, entry: Callable[[str, int], str] | None, name: str, index: int) -> str:
+    """What messages call a vertex of a set."""
+    return where if entry is None else entry(name, index)
+
+
+def _check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) -> None:
     if len(ids) and (ids.min() < 0 or ids.max() >= n):
-        at = int(np.argmax((ids < 0) | (ids >= n)))
-        raise InputError(f"{what}[{at}] is {ids[at]}, outside the vertices 0 .. {n - 1}")
+        index = int(np.argmax((ids < 0) | (ids >= n)))
+        raise InputError(f"{at(index)}: {what}[{index}] is {ids[index]}, outside the vertices 0 .. {n - 1}")
 
 
-def _check_labels(labels: NDArray[Any], ids: NDArray[np.int64], num_classes: int, what: str) -> None:
+def _check_labels(
+    labels: NDArray[Any], ids: NDArray[np.int64], num_classes: int, name: str, at: Callable[[int], str]
+) -> None:
     own = labels[ids]
-    if labels.ndim == 2:
-        bad = ~((own == 0) | (own == 1)).all(axis=1)
-        rule = "labels other than 0 and 1, or NaN"
-        hint = "; --task regression takes any numbers" if (np.isfinite(own) & (own != 0) & (own != 1)).any() else ""
+    if labels.ndim == 1:
+        bad, lacking = (own < -1) | (own >= num_classes), own == -1
     else:
-        bad = (own < 0) | (own >= num_classes)
-        rule, hint = f"a label outside 0 .. {num_classes - 1}", ""
+        bad, lacking = ~((own == 0) | (own == 1) | np.isnan(own)).all(axis=1), np.isnan(own).any(axis=1)
     if bad.any():
+        index = int(np.argmax(bad))
+        if labels.ndim == 1:
+            rule, hint = f"a label outside 0 .. {num_classes - 1}", f": {own[index]}"
+        else:
+            rule = "labels other than 0 and 1"
+            hint = "" if np.isinf(own[index]).any() else "; --task regression takes any numbers"
+        raise InputError(f"{at(index)}: the {name} set has {rule} at vertex {ids[index]}{hint}")
+    if lacking.any():
+        index, others = int(np.argmax(lacking)), int(np.count_nonzero(lacking)) - 1
+        several = f" (nor have {others:,} others of its {len(ids):,})" if others else ""
         raise InputError(
-            f"{what} has {rule} at vertex {ids[int(np.argmax(bad))]}; -1 or NaN is for other vertices{hint}"
+            f"{at(index)}: the {name} set has vertex {ids[index]}, which has no label{several}; label it, or take it "
+            "out of the set"
         )
 
 
-def _check_numbers(labels: NDArray[Any], ids: NDArray[np.int64], what: str) -> None:
+def _check_numbers(labels: NDArray[Any], ids: NDArray[np.int64], name: str, at: Callable[[int], str]) -> None:
     own = labels[ids]
     infinite = np.isinf(own).any(axis=1)
     if infinite.any():
-        raise InputError(f"{what} has an infinite label at vertex {ids[int(np.argmax(infinite))]}")
+        index = int(np.argmax(infinite))
+        raise InputError(f"{at(index)}: the {name} set has an infinite label at vertex {ids[index]}")
     if len(ids) and np.isnan(own).all():
-        raise InputError(f"{what} has no label at all: those of its {len(ids)} vertices are NaN")
+        raise InputError(f"{at(0)}: the {name} set has no label at all: those of its {len(ids)} vertices are NaN")

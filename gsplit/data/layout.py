@@ -6,15 +6,18 @@ everything at run time.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.description import open_array, read_description, verify_checksums
-from gsplit.data.graph import GraphArrays, check, open_arrays
+from gsplit.data.graph import check, open_arrays
+from gsplit.data.ids.kept_ids import verify_ids
+from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.memory.temporary import temporary_of
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-layout"
@@ -22,20 +25,15 @@ VERSION = 1
 FILE = "layout.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Layout(OpenFolder):
     """An open layout. All ids are layout ids."""
 
-    path: Path
-    name: str
-    checksum: str
     store_checksum: str
     offsets: NDArray[np.int64]
     """[P + 1] int64, from 0 to N: part p owns the layout ids ``offsets[p] .. offsets[p + 1]``."""
     permutation: NDArray[np.int64]
     """[N] int64: layout id -> global id."""
-    description: dict[str, Any]
-    graph: GraphArrays
 
     @property
     def parts(self) -> int:
@@ -56,7 +54,7 @@ def first_parts(parts: int, trainers: int) -> NDArray[np.int64]:
     return np.arange(trainers + 1) * parts // trainers
 
 
-def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False) -> Layout:
+def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: bool = False) -> Layout:
     """Open and check a layout; arrays are mapped, not read into memory.
 
     Args:
@@ -71,6 +69,8 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
     description = read_description(path, FILE, FORMAT, VERSION)
     if verify:
         verify_checksums(path, description)
+        if "ids" in description:
+            verify_ids(path, description["ids"])
     graph = open_arrays(path, description)
     n = graph.num_vertices
     permutation = open_array(path, "permutation", description, ("int64",), (n,))
@@ -104,6 +104,7 @@ def open_layout(path: Path | str, *, verify: bool = False, trusted: bool = False
         permutation=permutation,
         description=description,
         graph=graph,
+        temporary=temporary_of(path),
     )
 
 

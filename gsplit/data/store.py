@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from numpy.typing import NDArray
 from gsplit.data.description import read_description, verify_checksums
 from gsplit.data.folders import writing_folder
 from gsplit.data.graph import GraphArrays, check, open_arrays
+from gsplit.data.ids.kept_ids import verify_ids
+from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.memory.temporary import temporary_of
 from gsplit.errors import InputError
 
 FORMAT = "gsplit-graph"
@@ -21,19 +25,12 @@ FILE = "graph.json"
 ROWS_AT_ONCE = 1 << 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class GraphStore:
-    """An open graph store."""
-
-    path: Path
-    name: str
-    checksum: str
-    """SHA-256 over the checksums of all arrays; a layout remembers it."""
-    description: dict[str, Any]
-    graph: GraphArrays
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GraphStore(OpenFolder):
+    """An open graph store; a layout remembers its checksum."""
 
 
-def open_store(path: Path | str, *, verify: bool = False) -> GraphStore:
+def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> GraphStore:
     """Open and check a graph store; arrays are mapped, not read into memory.
 
     Args:
@@ -47,6 +44,8 @@ def open_store(path: Path | str, *, verify: bool = False) -> GraphStore:
     description = read_description(path, FILE, FORMAT, VERSION)
     if verify:
         verify_checksums(path, description)
+        if "ids" in description:
+            verify_ids(path, description["ids"])
     graph = open_arrays(path, description)
     check(graph, str(path))
     return GraphStore(
@@ -55,6 +54,7 @@ def open_store(path: Path | str, *, verify: bool = False) -> GraphStore:
         checksum=description["checksum"],
         description=description,
         graph=graph,
+        temporary=temporary_of(path),
     )
 
 
@@ -82,20 +82,24 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
         )
 
 
-def check_finite(rows: NDArray[Any], vertices: Sequence[int] | NDArray[np.int64], source: str) -> None:
-    """Check that the features [n, D] of these n vertices are finite.
+def check_finite(
+    rows: NDArray[Any], vertices: Sequence[int] | NDArray[np.int64], source: str, shown: Callable[[int], str] = str
+) -> None:
+    """Check that the features [n, D] of these n vertices are finite; ``shown`` is what a message calls a vertex.
 
     Raises:
         InputError: naming the first vertex for which they are not.
     """
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
-        vertex = vertices[int(np.argmin(finite))]
-        raise InputError(f"{source}: the features of vertex {vertex} hold NaN or infinity as {rows.dtype}")
+        vertex = shown(int(vertices[int(np.argmin(finite))]))
+        raise InputError(
+            f"{source}: the features of vertex {vertex} hold NaN or infinity as {rows.dtype}; replace them first"
+        )
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:
-    """The counts that a description repeats, so that it can be read without the arrays."""
+    """What a description says of a graph: the counts, so that it can be read without the arrays, and names."""
     return {
         "num_vertices": graph.num_vertices,
         "num_edges": graph.num_edges,
@@ -103,4 +107,5 @@ def describe(graph: GraphArrays) -> dict[str, Any]:
         "num_classes": graph.num_classes,
         "multi_label": graph.multi_label,
         "regression": graph.regression,
+        **({} if graph.classes is None else {"classes": list(graph.classes)}),
     }

@@ -3,7 +3,7 @@
 | stage | where it runs | mini-batch |
 |---|---|---|
 | sample, split, write to a slot | a sampler process | i + 2 and later |
-| copy the segment, load features, labels, edge data | a thread of each trainer; on CUDA a stream of its own | i + 1 |
+| copy the segment, load features, labels, edge data | a thread of each trainer; on GPUs a stream of its own | i + 1 |
 | forward, backward, all-reduce, step | the trainer | i |
 
 ``--prefetch K`` lets the thread be K mini-batches ahead; with 0 the trainer loads when it needs to.
@@ -15,11 +15,12 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch.profiler import record_function
 
+from gsplit.device import accelerator
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.supply.order import Order
 from gsplit.supply.ring import Handle
@@ -51,11 +52,11 @@ class Feed:
 
     def __init__(self, order: Order, maker: Maker, device: torch.device, *, prefetch: int, threads: int) -> None:
         self._order, self._maker, self._prefetch = order, maker, prefetch
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._device, self._stream = device, accelerator.new_stream(device)
         self._thread = ThreadPoolExecutor(1, "gsplit-feed", initializer=begin_thread, initargs=(device, threads))
         self._ahead: deque[Future[MiniBatch | None]] = deque()
-        self._begun: deque[torch.cuda.Event] = deque()
-        """Events, on CUDA, of when the device begins with each of the mini-batches handed out last."""
+        self._begun: deque[Any] = deque()
+        """Events, on an accelerator, of when the device begins with each of the mini-batches handed out last."""
         self._over = False
 
     def __iter__(self) -> Iterator[MiniBatch]:
@@ -67,7 +68,8 @@ class Feed:
             raise StopIteration
         if self._stream:
             for tensor in mini_batch.tensors():
-                tensor.record_stream(torch.cuda.current_stream())  # or the feed's stream would use its memory again
+                # Or the feed's stream would use its memory again.
+                tensor.record_stream(accelerator.current_stream(self._device))
             self._hold_back()
         return mini_batch
 
@@ -81,7 +83,7 @@ class Feed:
 
     def _hold_back(self) -> None:
         """Wait for the device, which may be far behind: each mini-batch that it has not computed takes its memory."""
-        self._begun.append(torch.cuda.current_stream().record_event())
+        self._begun.append(accelerator.current_stream(self._device).record_event())
         if len(self._begun) > MOST_BEGUN:
             self._begun.popleft().synchronize()
 
@@ -95,7 +97,7 @@ class Feed:
         if handle is None:
             self._over = True
             return None
-        with torch.cuda.stream(self._stream), record_function("load"):  # a stream of None changes nothing
+        with accelerator.on_stream(self._stream), record_function("load"):
             mini_batch = self._maker.make(handle)
             made_s = time.perf_counter()
         if self._stream:
@@ -106,8 +108,8 @@ class Feed:
 
 
 def begin_thread(device: torch.device, threads: int) -> None:
-    """What PyTorch and CUDA keep for each thread, and a new one has not."""
+    """What PyTorch and an accelerator keep for each thread, and a new one has not."""
     torch.set_num_threads(threads)
-    if device.type == "cuda":
-        # A thread begins on GPU 0; whenever it left its stream it would go back there, and take memory of that GPU.
-        torch.cuda.set_device(device)
+    if accelerator.is_one(device):
+        # A thread begins on the first; whenever it left its stream it would go back there, and take memory of it.
+        accelerator.work_on(device)

@@ -57,10 +57,11 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """The flags that what is learned depends on, as they were given; None where the model has no use for them.
 
-        What is exchanged is as decided: a model that needs rows takes nothing else. A loss that was handed over has
-        the name that it goes by.
+        What is exchanged is as decided, for a model that needs rows takes nothing else, and so is the dropout, which
+        goes by the width. A loss that was handed over has the name that it goes by.
         """
-        given = {name: getattr(self.asked, name) for name in RESULTS_DEPEND_ON} | {"exchange": self.config.exchange}
+        given = {name: getattr(self.asked, name) for name in RESULTS_DEPEND_ON}
+        given |= {name: getattr(self.config, name) for name in ("exchange", "dropout")}
         if self.own_loss is not None:
             given["loss"] = self.own_loss.name
         return {name: None if name in self.unused else value for name, value in given.items()}

@@ -17,6 +17,7 @@ from gsplit.config.features import CacheName, FeaturesConfig
 from gsplit.config.parallel import ParallelConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
+from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.host import check_memory
@@ -103,6 +104,12 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
         )
     if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
+    opened = config.device == accelerator.HOST or accelerator.opens_memory_of_peers(config.device)
+    if strategy.peers and not opened:
+        raise InputError(
+            "--cache partitioned with --strategy data reads the memory of other GPUs, which PyTorch cannot open with "
+            f"--device {config.device}; use --cache replicated"
+        )
     _check_memory(config, strategy, layout, config.device)
     return config
 
@@ -122,8 +129,8 @@ def _check_memory(config: FeaturesConfig, strategy: Strategy, layout: Layout, de
     if device == "cpu":
         memory = Memory.of(torch.device("cpu"), strategy.grid.world)
     else:
-        sharers = -(-strategy.grid.world // torch.cuda.device_count())
-        memory = Memory.of_empty_gpus(sharers)
+        sharers = -(-strategy.grid.world // accelerator.count(device))
+        memory = Memory.of_empty(device, sharers)
     if strategy.cache == "partitioned":
         prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes, memory)
     else:
@@ -162,7 +169,7 @@ def _with_cache(config: TrainConfig) -> TrainConfig:
                 f"--cache-size {config.cache_size} of which cache? With --strategy data there are two: add "
                 "--cache partitioned (Quiver's) or --cache replicated (PaGraph's)"
             )
-        wanted = config.cache_size is not None or (not data_parallel and config.device == "cuda")
+        wanted = config.cache_size is not None or (not data_parallel and config.device != accelerator.HOST)
         cache = "partitioned" if wanted else "none"
     if cache == "none":
         if config.cache_size is not None and config.resume is None:

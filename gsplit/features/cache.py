@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
 import gsplit._core as _core
+from gsplit.device import accelerator
 from gsplit.features.host_rows import HostRows, pieces
 from gsplit.features.places import NOTHING, Found, Places, Prefixes
 from gsplit.host import SharedBuffer
@@ -147,7 +148,7 @@ class PeerCaches:
         """
         own = _empty(host, prefixes.num_rows[rank], device)
         _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
-        torch.cuda.synchronize(device)  # filled, before anyone else may look
+        accelerator.synchronize(device)  # filled, before anyone else may look
         # PyTorch counts who has a tensor, so each peer is sent it anew; one without rows has no memory to open.
         sent = [reduce_tensor(own) if peer != rank and own.numel() else None for peer in range(prefixes.holders)]
         caches = {rank: own}
@@ -169,12 +170,11 @@ class PeerCaches:
         Args:
             barrier: waits for all trainers.
         """
-        on_gpu = self.rows.is_cuda
+        device = self.rows.device
         self.peers = {}
         barrier()
         self.rows = torch.empty((0, self.rows.shape[1]), dtype=self.rows.dtype)
-        if on_gpu:
-            torch.cuda.ipc_collect()
+        accelerator.forget_sent(device)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         """Where the row of each vertex is read from."""

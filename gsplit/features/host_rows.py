@@ -9,7 +9,6 @@ Legend: N vertices, D features.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,13 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 
 PIECE_BYTES = 1 << 26
 """Bytes that are converted, or copied to a cache, at a time."""
-REGISTER_PORTABLE_MAPPED = 1 | 2
-"""Flags cudaHostRegisterPortable and cudaHostRegisterMapped: for all GPUs, and for kernels as well as for copies."""
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +104,7 @@ class HostRows:
         return torch.from_numpy(self.bytes_view).view(self.dtype)
 
     def pin(self) -> bool:
-        """Register the rows with CUDA, so that kernels can read them; returns whether that worked.
+        """Register the rows, so that kernels of an accelerator can read them; returns whether that worked.
 
         It is tried once. The rows stay registered as long as this object lives.
         """
@@ -115,19 +113,16 @@ class HostRows:
         return self._pinned
 
     def _register(self) -> bool:
-        # A file is not even tried: CUDA would read all of it before it refuses.
-        if not (torch.cuda.is_available() and self.bytes_view.flags.writeable and self.bytes_view.size):
+        # A file is not even tried: the driver would read all of it before it refuses.
+        if not (accelerator.find("auto")[1] and self.bytes_view.flags.writeable and self.bytes_view.size):
             return False
-        cudart, address = torch.cuda.cudart(), self.bytes_view.ctypes.data
-        code = int(cudart.cudaHostRegister(address, self.bytes_view.nbytes, REGISTER_PORTABLE_MAPPED))
+        code = accelerator.register(self.bytes_view, accelerator.FOR_ALL_AND_KERNELS)
         if code == 0:
-            weakref.finalize(self, cudart.cudaHostUnregister, address)
+            weakref.finalize(self, accelerator.unregister, self.bytes_view.ctypes.data)
             return True
         logger.warning(
-            "%d bytes of feature rows could not be registered with CUDA (error %d)", self.bytes_view.nbytes, code
+            "%d bytes of feature rows could not be registered (CUDA's error %d)", self.bytes_view.nbytes, code
         )
-        with contextlib.suppress(RuntimeError):
-            torch.zeros(1, device="cuda").add_(1)  # CUDA would report the error at the next launch, whoever's it is
         return False
 
 

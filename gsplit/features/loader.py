@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import gsplit._core as _core
+from gsplit.device import accelerator
 from gsplit.features.cache import Cache, NoCache, bytes_of
 from gsplit.features.host_rows import HostRows
 from gsplit.features.places import Found, Places
@@ -112,7 +113,7 @@ class FeatureLoader:
             ValueError: for an id outside the rows.
         """
         places = self._cache.locate(vertices)
-        x_ND = (self._on_gpu if self._device.type == "cuda" else self._on_cpu)(places, len(vertices))
+        x_ND = (self._on_gpu if accelerator.is_one(self._device) else self._on_cpu)(places, len(vertices))
         self.counters.add(places, self._host.row_bytes)
         if self._normalize:
             sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
@@ -216,10 +217,10 @@ def _check_ids(ids: NDArray[np.int64], num_rows: int) -> None:
 
 def _zero_copy(host: HostRows, device: torch.device, dtype: torch.dtype) -> ReadRows | None:
     """The kernel that reads the host's rows; None where there can be none, with a warning that says why."""
-    if device.type != "cuda":
+    if not accelerator.is_one(device):
         reason = "there is no GPU to read them"
     elif not host.pin():
-        reason = "they are not in memory that CUDA can register"
+        reason = "they are not in memory that can be registered for it"
     else:
         try:
             from gsplit.features.zero_copy import prepare, read_rows

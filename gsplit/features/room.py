@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.data import first_parts
+from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.features.placement import hottest, prefixes
 from gsplit.limits import host_memory
@@ -22,8 +23,8 @@ MIN_RESERVE_BYTES = 2 << 30
 RESERVE_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to them at least; or what training is estimated to take, where that is more."""
 CONTEXT_BYTES = 512 << 20
-"""Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a CUDA
-context. About as much as current GPUs and drivers take; only a GPU shows the true figure."""
+"""Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a
+context of the driver's. About as much as current GPUs and drivers take; only a GPU shows the true figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,8 @@ class Memory:
             working_bytes: estimate of what each of them takes for training, on a GPU.
             visitors: trainers on other GPUs that will open memory of this one.
         """
-        if device.type == "cuda":
-            free, total = torch.cuda.mem_get_info(device)
+        if accelerator.is_one(device):
+            free, total = accelerator.free_and_total(device)
             spare = spare_bytes(free, total, sharers * working_bytes, visitors)
         else:
             host = host_memory()
@@ -61,18 +62,17 @@ class Memory:
         )
 
     @classmethod
-    def of_empty_gpus(cls, sharers: int) -> Memory:
-        """What a trainer can have of a GPU of which nothing is taken yet.
-
-        What is free is not asked for: asking would take memory.
+    def of_empty(cls, kind: str, sharers: int) -> Memory:
+        """What a trainer can have of an accelerator of which nothing is taken yet.
 
         Args:
-            sharers: trainers on each GPU.
+            kind: the type of the accelerators.
+            sharers: trainers on each of them.
         """
-        total = min(torch.cuda.get_device_properties(i).total_memory for i in range(torch.cuda.device_count()))
+        total = accelerator.smallest_bytes(kind)
         spare = spare_bytes(total, total)
         return cls(
-            device="cuda", total_bytes=total // sharers, free_bytes=total // sharers, auto_bytes=spare // sharers
+            device=kind, total_bytes=total // sharers, free_bytes=total // sharers, auto_bytes=spare // sharers
         )
 
     @staticmethod

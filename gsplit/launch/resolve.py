@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
 
 from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
+from gsplit.config.parallel import Device
 from gsplit.config.predict import check_what
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.engines import decided
 from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
@@ -27,7 +30,6 @@ from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import describe
-from gsplit.parallel.devices import choose_device, threads_of, trainers_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +72,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
     check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:
         check_installed()
-    engine, config = decided(replace(asked, num_layers=config.layers, gpus=trainers, device=device), layout)
+    asked_for = replace(asked, num_layers=config.layers, dropout=config.share_dropped)
+    engine, config = decided(replace(asked_for, gpus=trainers, device=cast(Device, device)), layout)
     width = config.train_features
     described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
     if not described.takes_sums:
@@ -176,7 +179,10 @@ def _check_trainable(layout: Layout, trained_features: int | None) -> None:
             "--train-features 64"
         )
     if len(layout.graph.train_idx) == 0:
-        raise InputError(f"{layout.path} has an empty training set")
+        raise InputError(
+            f"{layout.path} has an empty training set; import the graph with --split 0.6,0.2,0.2, --split-file "
+            "FILE or --train FILE, and partition it again"
+        )
 
 
 def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:

@@ -121,7 +121,7 @@ def build(described: dict[str, Any], config: ModelConfig | None = None) -> nn.Mo
             return _built_in(described, config)
         if ":" in name:
             cls = custom.model_class(object_named(name, "--model"), name)
-            return custom.called(cls, described["arguments"], 0.0 if config is None else config.dropout)
+            return custom.called(cls, described["arguments"], 0.0 if config is None else config.share_dropped)
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -133,7 +133,7 @@ def _built_in(signature: dict[str, Any], config: ModelConfig | None = None) -> n
     name = signature["model"]
     wanted = {key: signature[key] for key in (*SHAPE, *OPTIONS[name], *(key for key in LATER if key in signature))}
     if config is not None:
-        wanted |= {key: getattr(config, key) for key in DROPOUTS[name]}
+        wanted |= {key: getattr(config, key) for key in DROPOUTS[name]} | {"dropout": config.share_dropped}
     try:
         return BUILT_IN[name](**wanted)
     except (RuntimeError, MemoryError, OverflowError) as error:  # what PyTorch raises where it gets no memory

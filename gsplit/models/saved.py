@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +14,11 @@ from gsplit.models import registry
 from gsplit.runs import checkpoint
 
 
-def load(run_folder: Path | str, *, model: nn.Module | None = None) -> nn.Module:
+def load(run_folder: str | os.PathLike[str], *, model: nn.Module | None = None) -> nn.Module:
     """The best model of a run, on the CPU and in evaluation mode.
 
     Args:
-        run_folder: the folder that training wrote.
+        run_folder: the folder that training wrote, or what ``gsplit.train`` returned.
         model: for a run of a custom model, one of the same shape to load the weights into.
 
     Raises:

@@ -11,6 +11,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
+from gsplit.device import accelerator
 from gsplit.host import keep_freed_memory
 from gsplit.parallel.member import PATIENCE, Member
 
@@ -40,6 +41,13 @@ def rendezvous(world: int) -> Iterator[int]:
         del store
 
 
+def backend_for(device: torch.device) -> str:
+    """What tensors are sent with: gloo those of the host, and the accelerator's own those on it."""
+    if not accelerator.is_one(device):
+        return "gloo"
+    return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"
+
+
 @contextmanager
 def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> Iterator[Member]:
     """Join the default group as ``rank``; it is left when the block ends without an exception.
@@ -48,7 +56,7 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         rank: of this trainer.
         world: number of trainers.
         port: of the :func:`rendezvous`.
-        device_type: ``cpu`` or ``cuda``; the GPU is that of the rank, or shared where there are fewer.
+        device_type: ``cpu``, or that of an accelerator: the one of the rank, or shared where there are fewer.
         threads: that PyTorch may use in this process.
     """
     torch.set_num_threads(threads)
@@ -57,24 +65,22 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
     device = torch.device("cpu")
-    backend = "gloo"
-    if device_type == "cuda":
-        count = torch.cuda.device_count()
+    if device_type != accelerator.HOST:
+        count = accelerator.count(device_type)
         if count < world:
             # NCCL refuses two ranks of one host on one GPU unless they claim to be of different hosts. Only
             # tests come here: the command refuses more trainers than GPUs.
             os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
-        device = torch.device("cuda", rank % count)
-        torch.cuda.set_device(device)
-        backend = "cpu:gloo,cuda:nccl"
+        device = torch.device(device_type, rank % count)
+        accelerator.work_on(device)
     store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=TIMEOUT)
     dist.init_process_group(
-        backend,
+        backend_for(device),
         store=store,
         rank=rank,
         world_size=world,
         timeout=PATIENCE,
-        device_id=device if device.type == "cuda" else None,
+        device_id=device if accelerator.is_one(device) else None,
     )
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     yield Member.of_default_group(device)

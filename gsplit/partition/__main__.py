@@ -21,7 +21,8 @@ from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
 from gsplit.errors import InputError
 from gsplit.files import check_writable, replace_file
-from gsplit.partition import dry_run, methods, partition, show
+from gsplit.partition import dry_run, partition, show
+from gsplit.partition.make import NOT_CUT
 from gsplit.partition.report import measure, training_of
 
 if sys.version_info >= (3, 11):
@@ -104,16 +105,17 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         print("\n  ".join(dry_run(config)))
         return
     measured = partition(config)
-    # What auto stood for.
-    method = read_description(config.out, layout.FILE, layout.FORMAT, layout.VERSION)["method"]
-    print(f"{config.out}: {config.parts} parts by {method}, weights {config.weights}")
+    # What auto stood for, and how many parts a file has.
+    made = read_description(config.out, layout.FILE, layout.FORMAT, layout.VERSION)
+    by = f"the file {made['file']}" if made["method"] == "file" else f"{made['method']}, weights {config.weights}"
+    print(f"{config.out}: {made['parts']} parts by {by}")
     print(f"  edge cut {measured['edge_cut']:,} directed edges, local edges {measured['local_edges']:.4f}")
     print(
         f"  balance (largest part / mean): vertices {measured['balance_vertices']:.3f}, "
         f"edges {measured['balance_edges']:.3f}, training targets {measured['balance_train_targets']:.3f}"
     )
     uneven = max(measured["balance_edges"], measured["balance_train_targets"]) > UNEVEN
-    if uneven and config.weights != "presample" and config.method not in (*methods.ABLATIONS, "deal"):
+    if uneven and config.weights != "presample" and made["method"] not in NOT_CUT:
         print("  --weights presample would balance what the parts compute")
 
 

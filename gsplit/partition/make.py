@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
-from gsplit.config.partition import PartitionConfig, Training
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.config.partition import PARTS, PartitionConfig, Training
 from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
 from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
+from gsplit.partition.methods.own import read_parts
 from gsplit.partition.presample import Counts, check_targets, check_training, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import edge_weights, heat, vertex_weights
 
+NOT_CUT = (*methods.ABLATIONS, "deal", "file")
+"""Methods that look for no cut."""
 CUTS_WITH_PRESAMPLE = 4
 """Cuts that are made with ``--weights presample`` where ``--cuts`` says nothing."""
 
@@ -38,9 +44,11 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
 
     Raises:
         InputError: for a store that cannot be read, more parts than vertices, an ``out`` that exists, a partitioner
-            that is not installed or does not fit in memory, no training vertices to sample for, too small a disk.
+            that is not installed or does not fit in memory, a file of parts that does not fit the store, no training
+            vertices to sample for, too small a disk.
     """
-    source = _open(config)
+    source, given, parts = _open(config)
+    config = replace(config, parts=parts)
     graph = source.graph
     _warn_of_what_is_ignored(config)
     estimate_of(graph).check_disk(config.out)
@@ -53,25 +61,27 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
                 graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
             )
     edge_weight = edge_weights(graph, config.weights, counts)
-    method = methods.choose(config.method, size_of(graph, edge_weight))
+    method = methods.choose("file" if config.part_file else config.method, size_of(graph, edge_weight))
     problem = Problem(
         graph=graph,
-        parts=config.parts,
+        parts=parts,
         vertex_weight=vertex_weights(graph, config.weights, counts),
         edge_weight=edge_weight,
         # What targets cost is in the weights already where they were presampled.
         targets=None if config.weights == "presample" else graph.train_idx,
         imbalance=config.imbalance,
         cuts=_cuts(config, method),
+        given=given,
         seed=config.seed,
         threads=threads,
     )
     with stages.stage(f"partition by {method}"):
         assignment = methods.assign(method, problem)
     with stages.stage("measure"):
-        measured = quality.measure(graph, assignment, config.parts)
+        measured = quality.measure(graph, assignment, parts)
     about = {
         "method": method,
+        **({} if config.part_file is None else {"file": config.part_file.name}),
         "weights": config.weights,
         "hotness": config.ordered_by,
         "imbalance": config.imbalance,
@@ -84,19 +94,21 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     order = relabel.layout_order(assignment, heat(graph, config.ordered_by, counts))
     del problem, edge_weight, counts
     with stages.stage("relabel"):
-        relabel.write_layout(config.out, source, assignment, order, config.parts, about, overwrite=config.overwrite)
+        relabel.write_layout(config.out, source, assignment, order, parts, about, overwrite=config.overwrite)
     return measured
 
 
 def dry_run(config: PartitionConfig) -> list[str]:
     """What :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
-    graph = _open(config).graph
+    source, _, parts = _open(config)
+    config, graph = replace(config, parts=parts), source.graph
     _warn_of_what_is_ignored(config)
     size = size_of(graph, None, edge_weights=config.weights == "presample")
-    method: Any = methods.choose(config.method, size) if config.method == "auto" else config.method
+    method = methods.choose("auto", size) if config.method == "auto" else config.method
+    method = "file" if config.part_file else method
     cuts = _cuts(config, method)
     by = method if cuts == 1 else f"{method}, the best of {cuts} cuts"
-    lines = [f"{config.store} into {config.parts} parts by {by}, weights {config.weights}: nothing is written"]
+    lines = [f"{config.store} into {parts} parts by {by}, weights {config.weights}: nothing is written"]
     lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
     try:
         methods.choose(method, size)
@@ -107,30 +119,36 @@ def dry_run(config: PartitionConfig) -> list[str]:
     return lines
 
 
-def _open(config: PartitionConfig) -> GraphStore:
+def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None, int]:
+    """The store, the part of each vertex where the user has made them, and the number of parts."""
     training, out, store = config.training, config.out.resolve(), config.store.resolve()
     if out == store or out in store.parents:
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
     check_free(config.out, overwrite=config.overwrite)
     methods.check_installed(config.method)
     source = open_store(config.store)
-    if config.parts > source.graph.num_vertices:
-        vertices = source.graph.num_vertices
-        raise InputError(f"--parts {config.parts} is more than the {vertices} vertices of {config.store}")
+    vertices = source.graph.num_vertices
+    given, parts = None, config.parts or PARTS
+    if config.part_file:
+        given, parts = read_parts(config.part_file, vertices, config.parts)
+    elif parts > vertices:
+        raise InputError(f"--parts {parts} is more than the {vertices} vertices of {config.store}")
     if config.presamples:
         check_targets(source.graph)
-        check_training(training, source.graph.num_vertices)
-    return source
+        check_training(training, vertices)
+    return source, given, parts
 
 
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
-    if config.imbalance != PartitionConfig.imbalance and config.method in (*methods.ABLATIONS, "deal"):
+    if config.part_file and config.weights == "degree":
+        logger.warning("--weights degree is ignored: %s says where every vertex goes", config.method)
+    if config.imbalance != PartitionConfig.imbalance and (config.part_file or config.method in NOT_CUT):
         logger.warning("--imbalance is ignored: %s has no cut to find", config.method)
-    if config.cuts and config.method in methods.ABLATIONS:
+    if config.cuts and (config.part_file or config.method in methods.ABLATIONS):
         logger.warning("--cuts is ignored: %s makes one", config.method)
-    if config.cuts and config.method == "deal" and config.parts > MOST_JUDGED:
+    if config.cuts and config.method == "deal" and (config.parts or PARTS) > MOST_JUDGED:
         logger.warning("--cuts is ignored: deals into more than %d parts are not compared", MOST_JUDGED)
     if not config.presamples:
         for name in (*(field.name for field in fields(Training)), "presample_epochs"):
@@ -141,9 +159,9 @@ def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
 
 def _cuts(config: PartitionConfig, method: str) -> int:
     """How many cuts are made, of which the best is kept."""
-    if config.parts == 1 or method in methods.ABLATIONS:
+    if config.parts == 1 or method in (*methods.ABLATIONS, "file"):
         return 1
-    if method == "deal" and config.parts > MOST_JUDGED:
+    if method == "deal" and (config.parts or PARTS) > MOST_JUDGED:
         return 1
     if config.cuts:
         return config.cuts

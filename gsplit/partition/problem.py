@@ -32,6 +32,8 @@ class Problem:
     """[E] in the order of ``graph.indices``; an edge of weight 0 counts for nothing. None: 1 each."""
     targets: NDArray[np.int64] | None = None
     """Vertices to balance as well, for partitioners that can."""
+    given: NDArray[np.int32] | None = None
+    """[N] parts that were made elsewhere."""
     imbalance: float = 0.03
     """How much heavier than the mean a part may be."""
     seed: int = 0

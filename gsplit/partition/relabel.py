@@ -22,6 +22,7 @@ from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
+from gsplit.data.ids.kept_ids import copy_ids
 from gsplit.data.npy import forget
 from gsplit.limits import host_memory
 
@@ -76,6 +77,9 @@ def write_layout(
         for name in VERTEX_SETS:
             writer.save(f"{name}_idx", np.sort(new_of_old[graph.vertex_set(name)]))
         writer.save("permutation", order)
+        names = {key: source.description[key] for key in ("ids",) if key in source.description}
+        if "ids" in names:
+            copy_ids(source.path, writer.path)
         writer.describe(
             layout.FILE,
             {
@@ -83,6 +87,7 @@ def write_layout(
                 "version": layout.VERSION,
                 "name": source.name,
                 **store.describe(graph),
+                **names,
                 "parts": parts,
                 "offsets": offsets.tolist(),
                 "store": {"name": source.name, "checksum": source.checksum},

@@ -7,8 +7,8 @@ package can be called: that is :func:`gsplit.predict.api.predict`.
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _CallablePackage(ModuleType):
-    def __call__(self, run: Path | str, layout: Path | str, **options: Any) -> NDArray[Any]:
+    def __call__(self, run: str | os.PathLike[str], layout: str | os.PathLike[str], **options: Any) -> NDArray[Any]:
         """Predict with the best model of a run; :func:`gsplit.predict.api.predict` says all about it."""
         from gsplit.predict.api import predict
 

@@ -11,13 +11,12 @@ PROG = "python -m gsplit.predict"
 
 def command(arguments: list[str], prog: str = PROG) -> None:
     """Predict as the arguments say; ``prog`` is what complaints call the command."""
-    # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
+    config = cli.parse(PredictConfig, arguments, prog=prog, needs=["gsplit.predict.api"])
+    if config.out is None:
+        raise InputError("no --out given: name the file for the predictions, .npy, .npz or .csv")
     from gsplit.predict.api import predict
     from gsplit.terminal import say
 
-    config = cli.parse(PredictConfig, arguments, prog=prog)
-    if config.out is None:
-        raise InputError("no --out given: name the file for the predictions, .npy, .npz or .csv")
     values = predict(**vars(config))
     drawn = ",".join("all" if each < 0 else str(each) for each in config.fan_out)
     over = f"neighbours drawn by hop: {drawn}" if config.draws else "all neighbours"

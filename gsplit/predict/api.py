@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,26 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from gsplit.config.fields import check_options
 from gsplit.config.predict import PredictConfig, check_what
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.graph import Task
+from gsplit.data.labels.class_names import names_described
+from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
 from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
+from gsplit.files import as_path
 from gsplit.host import ending_tidily
 from gsplit.models import prepared
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
-from gsplit.parallel.devices import choose_device, threads_of, trainers_of
 from gsplit.predict import compute
-from gsplit.predict.output import FEATURES, VALUES, check_out, publish, temporary_folder
+from gsplit.predict.output import FEATURES, VALUES, Names, check_out, publish, temporary_folder
+from gsplit.predict.probabilities import make_probabilities
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, put_run_right
@@ -37,8 +42,8 @@ logger = logging.getLogger(__name__)
 
 
 def predict(
-    run: Path | str,
-    layout: Path | str,
+    run: str | os.PathLike[str],
+    layout: str | os.PathLike[str],
     *,
     vertices: str | Path | ArrayLike = "all",
     model: nn.Module | None = None,
@@ -49,19 +54,19 @@ def predict(
     Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
 
     Args:
-        run: the folder that training wrote.
-        layout: the folder to predict on.
+        run: what ``gsplit.train`` returned, or the folder that it wrote.
+        layout: what to predict on: what ``gsplit.partition`` returned, or the folder.
         vertices: as ``--vertices``, or int [M] global ids.
         model: for a run of a custom model, one of the same shape, as for :func:`gsplit.load`. To give embeddings it
             must be written for PyG or DGL, or needs ``forward_layer`` and ``level_widths``, or
             ``forward_until(l, blocks, x)`` from features of the inputs and the blocks 1 .. l to the vectors of
             level l.
-        options: the other fields of :class:`gsplit.config.predict.PredictConfig`.
+        options: the other fields of :class:`gsplit.config.predict.PredictConfig`, ``out`` among them: a file.
 
     Returns:
         A read-only map of the values in the order asked for: classes int64 [M] (uint8 [M, C] for multi-label),
-        values of a regression [M, C], logits [M, C] or embeddings [M, width] in the dtype of the run. It stays when
-        the file goes.
+        values of a regression, probabilities or logits [M, C], or embeddings [M, width] in the dtype of the run. It
+        stays when the file goes.
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is written then.
@@ -71,7 +76,10 @@ def predict(
     if isinstance(vertices, Path):
         vertices = str(vertices)
     which = vertices if isinstance(vertices, str) else "those given"
-    config = PredictConfig(run=Path(run), layout=Path(layout), vertices=which, **options)
+    check_options(options, PredictConfig, "gsplit.predict", without=("run", "layout", "vertices"))
+    trained_in = as_path(run, "gsplit.predict", "what gsplit.train returned, or the folder of a run")
+    on = as_path(layout, "gsplit.predict", "what gsplit.partition returned, or the folder of a layout")
+    config = PredictConfig(run=trained_in, layout=on, vertices=which, **options)
     if config.out is not None:
         check_out(config.out, overwrite=config.overwrite)
     put_run_right(config.run)
@@ -90,6 +98,7 @@ def predict(
     what = config.what or ("values" if task == "regression" else "classes")
     check_what(what, task, "--what")
     asked = asked_vertices(vertices, opened)
+    names = Names(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
     world = trainers_of(config.gpus, opened.parts)
     if config.fan_out and world > opened.parts:
         raise InputError(
@@ -126,9 +135,11 @@ def predict(
                 seed=config.seed,
             )
             start(compute.run, world, spec).join()
+            if what == "probabilities":
+                make_probabilities(folder / VALUES, several=task == "labels")
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
-                publish(config.out, folder, asked, values, what, overwrite=config.overwrite)
+                publish(config.out, folder, asked, values, what, names=names, overwrite=config.overwrite)
             return values
     finally:
         shared.close()
@@ -175,6 +186,13 @@ def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -
             "features of (--train-features)"
         )
     return replace(layout, graph=replace(layout.graph, features=trained.numpy()[layout.permutation]))
+
+
+def _class_names(run: Path, trained_on: Any, layout: Layout) -> tuple[str, ...] | None:
+    """Names of the classes that a run has learned, those of the layout where the run does not say."""
+    if not isinstance(trained_on, dict) or not isinstance(count := trained_on.get("num_classes"), int):
+        return layout.classes
+    return names_described(trained_on, count, str(run / "model.json"))
 
 
 def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> Task:

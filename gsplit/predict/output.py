@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,18 @@ from numpy.typing import NDArray
 
 from gsplit.aside import folder_beside, put_right
 from gsplit.data.folders import DESCRIPTIONS
+from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.errors import InputError
 from gsplit.files import make_durable
 
 KINDS = (".npy", ".npz", ".csv")
-COLUMNS = {"classes": "class", "values": "value", "logits": "logit", "embeddings": "value"}
+COLUMNS = {
+    "classes": "class",
+    "values": "value",
+    "probabilities": "probability",
+    "logits": "logit",
+    "embeddings": "value",
+}
 VERTICES = "vertices.npy"
 """int64 [M] global ids, what was asked for; the parent writes it into a temporary folder."""
 VALUES = "values.npy"
@@ -28,6 +36,19 @@ VALUES = "values.npy"
 FEATURES = "features.npy"
 """Features that were trained, [N, D] by layout id, in the same folder."""
 ROWS_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What the vertices and the classes of a graph are called."""
+
+    ids: KeptIds | None = None
+    """Ids of the user's own; None: vertices are called by their global ids."""
+    classes: tuple[str, ...] | None = None
+    """[C] names; None: classes are called by their numbers."""
+
+
+NAMELESS = Names()
 
 
 def check_out(out: Path, *, overwrite: bool) -> None:
@@ -82,7 +103,14 @@ def create_values(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any
 
 
 def publish(
-    out: Path, folder: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, *, overwrite: bool
+    out: Path,
+    folder: Path,
+    vertices: NDArray[np.int64],
+    values: NDArray[Any],
+    what: str,
+    *,
+    names: Names = NAMELESS,
+    overwrite: bool,
 ) -> None:
     """Give the trainers' values their form and their name.
 
@@ -91,7 +119,8 @@ def publish(
         folder: on the same file system; holds ``values`` as ``values.npy``.
         vertices: int64 [M] global ids.
         values: [M] or [M, width], in the same order.
-        what: classes, values, logits or embeddings.
+        what: classes, values, probabilities, logits or embeddings.
+        names: of the vertices and of the classes.
         overwrite: replace a file that is there by now.
 
     Raises:
@@ -101,10 +130,15 @@ def publish(
     try:
         if out.suffix == ".npz":
             whole = folder / "whole.npz"
-            np.savez(whole, vertices=vertices, values=values)
+            arrays: dict[str, Any] = {"vertices": vertices, "values": values}
+            if (ids := names.ids) is not None:
+                arrays |= {f"ids_{name}": np.array(of) for name, of in zip(ids.names, ids.of(vertices), strict=True)}
+            if names.classes is not None and what not in ("values", "embeddings"):
+                arrays["classes"] = np.array(names.classes)
+            np.savez(whole, **arrays)
         elif out.suffix == ".csv":
             whole = folder / "whole.csv"
-            _write_csv(whole, vertices, values, COLUMNS[what])
+            _write_csv(whole, vertices, values, what, names)
         make_durable(whole)
         check_out(out, overwrite=overwrite)
         whole.replace(out)
@@ -113,13 +147,19 @@ def publish(
         raise InputError(f"cannot write {out}: {error.strerror}") from None
 
 
-def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], column: str) -> None:
-    names = [column] if values.ndim == 1 else [f"{column}_{i}" for i in range(values.shape[1])]
-    with path.open("w", newline="") as file:
+def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, names: Names) -> None:
+    column, ids = COLUMNS[what], names.ids
+    classes = names.classes if what not in ("values", "embeddings") else None
+    number_of = range(values.shape[-1]) if classes is None else classes
+    columns = [column] if values.ndim == 1 else [f"{column}_{each}" for each in number_of]
+    words = None if classes is None or values.ndim > 1 else np.array(classes)
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["vertex", *names])
+        writer.writerow([*(("vertex",) if ids is None else ids.names), *columns])
         for begin in range(0, len(values), ROWS_AT_ONCE):
-            ids = vertices[begin : begin + ROWS_AT_ONCE]
+            asked = vertices[begin : begin + ROWS_AT_ONCE]
+            called = zip(*([asked.tolist()] if ids is None else ids.of(asked)), strict=True)
             # As text in NumPy: the shortest that reads back as the same number, also for float32.
-            rows = values[begin : begin + ROWS_AT_ONCE].reshape(len(ids), -1).astype(str)
-            writer.writerows([vertex, *row] for vertex, row in zip(ids.tolist(), rows.tolist(), strict=True))
+            piece = values[begin : begin + ROWS_AT_ONCE]
+            rows = (piece if words is None else words[piece]).reshape(len(asked), -1).astype(str)
+            writer.writerows([*name, *row] for name, row in zip(called, rows.tolist(), strict=True))

@@ -5,6 +5,7 @@ M vertices are asked for, by global id, in any order and as often as one likes; 
 
 from __future__ import annotations
 
+import csv
 import warnings
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,15 @@ def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
             return np.arange(n)
         if which in VERTEX_SETS:
             return _not_empty(np.sort(layout.permutation[layout.graph.vertex_set(which)]), f"--vertices {which}")
+        named = layout.ids()
+        if named is not None:
+            texts = _read_named(Path(which), len(named.names))
+            return named.find(_not_empty(texts, which).tolist(), which)
         ids, where = _read(Path(which)), which
     else:
         ids, where = np.asarray(which), "vertices"
+        if ids.dtype.kind == "U" and (named := layout.ids()) is not None:
+            return named.find(_not_empty(ids, where).tolist(), where)
     _not_empty(ids, where)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InputError(f"{where} must be a list of whole numbers, not {ids.dtype} of shape {ids.shape}")
@@ -50,6 +57,25 @@ def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
 def _not_empty(ids: NDArray[Any], where: str) -> NDArray[Any]:
     if ids.size == 0:
         raise InputError(f"{where} asks for no vertex")
+    return ids
+
+
+def _read_named(path: Path, columns: int) -> NDArray[Any]:
+    """Ids of any kind, a line each, in as many columns as an id has: [M], or [M, columns]."""
+    if path.suffix == ".npy":
+        return _read(path)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no list of ids, text with one id a line: {error}") from None
+    odd = next((number for number, row in enumerate(rows, 1) if len(row) != columns), None)
+    if odd is not None:
+        raise InputError(f"{path}: id number {odd} has {len(rows[odd - 1])} columns, not {columns}")
+    ids = np.empty(len(rows), object)
+    ids[:] = [row[0] if columns == 1 else tuple(row) for row in rows]
     return ids
 
 

@@ -3,6 +3,6 @@
 from gsplit.processes.child import Child, ProcessDied
 from gsplit.processes.children import start
 from gsplit.processes.environment import environment
-from gsplit.processes.scripts import check_script, finds_main
+from gsplit.processes.scripts import check_no_trainer, check_script, finds_main
 
-__all__ = ["Child", "ProcessDied", "check_script", "environment", "finds_main", "start"]
+__all__ = ["Child", "ProcessDied", "check_no_trainer", "check_script", "environment", "finds_main", "start"]

@@ -22,6 +22,7 @@ from gsplit.errors import InputError
 from gsplit.host import die_with_parent
 from gsplit.processes.parcel import Sent
 from gsplit.processes.scripts import GUARD, NO_GUARD, script_was_imported
+from gsplit.starting import Importing
 
 GRACE_S = 3.0
 """Seconds to wait for children that were killed, and for the report of an earlier failure."""
@@ -130,7 +131,8 @@ def child_main(parent: int, rank: int, pipe: Connection, parcel: Sent) -> None:
     die_with_parent(parent)
     script_was_imported()
     try:
-        function, arguments = parcel.open()
+        with Importing():
+            function, arguments = parcel.open()
         report = Report("result", function(rank, *arguments), time.monotonic())
     except InputError as error:
         report = Report("input", str(error), time.monotonic())

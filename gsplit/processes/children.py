@@ -25,7 +25,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from gsplit.host import held_back, sweep_cuda_ipc
+from gsplit.host import held_back, sweep_sent_memory
 from gsplit.processes.child import GRACE_S, Child, cause, child_main, ended_by_signal, hear
 from gsplit.processes.interrupts import Interrupts, interrupts
 from gsplit.processes.parcel import Parcel
@@ -130,7 +130,7 @@ class Children:
             for child in self.members:
                 child.pipe.close()
                 if child.process.pid is not None and not child.process.is_alive():
-                    sweep_cuda_ipc(child.process.pid)
+                    sweep_sent_memory(child.process.pid)
             atexit.unregister(self.end)
 
     def _collect_last_words(self) -> None:

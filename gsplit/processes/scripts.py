@@ -19,8 +19,8 @@ NAME = "gsplit-trainer"
 NO_GUARD = 95
 """Exit code of a trainer that was about to start trainers of its own."""
 GUARD = (
-    "a trainer imported the script that starts trainers and would start them again; put the call of gsplit.train or "
-    "gsplit.predict under: if __name__ == '__main__':"
+    "a trainer imported the script that starts trainers and would start them again; put the calls of gsplit.train, "
+    "gsplit.predict and what makes graphs for them under: if __name__ == '__main__':"
 )
 """What the user is told about that."""
 
@@ -39,11 +39,7 @@ def check_script(call: str) -> None:
     Raises:
         InputError: for a script that trainers could not import, and in a trainer at work.
     """
-    if multiprocessing.current_process().name.startswith(NAME):
-        if not _at_work:
-            os._exit(NO_GUARD)  # a traceback of each trainer would hide what the parent says
-        raise InputError(f"{call} was called in a trainer, which cannot start others")
-    one_line_errors()
+    check_no_trainer(call)
     path = _path(sys.modules["__main__"])
     if path is not None and not os.path.isfile(path):
         what = "a script that is read from standard input" if path.endswith("<stdin>") else f"the script {path}"
@@ -51,6 +47,24 @@ def check_script(call: str) -> None:
             f"{call}: trainers import the script that starts them, and {what} is no file that they could read; save "
             "it as a file and run that"
         )
+
+
+def check_no_trainer(call: str) -> None:
+    """Check that this is no trainer, in what a script does before trainers start, and would do in each of them.
+
+    From then on a mistake of the user's that nobody catches ends the script with one line.
+
+    Args:
+        call: the name of the function, for messages.
+
+    Raises:
+        InputError: in a trainer at work.
+    """
+    if multiprocessing.current_process().name.startswith(NAME):
+        if not _at_work:
+            os._exit(NO_GUARD)  # a traceback of each trainer would hide what the parent says
+        raise InputError(f"{call} was called in a trainer, which cannot start others")
+    one_line_errors()
 
 
 def script_was_imported() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +12,8 @@ from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.data import layout
 from gsplit.errors import InputError
-from gsplit.files import check_writable, replace_file
 from gsplit.partition.__main__ import report as report_on_layout
-from gsplit.report.page import MARK, page
-from gsplit.report.recorded import Recorded, read_run
+from gsplit.report.api import recorded, write_page
 from gsplit.terminal import say
 
 PROG = "python -m gsplit.report"
@@ -46,36 +43,10 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         report_on_layout(arguments, prog)
         return
     config = cli.parse(PageConfig, arguments, prog=prog)
-    runs = named([read_run(run) for run in config.runs])
-    check_writable(config.out, "--out")
-    _check_is_page(config.out)
-    written = page(runs).encode()
-    replace_file(config.out, written)
+    runs = recorded(config.runs)
+    written = write_page(runs, config.out)
     many = f"{len(runs)} runs" if len(runs) > 1 else "1 run"
     say(f"{config.out}: {many}, {sum(len(run.epochs) for run in runs):,} epochs, {len(written) / 1024:.0f} KiB")
-
-
-def named(runs: Sequence[Recorded]) -> list[Recorded]:
-    """Runs whose names tell them apart: that of the folder, or the path as it was given.
-
-    Raises:
-        InputError: for a run that is given twice.
-    """
-    places = [run.path.resolve() for run in runs]
-    for place, run in zip(places, runs, strict=True):
-        if places.count(place) > 1:
-            raise InputError(f"{run.path} is given twice")
-    names = [run.name for run in runs]
-    return [replace(run, name=str(run.path)) if names.count(run.name) > 1 else run for run in runs]
-
-
-def _check_is_page(out: Path) -> None:
-    if not out.exists():
-        return
-    with out.open("rb") as file:
-        ours = MARK.encode() in file.read(1024)
-    if not ours:
-        raise InputError(f"--out {out} exists already and is no page of this command; choose another --out")
 
 
 if __name__ == "__main__":

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import resources
 from typing import Any
 
-from gsplit import __version__
 from gsplit.config.optimisation import ERRORS
-from gsplit.errors import InputError
+from gsplit.pages.drawing import series
+from gsplit.pages.rendering import mark, printable, render
 from gsplit.report import pictures
-from gsplit.report.drawing import series
 from gsplit.report.recorded import Recorded
 from gsplit.units import binary
 
 NOT_SETTINGS = ("out", "resume", "overwrite")
 """Flags that say where a run is, and nothing of how it trains."""
-MARK = '<meta name="generator" content="gsplit.report">'
+WRITER = "gsplit.report"
+MARK = mark(WRITER)
 """What a page of ours has, and so may be replaced."""
 NONE = "\N{EN DASH}"
 LABELS = {"auroc": "AUROC", "ap": "average precision", "rmse": "RMSE", "mae": "MAE", "f1": "F1"}
@@ -30,18 +29,13 @@ def page(runs: Sequence[Recorded]) -> str:
     Raises:
         InputError: where Jinja or Matplotlib is not installed.
     """
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError:
-        raise InputError("a page needs Jinja: pip install jinja2, or 'gsplit[plots]'") from None
     runs = [replace(run, name=printable(run.name)) for run in runs]
     metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
     scored = [name for name in metrics if any(_scores(run, name) for run in runs)]
-    template = resources.files("gsplit.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(template).render(
-        mark=MARK,
-        version=__version__,
+    return render(
+        "gsplit.report",
+        "page.html.j2",
+        writer=WRITER,
         title=" · ".join(run.name for run in runs),
         runs=runs,
         colours=[series(index) for index in range(len(runs))],
@@ -63,11 +57,6 @@ def page(runs: Sequence[Recorded]) -> str:
         cache_rows=_cache_rows(runs),
         settings=_settings(runs),
     )
-
-
-def printable(text: str) -> str:
-    """A text as a page can hold it, whatever a folder is called."""
-    return "".join(mark if mark.isprintable() else "?" for mark in text)
 
 
 def score_label(metric: str) -> str:

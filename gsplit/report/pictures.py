@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gsplit.report.drawing import Picture, colour, drawing, grouped, series, stacked
+from gsplit.pages.drawing import Picture, colour, drawing, grouped, series, stacked
 from gsplit.report.recorded import Recorded
 from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES
 from gsplit.units import UNITS, binary

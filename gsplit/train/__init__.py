@@ -8,10 +8,10 @@ package can be called: that is :func:`gsplit.train.api.train`.
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from gsplit.config.train import TrainConfig
     from gsplit.engine.objectives.own_loss import LossFunction
     from gsplit.train.loops.own_loop import Loop
+    from gsplit.train.summary import Trained
 
 
 class _CallablePackage(ModuleType):
     def __call__(
         self,
-        layout: Path | str | None = None,
+        layout: str | os.PathLike[str] | None = None,
         config: TrainConfig | None = None,
         *,
         model: nn.Module | None = None,
         loss: LossFunction | None = None,
         loop: Callable[[Loop], object] | None = None,
         callbacks: Sequence[Callback] = (),
-    ) -> dict[str, Any]:
+    ) -> Trained:
         """Train on a layout and return the summary; :func:`gsplit.train.api.train` says all about it."""
         from gsplit.train.api import train
 

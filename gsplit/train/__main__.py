@@ -22,14 +22,15 @@ def resumed_run(arguments: list[str]) -> Path | None:
 
 def command(arguments: list[str], prog: str = PROG) -> None:
     """Train as the arguments say; ``prog`` is what complaints call the command."""
-    # Imported here, under cli.main, because it takes seconds: a Ctrl-C meanwhile is answered like any other.
+    run = resumed_run(arguments)
+    default = None if run is None else TrainConfig.resuming(run)
+    config = cli.parse(
+        TrainConfig, arguments, prog=prog, default=default, answers=ELSEWHERE, needs=["gsplit.train.api"]
+    )
     from gsplit.terminal import say
     from gsplit.train.api import train
     from gsplit.train.summary import summary_text
 
-    run = resumed_run(arguments)
-    default = None if run is None else TrainConfig.resuming(run)
-    config = cli.parse(TrainConfig, arguments, prog=prog, default=default, answers=ELSEWHERE)
     result = train(config=config)
     say(result["check"] if config.check_model else result["plans"] if config.dry_run else summary_text(result))
 

@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -15,9 +14,12 @@ from gsplit.callbacks import Callback
 from gsplit.config.fields import flag_of
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import TrainConfig, save_configurations
+from gsplit.data.memory.opened import OpenFolder
+from gsplit.data.memory.temporary import Temporary
 from gsplit.engine.objectives.own_loss import LossFunction
 from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
+from gsplit.files import as_path
 from gsplit.host import ending_tidily
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, taken_up
@@ -31,31 +33,38 @@ from gsplit.train.check import check_model
 from gsplit.train.loop import live
 from gsplit.train.loops.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
+from gsplit.train.summary import Trained
 
 OF_LOSS = ("class_weights", "label_smoothing", "focal_gamma", "pos_weight")
 """Flags of the engine's own losses."""
 
 
 def train(
-    layout: Path | str | None = None,
+    layout: str | os.PathLike[str] | None = None,
     config: TrainConfig | None = None,
     *,
     model: nn.Module | None = None,
     loss: LossFunction | None = None,
     loop: Callable[[Loop], object] | None = None,
     callbacks: Sequence[Callback] = (),
-) -> dict[str, Any]:
+) -> Trained:
     """Train on a layout with one process per part; returns the summary (docs/formats.md, "Run").
 
-    With ``config.check_model`` nothing is trained: the result is ``{"check": ...}``, a line that says how well two
+    The summary is a dictionary, and stands for the run: :func:`gsplit.predict.api.predict`,
+    :func:`gsplit.models.saved.load` and :meth:`TrainConfig.resuming` take it in place of the folder. With
+    ``config.check_model`` nothing is trained: the result is ``{"check": ...}``, a line that says how well two
     trainers agree with one. With ``config.dry_run`` it is ``{"plans": ...}``, a table of what plans take.
 
     Processes are spawned, so a script that calls this needs ``if __name__ == "__main__":``.
 
     Args:
-        layout: the folder; by default ``config.layout``. With ``strategy="full"`` it may be a graph store, whose
-            vertices are dealt out to the trainers, in a layout inside the run's folder.
-        config: the run; ``out`` must be set. To resume, :meth:`TrainConfig.resuming`.
+        layout: what ``gsplit.partition`` returned, or the folder; by default ``config.layout``. With
+            ``strategy="full"`` it may be a graph store, whose vertices are dealt out to the trainers, in a layout
+            inside the run's folder.
+        config: the run. Where ``out`` is not set, the run is kept in a temporary folder, which goes with the summary:
+            when that is closed, at the end of a ``with``, when nobody holds it any more, or at exit. This wants a
+            layout that ``gsplit.partition`` or ``gsplit.data.open_layout`` returned; with a folder ``out`` must be
+            set. To resume, :meth:`TrainConfig.resuming`.
         model: written for PyG or DGL (docs/bring_your_own_model.md), or a module with ``forward(blocks, x)``, from
             features of the inputs [n_0, D] to logits of the targets [n_L, C], that calls ``block.mean(x)``, its like,
             or ``block.exchange(x)`` in each layer. With ``forward_layer(l, block, x)`` and ``level_widths`` it is
@@ -76,9 +85,33 @@ def train(
     """
     check_script("gsplit.train")
     _check_launcher()
-    config = config or TrainConfig()
+    config = TrainConfig() if config is None else config
+    if not isinstance(config, TrainConfig):
+        raise InputError(f"gsplit.train takes a gsplit.TrainConfig, not a {type(config).__name__}")
     if layout is not None:
-        config = replace(config, layout=Path(layout))
+        wanted = "what gsplit.partition returned, or the folder of a layout"
+        config = replace(config, layout=as_path(layout, "gsplit.train", wanted))
+    makes_a_run = not (config.out or config.resume or config.check_model or config.dry_run)
+    temporary = Temporary() if makes_a_run and isinstance(layout, OpenFolder) else None
+    try:
+        if temporary is not None:
+            config = replace(config, out=temporary.path / "run")
+        summary = _train(config, model, loss, loop, callbacks)
+    except BaseException:
+        if temporary is not None:
+            temporary.close()  # not when the traceback goes, which notebooks keep
+        raise
+    return Trained(summary, config.resume or config.out if "run" in summary else None, config.layout)
+
+
+def _train(
+    config: TrainConfig,
+    model: nn.Module | None,
+    loss: LossFunction | None,
+    loop: Callable[[Loop], object] | None,
+    callbacks: Sequence[Callback],
+) -> dict[str, Any]:
+    """Do what :func:`train` says, with a layout and a folder that have names."""
     handed = _handed(config, loss, loop, callbacks)
     trainer = functools.partial(live, handed=handed)
     config, before = taken_up(config)

@@ -6,8 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+
+from gsplit.device import accelerator
 
 
 @dataclass
@@ -15,10 +18,10 @@ class Lap:
     """The stages of one mini-batch on one trainer."""
 
     _seconds: dict[str, float] = field(default_factory=dict)
-    _events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = field(default_factory=list)
+    _events: list[tuple[str, Any, Any]] = field(default_factory=list)
 
     def seconds(self) -> dict[str, float]:
-        """Seconds of each stage. On CUDA the device must have come that far: synchronise before."""
+        """Seconds of each stage. An accelerator must have come that far: synchronise before."""
         for stage, start, end in self._events:
             self._seconds[stage] = start.elapsed_time(end) / 1000
         self._events.clear()
@@ -26,10 +29,10 @@ class Lap:
 
 
 class StageClock:
-    """Takes the time of each stage. On CUDA by events, read once an epoch, so that measuring never waits."""
+    """Takes the time of each stage: on a GPU by events, read once an epoch, so that measuring never waits."""
 
     def __init__(self, device: torch.device) -> None:
-        self._cuda = device.type == "cuda"
+        self._device = device
         self._lap = Lap()
 
     @contextmanager
@@ -40,8 +43,8 @@ class StageClock:
 
     def _timed(self, stage: str) -> Iterator[None]:
         start_s = time.perf_counter()
-        if self._cuda and stage != "wait":  # the host waits, not the device
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if accelerator.is_one(self._device) and stage != "wait":  # the host waits, not the device
+            start, end = (accelerator.timed_event(self._device) for _ in range(2))
             start.record()
             yield
             end.record()

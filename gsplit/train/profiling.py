@@ -15,6 +15,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from gsplit.device import accelerator
 from gsplit.files import replace_file
 from gsplit.parallel import Member
 from gsplit.supply.ring import Handle
@@ -76,9 +77,8 @@ class Profiler:
             logger.warning("--profile records from mini-batch %d on, and there was none", SKIPPED + 1)
 
     def _begin(self) -> None:
-        activities = [ProfilerActivity.CPU]
-        if self._member.device.type == "cuda":
-            activities.append(ProfilerActivity.CUDA)
+        of_device = accelerator.activity(self._member.device)
+        activities = [ProfilerActivity.CPU, *([] if of_device is None else [of_device])]
         self._profile = profile(activities=activities, experimental_config=_all_threads())
         self._profile.start()
         self._clock_ns = time.time_ns()

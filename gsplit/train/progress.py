@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gsplit.bars import tqdm
+from gsplit.device import accelerator
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.parallel import Member
 from gsplit.parallel.collectives import all_gather
@@ -195,8 +196,7 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
     fresh, progress.fresh = progress.fresh, []
     names = traffic_names(layers)
     names += tuple(name for name in (fresh[0].counts if fresh else ()) if name not in names)
-    if member.device.type == "cuda":
-        torch.cuda.synchronize()  # the events of the stages are over
+    accelerator.synchronize(member.device)  # the events of the stages are over
     own = torch.zeros(len(fresh), len(names) + len(STAGES), dtype=torch.float64)  # exact for counts below 2**53
     for row, computed in zip(own, fresh, strict=True):
         seconds = computed.seconds()

@@ -10,8 +10,8 @@ from dataclasses import replace
 from gsplit.config.partition import PartitionConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import store
+from gsplit.device.choice import choose_device, trainers_of
 from gsplit.errors import InputError
-from gsplit.parallel.devices import choose_device, trainers_of
 from gsplit.partition import partition
 from gsplit.runs.folder import holds_results
 

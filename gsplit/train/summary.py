@@ -1,11 +1,44 @@
-"""The summary of a run in words: how good, where the time went, where the bytes went."""
+"""The summary of a run: what ``gsplit.train`` returns, and its words: how good, where the time and the bytes went."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from gsplit.data.memory.temporary import InFolder, Temporary, temporary_of
+from gsplit.errors import InputError
 from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES
 from gsplit.units import binary
+
+
+class Trained(dict[str, Any], InFolder):
+    """The summary of a run, which stands for the run's folder where one is taken, as by ``gsplit.predict``.
+
+    Where the run, or the layout that it trained on, lies in a temporary folder, that stays as long as this does.
+    """
+
+    def __init__(self, summary: dict[str, Any], run: Path | None, layout: Path | None) -> None:
+        super().__init__(summary)
+        self.path = Path() if run is None else run
+        """Folder of the run; without a meaning where nothing was trained."""
+        self._trained = run is not None
+        self.temporary: Temporary | None = None if run is None else temporary_of(run)
+        self.layout = layout
+        """Folder of the layout that it trained on."""
+        self._of_layout = None if layout is None else temporary_of(layout)
+
+    def __fspath__(self) -> str:
+        """The folder of the run.
+
+        Raises:
+            InputError: where nothing was trained, or this was closed and the folder is gone.
+        """
+        if not self._trained:
+            raise InputError(f"nothing was trained: {next(iter(self), 'no summary')} is all there is")
+        return super().__fspath__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 def summary_text(summary: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ FLAGS = [
     ((*PARTITION, "--parts", "0"), "--parts must be at least 1, not 0"),
     ((*PARTITION, "--parts", "two"), "--parts.*'two'"),
     ((*PARTITION, "--partz", "2"), "--partz.*did you mean --parts"),
-    ((*PARTITION, "--method", "kahip"), "'kahip'.*--method.*metis"),
+    ((*PARTITION, "--method", "kahip"), "--method must be one of auto, metis, .*, or a file .*'kahip'"),
     ((*PARTITION, "--method", "random", "--seed", "-1"), "--seed.*-1"),
     ((*PARTITION, "--fan-out", "0"), "--fan-out takes numbers from 1 on, or -1"),
     ((*PARTITION, "--weights", "presample", "--batch-size", "0"), "--batch-size must be at least 1, not 0"),
@@ -106,7 +106,7 @@ FLAGS = [
         "convs.0 is a GCNConv, which cannot be split: with aggr='max' no block computes it; leave it 'add'",
     ),
     ((*TRAIN, "--model", "torch_geometric.nn:GAT", "--model-args", "heads=3"), r"GAT\(.*\) fails: .*divisible"),
-    ((*TRAIN, "--model", "gat", "--heads", "3"), "--heads 3 does not divide --hidden 16"),
+    ((*TRAIN, "--model", "gat", "--heads", "3"), "--heads 3 does not divide --hidden 256"),
     ((*TRAIN, "--model", "gcn", "--normalization", "left"), "'left'.*--normalization"),
     ((*TRAIN, "--attention-dropout", "1"), "--attention-dropout must be in .0, 1., not 1"),
     ((*TRAIN, "--fan-out", "3,3", "--num-layers", "3"), "--fan-out has 2 numbers, but --num-layers is 3"),
@@ -143,7 +143,7 @@ FLAGS = [
     ((*FULL, "--dry-run", "--check-model"), "--dry-run and --check-model each show something else.*drop one"),
     (
         (*FULL, "--train-features", "100000000000000"),
-        "no sage of 100,000,000,000,000 features and hidden layers 16 wide",
+        "no sage of 100,000,000,000,000 features and hidden layers 256 wide",
     ),
     ((*TRAIN, "--hidden", "100000000000000"), "hidden layers 100,000,000,000,000 wide can be made: .*memory"),
     ((*FULL, "--batch-size", "100"), "--batch-size 100 contradicts --strategy full"),
@@ -188,7 +188,7 @@ FLAGS = [
     ),
     ((*TRAIN, "--loader", "zero-copy"), "--loader zero-copy reads host memory from a GPU, and --device is cpu"),
     ((*TRAIN, "--feature-dtype", "int8"), "'int8' for argument '--feature-dtype'"),
-    ((*TRAIN, "--device", "cuda"), "PyTorch finds no GPU; use --device cpu"),
+    ((*TRAIN, "--device", "cuda"), "PyTorch finds no GPU of that kind; use --device cpu"),
     (("train", "layout", "--resume"), "--resume"),
     (("train", "layout", "--resume", "store"), "store is no run: it has no config.json"),
     (("train", "layout", "--resume", "nowhere"), "nowhere is no run"),
@@ -207,7 +207,7 @@ FLAGS = [
     ((*PREDICT, "--waht", "logits"), "--waht.*did you mean --what"),
     ((*PREDICT, "--what", "embeddings", "--layer", "3"), "--layer is 3, but the model has 2 layers"),
     ((*PREDICT, "--fan-out", "5"), "--fan-out has 1 numbers, but the model has 2 layers"),
-    ((*PREDICT, "--device", "cuda"), "PyTorch finds no GPU; use --device cpu"),
+    ((*PREDICT, "--device", "cuda"), "PyTorch finds no GPU of that kind; use --device cpu"),
 ]
 
 
@@ -220,8 +220,8 @@ def test_flags_and_paths(refused, words, message):
     ("changes", "message"),
     [
         ({"indices": np.array([0, 3])}, r"indices\[1\] is 3, outside the vertices 0 \.\. 2"),
-        ({"y": np.array([0, np.nan, 1])}, "the train set has a label outside .* at vertex 1"),
-        ({"y": np.array([[0, 1], [0, np.nan], [1, 1]])}, "the train set has labels .* at vertex 1"),
+        ({"y": np.array([0, np.nan, 1])}, "the train set has vertex 1, which has no label"),
+        ({"y": np.array([[0, 1], [0, np.nan], [1, 1]])}, "the train set has vertex 1, which has no label"),
         ({"train_idx": np.array([0, 0])}, "train_idx lists a vertex twice"),
         ({"x": np.full((3, 2), np.nan)}, "features of vertex 0 hold NaN"),
         ({"y": np.array(1)}, "y must be numbers of shape"),
@@ -291,7 +291,13 @@ def test_damaged_folders(refused, place, file, damage, words, message):
     assert re.search(message, refused(*words))
 
 
-@pytest.mark.parametrize(("key", "message"), [("train_idx", "an empty training set"), ("x", "no features")])
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("train_idx", "an empty training set; import the graph with --split 0.6,0.2,0.2, --split-file"),
+        ("x", "no features"),
+    ],
+)
 def test_graphs_without_what_training_needs(refused, place, key, message):
     np.savez(place / "graph.npz", **{name: array for name, array in GRAPH.items() if name != key})
     write_store(place / "lacking", load_npz(place / "graph.npz"), name="lacking", source="test")

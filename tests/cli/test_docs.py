@@ -43,7 +43,7 @@ COMMANDS = sorted(
 )
 needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
 THEIRS = ("python train_dgl.py", "python train_pyg.py")
-OWN_PROCESSES = ("--out run-pyg", "python train_mine.py", "python train_loop.py", *THEIRS)
+OWN_PROCESSES = ("--out run-pyg", "python train_loop.py", *THEIRS)
 """Ends of the commands that start processes of their own; for the others trainers of the pool do, or none."""
 
 
@@ -83,11 +83,11 @@ def read(tmp_path, monkeypatch, pool, in_pool, capsys):
             words += ["--device", "cpu"]
         if command.endswith(OWN_PROCESSES):
             return run_apart(words[1:])
-        if words[1] != "-m":
-            runpy.run_path(words[1], run_name="__main__")
-            return capsys.readouterr().out
         with in_pool():
-            importlib.import_module(f"{words[2]}.__main__").command(words[3:])
+            if words[1] != "-m":
+                runpy.run_path(words[1], run_name="__main__")
+            else:
+                importlib.import_module(f"{words[2]}.__main__").command(words[3:])
         return capsys.readouterr().out
 
     monkeypatch.chdir(tmp_path)

@@ -46,6 +46,16 @@ def test_ctrl_c_while_a_command_starts(tmp_path, gsplit_script, module, command)
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "code"), [("gsplit.train --help", 0), ("gsplit.train store --fan-out x", 2), ("gsplit.predict", 2)]
+)
+def test_help_and_complaints_come_before_what_takes_seconds(tmp_path, command, code):
+    words = [sys.executable, "-X", "importtime", "-m", *command.split()]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines() if line.startswith(IMPORTED)}
+    assert (done.returncode, "gsplit.cli" in imported, "torch" in imported) == (code, True, False)
+
+
 SCRIPT = """
 import logging, signal, sys
 import gsplit

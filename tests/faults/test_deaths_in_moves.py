@@ -43,7 +43,7 @@ def dying(move, note, rank, *arguments, **named_arguments):
     return live(rank, *arguments, **named_arguments)
 
 
-WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
+WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512}
 GRID, ROTATE = {"model": "sage"}, {"model": "gcn", "algorithm": "rotate"}
 MOVES = {
     "to_columns": ({**GRID, "grid": (1, 1, 2)}, ["all_to_all"]),

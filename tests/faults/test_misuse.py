@@ -154,7 +154,7 @@ import gsplit
 config = gsplit.TrainConfig(layout={layout!r}, out="new", device="cpu", fan_out=(2, 2))
 """
 PREDICT = "import gsplit\ngsplit.predict({run!r}, {layout!r}, out='new.npy', device='cpu')\n"
-GUARD = r"put the call of gsplit\.train or gsplit\.predict under: if __name__ == '__main__': \(script\.py, line \d+\)"
+GUARD = r"put the calls of gsplit\.train, .* under: if __name__ == '__main__': \(script\.py, line \d+\)"
 STDIN = r"a script that is read from standard input is no file .*; save it as a file and run that \(<stdin>, line 2\)"
 NOTEBOOK = "trainers find nothing that is defined in a notebook or at a prompt, as Net is.* a module that can be"
 

@@ -9,6 +9,7 @@ from support.graphs import lay_out, random_graph
 from support.steps import CPU
 
 from gsplit.config.train import TrainConfig
+from gsplit.data.memory.graphs import from_arrays
 from gsplit.engine.inputs import blocks_of
 from gsplit.engine.sampled.sources import Pins
 from gsplit.features import FeatureLoader, HostRows
@@ -139,3 +140,12 @@ def test_predictions_equal_the_cpu_s(tmp_path, monkeypatch, world):
     for options in ({"what": "embeddings"}, {"what": "logits", "fan_out": (3, 2), "batch_size": 70}):
         values = [predict(run, layout.path, device=device, **options) for device in ("cpu", "cuda")]
         np.testing.assert_allclose(*values, rtol=0, atol=1e-10)
+
+
+def test_tensors_of_a_gpu_make_the_same_store():
+    """They are copied; the graph stays where it is."""
+    edges, x, y = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.randn(3, 4), torch.tensor([0, 1, 0])
+    with from_arrays(edges, x, y, train=y == 0) as one:
+        moved = (each.to("cuda") for each in (edges, x, y))
+        with from_arrays(*moved, train=(y == 0).to("cuda")) as other:
+            assert one.checksum == other.checksum

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from support.runs import all_equal
+from support.runs import all_equal, records
 
 import gsplit
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
+from gsplit.models import registry
 from gsplit.runs import checkpoint
 
 BASE = {"fan_out": (3, 3), "hidden": 8, "epochs": 2, "lr": 0.02, "batch_size": 50, "dropout": 0.0, "threads": 1}
@@ -36,7 +37,7 @@ def trained(layout, out, **changes):
     return np.load(out / "predictions.npy")
 
 
-FULL = {"strategy": "full", "num_layers": 2, "fan_out": (-1, -1), "batch_size": 4096}
+FULL = {"strategy": "full", "num_layers": 2, "fan_out": (-1, -1), "batch_size": 512}
 UNIFORM = {**FULL, "strategy": "split", "sampling": "uniform", "subgraph": "50%"}
 WAYS = {
     "split": {},
@@ -109,6 +110,18 @@ def test_the_start_says_how_large_a_mini_batch_is(parts, tmp_path, in_pool, capl
     if way == "split":  # each trainer's share of the training vertices is that of the targets
         first = (layout.graph.train_idx < layout.offsets[2]).mean()
         assert said.endswith(f": about {50 * first:,.0f} and {50 * (1 - first):,.0f}")
+
+
+@pytest.mark.parametrize(("hidden", "given", "dropped"), [(127, None, 0.0), (128, None, 0.5), (16, 0.3, 0.3)])
+def test_dropout_is_for_layers_that_are_wide_enough(parts, tmp_path, in_pool, hidden, given, dropped):
+    asked = config(tmp_path / "run", hidden=hidden, dropout=given, epochs=1)
+    with in_pool():
+        gsplit.train(parts(2), asked)
+    assert TrainConfig.from_json(tmp_path / "run" / "resolved.json").dropout == dropped
+    assert TrainConfig.from_json(tmp_path / "run" / "config.json").dropout == given
+    assert records(tmp_path / "run")[0]["settings"]["dropout"] == dropped
+    made = registry.build(checkpoint.describe_state(tmp_path / "run", checkpoint.MODEL)["signature"], asked)
+    assert made.dropout.p == dropped
 
 
 def test_model_pt_is_the_model_that_is_kept(parts, tmp_path, in_pool):

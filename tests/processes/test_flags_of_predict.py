@@ -45,7 +45,7 @@ PREDICT: Table = {
     "batch_size": Row(value=50, see=values, base=SAMPLED),
     "seed": Row(value=1, see=values, base=SAMPLED),
     "gpus": Row(value=1, see=lambda seen: seen.world),
-    "device": "there is no GPU to choose; tests/unit/engine/test_devices.py pretends that there are some",
+    "device": "there is no GPU to choose; tests/unit/device/test_devices.py pretends that there are some",
     "threads": Row(value=2, see=lambda seen: seen.job["threads"], base={"threads": 1}),
     "overwrite": "where a file is in --out it is refused or replaced: test_overwrite_replaces_a_file, below",
 }

@@ -75,16 +75,16 @@ GAT = {"model": "gat", "heads": 4}
 CACHED = {"cache": "partitioned", "cache_size": "50%"}
 SAMPLED = {"samplers": 1}
 PLATEAU = {"lr_schedule": "plateau", "lr": 1e-6, "epochs": 4, "validate_every": 1}
-FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512}
 LADIES = {"sampling": "ladies", "layer_sizes": (20, 20), "fan_out": (-1, -1)}
-UNIFORM = {"sampling": "uniform", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 4096}
+UNIFORM = {"sampling": "uniform", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 512}
 CLUSTERS = {**UNIFORM, "sampling": "clusters", "subgraph": None, "clusters": 1}
 ROTATE = {**FULL, "model": "gcn", "algorithm": "rotate"}
 TRAIN: Table = {
     "layout": Row(value=lambda place: place.layouts(3).path, see=summary("trainers")),
     "out": Row(value=lambda place: place.folder / "elsewhere", see=lambda seen: seen.run.name == "elsewhere"),
     "gpus": Row(value=1, see=summary("trainers")),
-    "device": "there is no GPU to choose; tests/unit/engine/test_devices.py pretends that there are some",
+    "device": "there is no GPU to choose; tests/unit/device/test_devices.py pretends that there are some",
     "model": Row(value="gcn", see=weights),
     "model_args": Row(value="norm=batch_norm", see=weights, base={"model": "torch_geometric.nn:GraphSAGE"}),
     "check_model": Row(value=True, see=lambda seen: list(seen.result)),

@@ -14,7 +14,7 @@ from gsplit import TrainConfig
 from gsplit.errors import InputError
 
 ALL = "macro-f1,accuracy,auroc,ap,micro-f1"
-FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096}
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512}
 
 
 @pytest.fixture

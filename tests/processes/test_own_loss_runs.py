@@ -26,8 +26,8 @@ from gsplit.runs import checkpoint
 from gsplit.train import loop
 from gsplit.train.check.gradients import CheckSpec, compare
 
-FULL = {"strategy": "full", "batch_size": 4096}
-STEP = {"dtype": "float64", "fan_out": (-1, -1), "batch_size": 4096, "epochs": 1, "optimizer": "sgd", "lr": 1.0}
+FULL = {"strategy": "full", "batch_size": 512}
+STEP = {"dtype": "float64", "fan_out": (-1, -1), "batch_size": 512, "epochs": 1, "optimizer": "sgd", "lr": 1.0}
 
 
 def margins(logits, labels):
@@ -158,7 +158,7 @@ def test_a_mean_is_refused_before_anything_is_written(tmp_path, layouts):
         gsplit.train(config=config, loss=F.cross_entropy)
     with pytest.raises(InputError, match=r"the loss torch\.nn\.functional:cross_entropy is no sum over targets"):
         gsplit.train(config=replace(config, loss="torch.nn.functional:cross_entropy"))
-    saint = {"sampling": "saint", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 4096}
+    saint = {"sampling": "saint", "subgraph": "30%", "fan_out": (-1, -1), "num_layers": 2, "batch_size": 512}
     with pytest.raises(InputError, match=r"--sampling saint counts each target by .*, and the loss summed_margins"):
         gsplit.train(config=replace(config, **saint), loss=summed_margins)
     assert not (tmp_path / "run").exists()

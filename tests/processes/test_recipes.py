@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torch.nn.functional as F
@@ -30,7 +32,7 @@ from gsplit.launch.resume import Resumed, taken_up
 from gsplit.runs import checkpoint
 
 EPOCHS = 5
-BASE = {"epochs": EPOCHS, "dtype": "float64", "fan_out": (-1, -1), "batch_size": 12, "lr": 0.05, "seed": 3}
+BASE = {"epochs": EPOCHS, "dtype": "float64", "fan_out": (-1, -1), "batch_size": 24, "lr": 0.05, "seed": 3}
 RECIPES: dict[str, dict[str, Any]] = {
     "adamw": {"optimizer": "adamw", "weight_decay": 0.1},
     "sgd": {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.01},
@@ -131,7 +133,7 @@ def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, wor
 
 @pytest.mark.parametrize(
     ("name", "after", "more"),
-    [("all", 7, {}), ("plateau", 44, {}), ("sgd", 4, {"strategy": "data"}), ("weighted", 7, {})],
+    [("all", 5, {}), ("plateau", 24, {}), ("sgd", 4, {"strategy": "data"}), ("weighted", 5, {})],
 )
 def test_what_goes_on_from_any_mini_batch_is_bit_equal(pool, layouts, tmp_path, name, after, more):
     changes = {**BASE, **RECIPES[name], **more}
@@ -147,7 +149,7 @@ def test_clipping_sees_the_rows_that_other_trainers_own(pool, tmp_path):
     """The norm is that of weights and trained features together, whoever owns the rows."""
     graph = replace(random_graph(60, 5, seed=4, features=6), features=None)
     changes = {
-        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "train_features": 6, "dtype": "float64"},
+        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "train_features": 6, "dtype": "float64"},
         **{"epochs": 4, "clip_grad_norm": 0.03, "optimizer": "sgd", "lr": 1.0},
     }
     results = {}
@@ -185,7 +187,12 @@ def test_a_run_with_samplers_ends_early_and_is_finished(layouts, tmp_path, capfd
     """Trainers have asked for mini-batches of an epoch that does not come, and samplers are at work on them."""
     changes = {"epochs": 40, "early_stop": 1, "samplers": 2, "prefetch": 3, "lr": 1e-9, "order": "ready"}
     config = config_for(layouts(2).path, tmp_path / "run", **changes, log_every=1e-9)
+    others = psutil.Process().children(recursive=True)
     summary = gsplit.train(config=config)
+    ended_s = (tmp_path / "run" / "metrics.jsonl").stat().st_mtime
+    assert time.time() - ended_s < 10
+    left = [each for each in psutil.Process().children(recursive=True) if each not in others]
+    assert [each for each in left if "resource_tracker" not in " ".join(each.cmdline())] == []
     assert summary["ended_early"]
     assert summary["epochs"] == 2
     lines = capfd.readouterr().out.splitlines()  # which is no terminal
@@ -275,7 +282,7 @@ def test_features_that_are_trained_get_the_gradient_of_the_weighted_mean(pool, t
     """Their rows are in no all-reduce, and are divided by the weights of all targets all the same."""
     graph = replace(random_graph(60, 5, seed=4, features=6, classes=3), features=None)
     changes = {
-        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "train_features": 6, "dtype": "float64"},
+        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "train_features": 6, "dtype": "float64"},
         **{"epochs": 4, "optimizer": "sgd", "lr": 1.0, "class_weights": "1,7,0.1"},
     }
     results: dict[Any, Any] = {}
@@ -315,7 +322,7 @@ def test_settings_are_in_the_metrics(here, layouts, tmp_path):
 def test_layers_that_rotate_learn_and_measure_the_same(pool, layouts, tmp_path):
     """Each target counts once, wherever its row lies."""
     changes = {
-        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "dtype": "float64", "model": "gcn"},
+        **{"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "float64", "model": "gcn"},
         **{"epochs": 3, "class_weights": "1,7,0.1", "label_smoothing": 0.1, "metrics": "accuracy,auroc"},
     }
     results, measured = {}, {}

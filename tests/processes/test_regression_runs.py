@@ -22,7 +22,7 @@ import gsplit
 from gsplit import TrainConfig
 from gsplit.errors import InputError
 
-FULL = {"strategy": "full", "batch_size": 4096}
+FULL = {"strategy": "full", "batch_size": 512}
 BASE = {"dtype": "float64", "fan_out": (-1, -1)}
 LOSSES = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": lambda said, true: F.huber_loss(said, true, delta=0.5)}
 
@@ -68,7 +68,7 @@ def here(pool, monkeypatch):
 def test_the_gradient_is_pytorchs_of_the_whole_mini_batch(pool, tmp_path, world, loss, outputs, changes):
     """One step of SGD at rate 1 takes the gradient off the weights."""
     layout = uneven(tmp_path, world, outputs)
-    more = {"batch_size": 4096, "epochs": 1, "optimizer": "sgd", "lr": 1.0, "loss": loss, "huber_delta": 0.5}
+    more = {"batch_size": 512, "epochs": 1, "optimizer": "sgd", "lr": 1.0, "loss": loss, "huber_delta": 0.5}
     config = config_for(layout.path, tmp_path / "run", **{**BASE, **more, **changes})
     result = pool.run(world, train_in_trainer, config)[0]
     dense, train = DenseSage(layout, result["before"]), np.array(layout.graph.train_idx)

@@ -153,7 +153,7 @@ def test_blocks_of_rotating_layers_change_their_axes():
     ]
 
 
-EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "dtype": "float64", "model": "gcn", "epochs": 4}
+EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "float64", "model": "gcn", "epochs": 4}
 TURNING = {**EXACT, "algorithm": "rotate", "gpus": 4, "grid": (2, 2, 1)}
 
 

@@ -19,16 +19,16 @@ NONE = {"fan_out": (-1, -1)}
 RULES = {
     "ladies": {"sampling": "ladies", "layer_sizes": (30, 40), **NONE},
     "fastgcn": {"sampling": "fastgcn", "layer_sizes": (60, 60), "estimate": "unbiased", **NONE},
-    "uniform": {"sampling": "uniform", "subgraph": "17%", "num_layers": 2, "batch_size": 4096, **NONE},
+    "uniform": {"sampling": "uniform", "subgraph": "17%", "num_layers": 2, "batch_size": 512, **NONE},
     "saint": {
         "sampling": "saint",
         "subgraph": "17%",
         "estimate": "unbiased",
         "num_layers": 2,
-        "batch_size": 4096,
+        "batch_size": 512,
         **NONE,
     },
-    "clusters": {"sampling": "clusters", "clusters": 1, "num_layers": 2, "batch_size": 4096, **NONE},
+    "clusters": {"sampling": "clusters", "clusters": 1, "num_layers": 2, "batch_size": 512, **NONE},
 }
 
 

@@ -23,7 +23,7 @@ from gsplit.runs import checkpoint
 from gsplit.train import loop
 
 WIDTH, EPOCHS = 6, 3
-FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "dtype": "float64", "epochs": EPOCHS}
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "float64", "epochs": EPOCHS}
 TRAINED = {**FULL, "train_features": WIDTH, "weight_decay": 0.01}
 
 

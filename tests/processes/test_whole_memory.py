@@ -19,7 +19,7 @@ from gsplit.full import Plan
 from gsplit.full.reading import edge_pieces
 from gsplit.launch.resolve import resolve
 
-FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "epochs": 1, "device": "cpu"}
+FULL = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "epochs": 1, "device": "cpu"}
 MIB = 1 << 20
 
 

@@ -15,7 +15,7 @@ from gsplit.engine.whole.plan_table import priced_plans, sent_bytes
 from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
 
-EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 4096, "dtype": "float64", "epochs": 5}
+EXACT = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "dtype": "float64", "epochs": 5}
 
 
 @pytest.fixture

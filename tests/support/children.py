@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
 
 import numpy as np
+
+
+def collects(rank):
+    """Whether garbage is looked for, and how many objects are left out."""
+    return gc.isenabled(), gc.get_freeze_count()
 
 
 def square(rank, offset):

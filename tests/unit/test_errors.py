@@ -46,3 +46,25 @@ def test_a_program_keeps_a_hook_of_its_own(monkeypatch):
 def test_notebooks_show_one_line(raised):
     (line,) = raised._render_traceback_()
     assert line == f"error: {raised}"
+
+
+def interrupted(call):
+    try:
+        call()
+    except KeyboardInterrupt as error:
+        sys.excepthook(KeyboardInterrupt, error, error.__traceback__)
+        return error.__traceback__.tb_lineno
+
+
+def test_ctrl_c_in_a_call_of_ours_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    one_line_errors()
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    line = interrupted(stop)
+    assert capsys.readouterr().err.startswith("Traceback")  # not in a call of ours
+    monkeypatch.setattr("gsplit.data.store.read_description", stop)
+    assert interrupted(lambda: open_store(tmp_path)) == line
+    assert capsys.readouterr().err.startswith("interrupted (test_errors.py, line ")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_no_code_names_a_folder_outside():
     files = [ROOT / "Makefile"]
-    for folder in ("gsplit", "experiments", "tools", "tests"):
+    for folder in ("gsplit", "examples", "experiments", "tools", "tests"):
         files += (ROOT / folder).rglob("*.py")
     outside = "/".join(("..", "shared"))
     assert not [path for path in files if outside in path.read_text()]

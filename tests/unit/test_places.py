@@ -173,7 +173,7 @@ def fail_in(run, error=SystemExit):
 
 def test_a_signal_while_a_run_is_put_back_waits(tmp_path, monkeypatch):
     run = a_run(tmp_path / "run", "summary.json")
-    monkeypatch.setattr(aside, "_take_back", slowly(aside._take_back))
+    monkeypatch.setattr(aside, "take_back", slowly(aside.take_back))
     with pytest.raises(KeyboardInterrupt):
         fail_in(run)
     assert os.listdir(tmp_path) == ["run"]

@@ -15,35 +15,37 @@ import gsplit
 
 PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
-    "data": {"config"},
+    "pages": set(),
+    "data": {"config", "processes", "pages"},
     "processes": set(),
     "runs": set(),
+    "device": set(),
     "config": {"runs"},
     "sampling": {"data"},
     "supply": {"sampling", "data", "processes"},
-    "partition": {"config", "sampling", "data"},
-    "parallel": set(),
+    "partition": {"config", "sampling", "data", "processes"},
+    "parallel": {"device"},
     "kernels": set(),
     "optim": {"config", "parallel"},
-    "features": {"kernels", "sampling", "data"},
+    "features": {"device", "kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
     "models": {"nn", "config", "data", "processes", "runs"},
     "full": {"kernels", "nn", "parallel", "data", "config"},
     "engine": {
         *("full", "kernels", "supply", "sampling", "features", "nn", "optim", "parallel", "models", "runs", "config"),
-        "data",
+        *("data", "device"),
     },
-    "launch": {"engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
+    "launch": {"device", "engine", "supply", "parallel", "processes", "models", "runs", "config", "data"},
     "train": {
         "callbacks",
         *("partition", "launch", "engine", "supply", "sampling", "features", "nn", "optim", "parallel", "processes"),
-        *("models", "runs", "config", "data"),
+        *("models", "runs", "config", "data", "device"),
     },
     "callbacks": set(),
-    "report": {"partition", "runs", "config", "data"},
+    "report": {"partition", "runs", "config", "data", "pages"},
     "predict": {
         *("engine", "sampling", "features", "nn", "parallel", "processes"),
-        *("models", "runs", "config", "data"),
+        *("models", "runs", "config", "data", "device"),
     },
 }
 """What each subpackage may import, beside itself and the modules at the top."""
@@ -108,7 +110,7 @@ def test_no_torch_where_it_is_not_needed(room):
 
 SETTING_UP = {
     *("ProcessGroup", "TCPStore", "destroy_process_group", "get_rank", "get_world_size", "group"),
-    *("init_process_group", "new_group"),
+    *("get_default_backend_for_device", "init_process_group", "new_group"),
 }
 """Names of torch.distributed that make and name groups, beside the collectives."""
 

@@ -74,6 +74,7 @@ def in_global_ids(opened: layout.Layout) -> GraphArrays:
         test_idx=np.sort(permutation[graph.test_idx]),
         num_classes=graph.num_classes,
         regression=graph.regression,
+        classes=graph.classes,
     )
 
 

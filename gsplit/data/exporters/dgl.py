@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from gsplit.data.exporters.tensors import coo, set_masks, tensor, unsorted_sets
 from gsplit.data.graph import GraphArrays
 from gsplit.data.importers.dgl import import_dgl
+
+logger = logging.getLogger(__name__)
 
 
 def write_dgl(graph: GraphArrays, out: Path) -> None:
@@ -25,4 +28,6 @@ def write_dgl(graph: GraphArrays, out: Path) -> None:
     saved.ndata.update(set_masks(graph))
     if graph.edge_weight is not None:
         saved.edata["w"] = tensor(graph.edge_weight)
+    if graph.classes is not None:
+        logger.warning("a file of DGL holds no texts: the names of the classes are left out")
     dgl.save_graphs(str(out), [saved], {"num_classes": torch.tensor([graph.num_classes]), **unsorted_sets(graph)})

@@ -10,7 +10,7 @@ from gsplit.data.graph import GraphArrays
 
 
 def write_npz(graph: GraphArrays, out: Path) -> None:
-    """Save the adjacency, ``x``, ``y``, ``edge_weight``, the vertex sets and ``num_classes``, uncompressed."""
+    """Save adjacency, ``x``, ``y``, ``edge_weight``, vertex sets, ``num_classes`` and ``classes``, uncompressed."""
     arrays = {
         "indptr": graph.indptr,
         "indices": graph.indices,
@@ -21,6 +21,7 @@ def write_npz(graph: GraphArrays, out: Path) -> None:
         "valid_idx": graph.valid_idx,
         "test_idx": graph.test_idx,
         "num_classes": np.int64(graph.num_classes),
+        "classes": None if graph.classes is None else np.array(graph.classes),
     }
     with out.open("wb") as file:  # given a name, NumPy would add a suffix to it
         np.savez(file, **{key: array for key, array in arrays.items() if array is not None})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,7 +13,9 @@ from gsplit.errors import InputError
 
 
 def write_pyg(graph: GraphArrays, out: Path) -> None:
-    """Save ``edge_index`` [2, E], ``x``, ``y``, ``edge_weight``, the masks, ``num_nodes`` and ``num_classes``.
+    """Save ``edge_index`` [2, E], ``x``, ``y``, ``edge_weight``, the masks, ``num_nodes``, ``num_classes``.
+
+    Names of classes are ``class_names``, a list of texts.
 
     Raises:
         InputError: where PyG is missing.
@@ -21,11 +24,13 @@ def write_pyg(graph: GraphArrays, out: Path) -> None:
         from torch_geometric.data import Data
     except ImportError as error:
         raise InputError(f"graphs of PyG need PyG ({error}): pip install 'gsplit[pyg]'") from None
-    attributes = {"edge_index": torch.stack(coo(graph)), "y": tensor(graph.labels)}
+    attributes: dict[str, Any] = {"edge_index": torch.stack(coo(graph)), "y": tensor(graph.labels)}
     if graph.features is not None:
         attributes["x"] = tensor(graph.features)
     if graph.edge_weight is not None:
         attributes["edge_weight"] = tensor(graph.edge_weight)
+    if graph.classes is not None:
+        attributes["class_names"] = list(graph.classes)
     data = Data(
         num_nodes=graph.num_vertices,
         num_classes=graph.num_classes,

@@ -10,6 +10,8 @@ import importlib
 import zipfile
 from pathlib import Path
 
+from gsplit.data.importers.edge_list import Ends
+from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.source import Source, graph_source
 from gsplit.errors import InputError
 
@@ -24,6 +26,11 @@ IMPORTERS = {
     "graphbolt": "graphbolt.load_graphbolt",
 }
 """Module and function for each kind of source that is a path."""
+TABLES = ("csv", "parquet")
+"""Kinds of edge lists, whose columns have names."""
+KEYED = ("pyg", "dgl")
+"""Kinds whose tensors have names of the user's."""
+USUAL = Keys()
 KINDS = (*IMPORTERS, "npz", "ogb", "synthetic")
 SUFFIXES = {
     ".csv": "csv",
@@ -44,7 +51,15 @@ EXPECTED = (
 )
 
 
-def load_source(source: str, *, seed: int = 0, root: Path | None = None, regression: bool = False) -> Source:
+def load_source(
+    source: str,
+    *,
+    seed: int = 0,
+    root: Path | None = None,
+    regression: bool = False,
+    keys: Keys = USUAL,
+    ends: Ends = Ends(),  # noqa: B008 (a tuple)
+) -> Source:
     """Open ``KIND:PATH``, ``synthetic:PRESET``, ``ogb:NAME``, or a path whose kind its name or content tells.
 
     Args:
@@ -52,15 +67,19 @@ def load_source(source: str, *, seed: int = 0, root: Path | None = None, regress
         seed: of a synthetic graph.
         root: the folder of OGB's datasets.
         regression: whether labels are numbers to be predicted.
+        keys: other names than the usual ones in a graph of PyG or DGL.
+        ends: other columns than the usual ones in an edge list.
 
     Raises:
         InputError: for a source that does not exist, is damaged or of no known kind.
     """
-    kind, _, rest = source.partition(":")
-    if kind not in KINDS or not rest:
-        kind, rest = _kind_of(source), source
+    kind, rest = kind_of(source)
+    if ends != Ends() and kind not in TABLES:
+        raise InputError(f"--source-column is for edge lists in text or Parquet, and {source} is none; drop it")
     if root is not None and kind != "ogb":
         raise InputError(f"--root is for ogb:NAME, and {source} is none")
+    if keys.given and kind not in KEYED:
+        raise InputError(f"{keys.given} is for graphs of PyG and DGL, and {source} is none; drop it")
     if kind == "synthetic":
         from gsplit.data.synthetic import choose
 
@@ -75,7 +94,20 @@ def load_source(source: str, *, seed: int = 0, root: Path | None = None, regress
 
         return graph_source(Path(rest).stem, load_npz(Path(rest), regression=regression), rest)
     module, function = IMPORTERS[kind].split(".")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), function)(Path(rest))
+    load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    if kind in TABLES:
+        return load(Path(rest), ends)
+    return load(Path(rest), keys) if kind in KEYED else load(Path(rest))
+
+
+def kind_of(source: str) -> tuple[str, str]:
+    """The kind of a source, and its path or name.
+
+    Raises:
+        InputError: for a path that does not exist, or whose kind neither name nor content tells.
+    """
+    kind, _, rest = source.partition(":")
+    return (kind, rest) if kind in KINDS and rest else (_kind_of(source), source)
 
 
 def _kind_of(source: str) -> str:

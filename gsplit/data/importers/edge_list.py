@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.source import EdgeChunk, Edges, Source
@@ -18,7 +20,23 @@ DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_
 WEIGHTS = ("weight", "edge_weight", "w")
 
 
-def load_edge_list(path: Path) -> Source:
+class Ends(NamedTuple):
+    """Names of the columns of sources and of destinations, with commas where there are several; None: the usual."""
+
+    source: str | None = None
+    destination: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeColumns:
+    """Which columns of a table are what, counted from 0."""
+
+    sources: list[int]
+    destinations: list[int]
+    weight: int | None
+
+
+def load_edge_list(path: Path, ends: Ends = Ends()) -> Source:  # noqa: B008 (a tuple)
     """Open a table of edges.
 
     Source and destination are the columns of those names, or the only two; the weight is found by its name, or is the
@@ -28,8 +46,9 @@ def load_edge_list(path: Path) -> Source:
         InputError: where the file is missing or damaged, or has no such columns.
     """
     table = open_table(path)
-    columns = _columns(table)
-    weighted = len(columns) == 3
+    found = ends_of(table, ends)
+    weighted = found.weight is not None
+    columns = [*found.sources, *found.destinations, *([] if found.weight is None else [found.weight])]
 
     def chunks() -> Iterator[EdgeChunk]:
         for source, destination, *weight in table.read(columns, [int, int, float][: len(columns)]):
@@ -43,8 +62,57 @@ def load_edge_list(path: Path) -> Source:
     )
 
 
-def _columns(table: Table) -> list[int]:
-    """Columns of source, destination and perhaps weight."""
+def ends_of(table: Table, ends: Ends, *, named: bool = False) -> EdgeColumns:
+    """Find the columns of source, destination and perhaps weight.
+
+    Args:
+        ends: names that the user gave.
+        named: whether an id is any text, and may have several columns.
+
+    Raises:
+        InputError: where there are none, or not those.
+    """
+    if (ends.source is None) != (ends.destination is None):
+        raise InputError("--source-column and --destination-column go together; give both or none")
+    if ends.source is None or ends.destination is None:
+        first, second, *weight = _usual(table, named)
+        return EdgeColumns(sources=[first], destinations=[second], weight=weight[0] if weight else None)
+    sources, destinations = _called(table, ends.source, "source"), _called(table, ends.destination, "destination")
+    if len(sources) != len(destinations):
+        raise InputError(
+            f"--source-column {ends.source} has {len(sources)} columns and --destination-column {ends.destination} "
+            f"has {len(destinations)}"
+        )
+    if len(sources) > 1 and not named:
+        raise InputError(f"--source-column {ends.source}: ids of several columns need --ids any")
+    ends_there = (*sources, *destinations)
+    weights = (at for at, name in enumerate(table.names) if name in WEIGHTS and at not in ends_there)
+    weight_at = next(weights, None)
+    logger.info(
+        "%s: edges go from %s to %s%s",
+        table.path,
+        one_line(ends.source),
+        one_line(ends.destination),
+        "" if weight_at is None else f", weights in {table.names[weight_at]}",
+    )
+    return EdgeColumns(sources=sources, destinations=destinations, weight=weight_at)
+
+
+def _called(table: Table, names: str, which: str) -> list[int]:
+    """Columns by name."""
+    found = []
+    for name in names.split(","):
+        if name.strip().lower() not in table.names:
+            there = ", ".join(one_line(name) or "(nameless)" for name in table.names) or "no header"
+            raise InputError(
+                f"{table.path} has no column called {name.strip()}, the --{which}-column; it has {there}"
+            )
+        found.append(table.names.index(name.strip().lower()))
+    return found
+
+
+def _usual(table: Table, named: bool) -> list[int]:
+    """Columns of source, destination and perhaps weight, by their usual names or their places."""
     if table.num_columns < 2:
         raise InputError(
             f"{table.path} has one column; an edge needs two, with a comma, semicolon, tab or space between"
@@ -65,6 +133,12 @@ def _columns(table: Table) -> list[int]:
         logger.info("%s has no header: the third of its columns is taken for the weight", table.path)
     first, second, weight = found
     if first is None or second is None:
+        if named and table.names:
+            columns_there = ", ".join(one_line(name) or "(nameless)" for name in table.names)
+            raise InputError(
+                f"{table.path} has no columns called src and dst in its first line, which reads {columns_there}; "
+                "name them by --source-column and --destination-column, or give --no-header if that is an edge"
+            )
         if table.num_columns > 2 and table.names:
             columns_there = ", ".join(name or "(nameless)" for name in table.names)
             raise InputError(

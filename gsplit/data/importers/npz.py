@@ -2,7 +2,8 @@
 
 Keys: ``indptr`` [N + 1], ``indices`` [E]; ``x`` [N, D] or ``x_indptr``, ``x_indices``, ``x_data`` with
 ``num_features``; ``y`` [N] (-1 or NaN where unlabelled) or [N, C]; ``train_idx``, ``valid_idx``, ``test_idx``;
-optional ``num_classes`` and ``edge_weight`` [E]. All but the adjacency may be left out.
+optional ``num_classes``, ``classes`` [C] (their names) and ``edge_weight`` [E]. All but the adjacency may be left
+out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays, cast
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
+from gsplit.data.labels.class_names import checked_names, texts_of
 from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
 
@@ -64,11 +66,13 @@ def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
         at = int(np.argmax((indices < 0) | (indices >= n)))
         raise InputError(f"{path}: indices[{at}] is {indices[at]}, outside the vertices 0 .. {n - 1}")
     y, what = arrays.get("y"), f"{path}: y"
-    labels, num_classes = (
-        numbers_to_regress(y, n, what)
-        if regression
-        else clean_labels(y, n, _count(arrays, "num_classes", path), what)
-    )
+    classes = _classes(arrays, path) if not regression else None
+    count = _count(arrays, "num_classes", path)
+    if count is None and classes is not None:
+        count = len(classes)
+    labels, num_classes = numbers_to_regress(y, n, what) if regression else clean_labels(y, n, count, what)
+    if classes is not None:
+        classes = checked_names(classes, num_classes, f"{path}: classes")
     weight = arrays.get("edge_weight")
     if weight is not None and (weight.shape != indices.shape or weight.dtype.kind not in "fiu"):
         raise InputError(
@@ -82,6 +86,7 @@ def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
         edge_weight=None if weight is None else weight.astype(np.float32),
         num_classes=num_classes,
         regression=regression,
+        classes=classes,
         **{
             f"{name}_idx": integers(arrays.get(f"{name}_idx", np.empty(0, np.int64)), f"{path}: {name}_idx", ndim=1)
             for name in ("train", "valid", "test")
@@ -132,6 +137,11 @@ def _features(arrays: dict[str, NDArray[Any]], n: int, path: Path) -> NDArray[An
     x_ND = np.zeros((n, width), np.float32)
     x_ND[np.repeat(np.arange(n), np.diff(indptr)), columns] = data
     return x_ND
+
+
+def _classes(arrays: dict[str, NDArray[Any]], path: Path) -> tuple[str, ...] | None:
+    names = arrays.get("classes")
+    return None if names is None else tuple(texts_of(names, f"{path}: classes"))
 
 
 def _count(arrays: dict[str, NDArray[Any]], key: str, path: Path) -> int | None:

@@ -58,32 +58,61 @@ class ParquetTable:
         for field, kind in zip(fields, kinds, strict=True):
             self._check_type(field, kind)
         types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
+        for rows, batch in self._batches(fields):
+            arrays = []
+            for column, field, kind in zip(batch, fields, kinds, strict=True):
+                if kind is int and column.null_count:
+                    at = rows + column.is_null().to_numpy(zero_copy_only=False).argmax()
+                    raise InputError(f"{self.path}, {self.place(at)}: column {field.name!r} is empty")
+                arrays.append(to_numpy(self._cast(column, types[kind], rows, safe=kind is int), kind))
+            yield arrays
+
+    def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
+        """Read columns as texts, as :meth:`gsplit.data.importers.tables.Table.texts` says."""
+        pa = self._pyarrow
+        fields = [self._schema.field(column) for column in columns]
+        for field in fields:
+            if not pa.types.is_integer(field.type) and not self._is_text(field.type):
+                raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers")
+        for rows, batch in self._batches(fields):
+            yield [self._cast(column, pa.large_string(), rows).fill_null("") for column in batch]
+
+    def _batches(self, fields: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
+        """The number of rows above, and columns of pyarrow."""
         rows = 0
         try:
             with self._open() as file:
                 for batch in file.iter_batches(
                     BATCH_ROWS, columns=[field.name for field in fields], use_threads=False
                 ):
-                    arrays = []
-                    for field, kind in zip(fields, kinds, strict=True):
-                        column = batch.column(field.name)
-                        if kind is int and column.null_count:
-                            at = rows + column.is_null().to_numpy(zero_copy_only=False).argmax()
-                            raise InputError(f"{self.path}, {self.place(at)}: column {field.name!r} is empty")
-                        arrays.append(to_numpy(column.cast(types[kind], safe=kind is int), kind))
+                    yield rows, [batch.column(field.name) for field in fields]
                     rows += batch.num_rows
-                    yield arrays
-        except (pa.ArrowException, OSError) as error:
+        except (self._pyarrow.ArrowException, OSError) as error:
             raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
+
+    def _cast(self, column: Any, type_: Any, rows: int, *, safe: bool = True) -> Any:
+        try:
+            return column.cast(type_, safe=safe)
+        except self._pyarrow.ArrowException as error:
+            raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None
+
+    def _is_text(self, type_: Any) -> bool:
+        is_ = self._pyarrow.types
+        of_dictionary = is_.is_dictionary(type_) and self._is_text(type_.value_type)
+        return is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_) or of_dictionary
 
     def _check_type(self, field: Any, kind: type) -> None:
         is_ = self._pyarrow.types
         whole = is_.is_integer(field.type)
         number = whole or is_.is_floating(field.type) or is_.is_boolean(field.type)
-        text = is_.is_string(field.type) or is_.is_large_string(field.type) or is_.is_dictionary(field.type)
+        text = self._is_text(field.type)
         if not {int: whole, float: number, np.float64: number, str: text}[kind]:
             wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
             raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
+
+    def is_text(self, column: int) -> bool:
+        """Whether a column holds texts."""
+        return bool(self._is_text(self._schema.field(column).type))
 
     def num_rows(self) -> int:
         """Number of rows."""

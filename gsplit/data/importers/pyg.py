@@ -1,8 +1,9 @@
 """Graphs of PyTorch Geometric: a saved ``Data``, or the processed file of an ``InMemoryDataset``.
 
 Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E] (or ``edge_attr``, if it is one number an edge),
-``x``, ``y``, ``num_nodes``, ``num_classes``, and for each vertex set ``train_idx`` or ``train_mask`` (``val``,
-``valid``, ``test`` likewise).
+``x``, ``y``, ``num_nodes``, ``num_classes``, ``class_names`` (texts, of the classes of ``y``), and for each vertex
+set ``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or what
+:class:`gsplit.data.importers.keys.Keys` names in their places.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import torch
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, is_mask, one_line
+from gsplit.data.importers.keys import Keys, found
 from gsplit.data.importers.source import Source, array_edges
 from gsplit.data.importers.torch_files import as_array, load_torch
 from gsplit.errors import InputError
@@ -28,7 +30,7 @@ NOT_DATA = ("pre_filter.pt", "pre_transform.pt")
 logger = logging.getLogger(__name__)
 
 
-def load_pyg(path: Path) -> Source:
+def load_pyg(path: Path, keys: Keys | None = None) -> Source:
     """Read a graph from a file, or from the root or processed folder of a dataset.
 
     Raises:
@@ -37,23 +39,54 @@ def load_pyg(path: Path) -> Source:
     """
     file = _file(path)
     classes = _classes()
-    data = _one_graph(load_torch(file, classes), file)
+    loaded = load_torch(file, classes)
+    return pyg_source(_one_graph(loaded, str(file)), name=_name(file), where=str(file), keys=keys or Keys())
+
+
+def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> Source:
+    """Take a ``Data`` that lies in memory; its tensors may be on any device.
+
+    Raises:
+        InputError: as :func:`load_pyg`.
+    """
+    _classes()  # or PyG is missing
+    from torch_geometric.data import Data
+
+    kind = type(data).__name__
+    if not isinstance(data, Data) and kind not in ("HeteroData", "TemporalData"):
+        of_dataset = "; of a dataset give its graph, dataset[0]" if hasattr(data, "__getitem__") else ""
+        raise InputError(f"{where}: takes a torch_geometric.data.Data, not a {kind}{of_dataset}")
+    return pyg_source(_one_graph(data, where), name=name, where=where, keys=keys)
+
+
+def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> Source:
+    """The graph whose attributes these are.
+
+    Raises:
+        InputError: naming ``where``, for tensors that are missing or do not fit each other.
+    """
     if "edge_index" not in data and "adj_t" not in data:
-        found = one_line(", ".join(sorted(data))) or "nothing"
-        raise InputError(f"{file} has neither edge_index nor adj_t; it has {found}")
-    source, destination, weight, size = _edges(data, file)
-    n = _num_vertices(data, source, destination, size, file)
-    x, y = data.get("x"), data.get("y")
+        there = one_line(", ".join(sorted(data))) or "nothing"
+        raise InputError(f"{where} has neither edge_index nor adj_t; it has {there}")
+    x_key = found(data, ("x",), keys.feature_key, "--feature-key", where)
+    y_key = found(data, ("y",), keys.label_key, "--label-key", where)
+    sets = _set_keys(data, keys, where)
+    source, destination, weight, size = _edges(data, where)
+    train = sets.get("train", "train_mask")
+    of_train = train if train in data and is_mask(train, as_array(data[train], f"{where}: {train}")) else "train_mask"
+    n = _num_vertices(data, (x_key or "", y_key or "", of_train), source, destination, size, where)
+    x, y = data.get(x_key or ""), data.get(y_key or "")
     return Source(
-        name=_name(file),
+        name=name,
         edges=array_edges(source, destination, weight),
         num_vertices=n,
-        features=None if x is None else as_features(as_array(x, f"{file}: x"), n, f"{file}: x"),
-        labels=None if y is None else as_labels(as_array(y, f"{file}: y"), n, f"{file}: y"),
-        num_classes=_count(data, "num_classes", file),
-        vertex_sets=_vertex_sets(data, n, file),
-        where=str(file),
-        called={"labels": f"{file}: y"},
+        features=None if x is None else as_features(as_array(x, f"{where}: {x_key}"), n, f"{where}: {x_key}"),
+        labels=None if y is None else as_labels(as_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
+        num_classes=_count(data, "num_classes", where),
+        classes=_class_names(data, where) if y_key == "y" else None,
+        vertex_sets=_vertex_sets(data, sets, n, where),
+        where=where,
+        called={"labels": f"{where}: {y_key or 'y'}"},
     )
 
 
@@ -98,7 +131,7 @@ def _classes() -> list[Any]:
     ]
 
 
-def _one_graph(loaded: Any, file: Path) -> dict[str, Any]:
+def _one_graph(loaded: Any, where: str) -> dict[str, Any]:
     """The attributes of the graph: a Data, a dict of them, or the tuple that an InMemoryDataset writes."""
     from torch_geometric.data import Data
 
@@ -107,91 +140,117 @@ def _one_graph(loaded: Any, file: Path) -> dict[str, Any]:
         loaded, slices, kind = (*loaded, Data)[:3]
         counts = [len(s) - 1 for s in slices.values() if hasattr(s, "__len__")] if isinstance(slices, dict) else []
         if counts and max(counts) != 1:
-            raise InputError(f"{file} holds {max(counts)} graphs; save the one to train on as a Data of its own")
+            raise InputError(f"{where} holds {max(counts)} graphs; save the one to train on as a Data of its own")
     for thing in (type(loaded), kind):
         if getattr(thing, "__name__", "") in ("HeteroData", "TemporalData"):
-            raise InputError(f"{file} is a {thing.__name__}; only homogeneous graphs (Data) can be imported")
+            raise InputError(f"{where} is a {thing.__name__}; only homogeneous graphs (Data) can be imported")
     if isinstance(loaded, Data):
         try:
             loaded = loaded.to_dict()
         except Exception:  # a Data whose state is not one, however that came about
-            raise InputError(f"{file} is damaged: its Data has no valid content") from None
+            raise InputError(f"{where} is damaged: its Data has no valid content") from None
     if not isinstance(loaded, dict):
-        raise InputError(f"{file} holds a {type(loaded).__name__}; expected a torch_geometric.data.Data")
+        raise InputError(f"{where} holds a {type(loaded).__name__}; expected a torch_geometric.data.Data")
     return {key: value for key, value in loaded.items() if isinstance(key, str) and value is not None}
 
 
-def _edges(data: dict[str, Any], file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, int | None]:
+def _edges(data: dict[str, Any], where: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, int | None]:
     """Source and destination [E], the weights, and the number of vertices where the adjacency says it."""
     if "edge_index" not in data:
-        return _transposed_adjacency(data["adj_t"], file)
-    edge_index = as_array(data["edge_index"], f"{file}: edge_index")
+        return _transposed_adjacency(data["adj_t"], where)
+    edge_index = as_array(data["edge_index"], f"{where}: edge_index")
     if edge_index.ndim != 2 or len(edge_index) != 2:
-        raise InputError(f"{file}: edge_index must have the shape (2, E), not {edge_index.shape}")
-    source, destination = (as_ids(row, f"{file}: edge_index") for row in edge_index)
+        raise InputError(f"{where}: edge_index must have the shape (2, E), not {edge_index.shape}")
+    source, destination = (as_ids(row, f"{where}: edge_index") for row in edge_index)
     for key in ("edge_weight", "edge_attr"):
         if key not in data:
             continue
-        values = as_array(data[key], f"{file}: {key}")
+        values = as_array(data[key], f"{where}: {key}")
         if key == "edge_weight" or values.ndim == 1 or values.shape[1:] == (1,):
-            return source, destination, as_weights(values, len(source), f"{file}: {key}"), None
-        logger.info("%s: edge_attr has shape %s; only one weight an edge can be used: left out", file, values.shape)
+            return source, destination, as_weights(values, len(source), f"{where}: {key}"), None
+        logger.info("%s: edge_attr has shape %s; only one weight an edge can be used: left out", where, values.shape)
     return source, destination, None, None
 
 
 def _transposed_adjacency(
-    adj_t: Any, file: Path
+    adj_t: Any, where: str
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, int | None]:
     """Edges of ``adj_t`` [N, N], whose rows are destinations. Values that are all 1 are no weights."""
     if not isinstance(adj_t, torch.Tensor) or adj_t.layout == torch.strided:
-        raise InputError(f"{file}: adj_t is of type {type(adj_t).__name__}, not a sparse tensor; save edge_index")
+        raise InputError(f"{where}: adj_t is of type {type(adj_t).__name__}, not a sparse tensor; save edge_index")
     if adj_t.ndim != 2 or adj_t.shape[0] != adj_t.shape[1]:
-        raise InputError(f"{file}: adj_t must be square, not of shape {tuple(adj_t.shape)}")
+        raise InputError(f"{where}: adj_t must be square, not of shape {tuple(adj_t.shape)}")
     coo = adj_t.detach().to_sparse_coo()
     # Without the underscore they ask for coalescing, which would add up double edges.
-    destination, source = coo._indices().numpy()
-    values = as_array(coo._values(), f"{file}: the values of adj_t")
-    weight = None if (values == 1).all() else as_weights(values, len(source), f"{file}: the values of adj_t")
+    destination, source = coo._indices().cpu().numpy()
+    values = as_array(coo._values(), f"{where}: the values of adj_t")
+    weight = None if (values == 1).all() else as_weights(values, len(source), f"{where}: the values of adj_t")
     return source, destination, weight, int(adj_t.shape[0])
 
 
 def _num_vertices(
-    data: dict[str, Any], source: NDArray[Any], destination: NDArray[Any], size: int | None, file: Path
+    data: dict[str, Any],
+    keys: tuple[str, ...],
+    source: NDArray[Any],
+    destination: NDArray[Any],
+    size: int | None,
+    where: str,
 ) -> int:
-    n = _count(data, "num_nodes", file)
+    """Number of vertices: as said, or the length of the first of the tensors with these keys, or by the edges."""
+    n = _count(data, "num_nodes", where)
     if n is None:
         n = size
-    for key in ("x", "y", "train_mask"):
+    for key in keys:
         value = data.get(key)
         if n is None and isinstance(value, (torch.Tensor, np.ndarray)) and value.ndim:
             n = len(value)
     if n is None:
         n = max(int(source.max(initial=-1)), int(destination.max(initial=-1))) + 1
     if n < 1:
-        raise InputError(f"{file}: the graph has no vertices")
+        raise InputError(f"{where}: the graph has no vertices")
     return n
 
 
-def _vertex_sets(data: dict[str, Any], n: int, file: Path) -> dict[str, NDArray[np.int64]]:
+def _set_keys(data: dict[str, Any], keys: Keys, where: str) -> dict[str, str]:
+    """The key of each vertex set that there is."""
+    asked = keys.vertex_sets(where)
+    if asked is not None:
+        return {name: found(data, (), key, "--mask-key", where) or key for name, key in asked.items()}
+    usual = {
+        name: [f"{their}_{kind}" for kind in ("idx", "mask") for their in theirs]
+        for name, theirs in SET_NAMES.items()
+    }
+    there = {name: next((key for key in each if key in data), None) for name, each in usual.items()}
+    return {name: key for name, key in there.items() if key is not None}
+
+
+def _vertex_sets(data: dict[str, Any], keys: dict[str, str], n: int, where: str) -> dict[str, NDArray[np.int64]]:
     vertex_sets = {}
-    for name, theirs in SET_NAMES.items():
-        keys = [f"{their}_{kind}" for kind in ("idx", "mask") for their in theirs]
-        key = next((key for key in keys if key in data), None)
-        if key is None:
-            continue
-        values = as_array(data[key], f"{file}: {key}")
-        if key.endswith("mask") and values.ndim == 2 and values.shape[1] > 1:
-            logger.info("%s: %s has %d columns, one a set; the first is used", file, key, values.shape[1])
+    for name, key in keys.items():
+        values = as_array(data[key], f"{where}: {key}")
+        mask = is_mask(key, values)
+        if mask and values.ndim == 2 and values.shape[1] > 1:
+            logger.info("%s: %s has %d columns, one a set; the first is used", where, key, values.shape[1])
             values = values[:, 0]
-        vertex_sets[name] = as_vertex_set(values, n, f"{file}: {key}", mask=key.endswith("mask"))
+        vertex_sets[name] = as_vertex_set(values, n, f"{where}: {key}", mask=mask)
     return {name: ids for name, ids in vertex_sets.items() if len(ids)}
 
 
-def _count(data: dict[str, Any], key: str, file: Path) -> int | None:
+def _class_names(data: dict[str, Any], where: str) -> tuple[str, ...] | None:
+    names = data.get("class_names")
+    if names is None:
+        return None
+    names = names.tolist() if isinstance(names, np.ndarray) else names
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where}: class_names must be a list of texts, a name for each class; correct or remove it")
+    return tuple(names)
+
+
+def _count(data: dict[str, Any], key: str, where: str) -> int | None:
     value = data.get(key)
     if isinstance(value, (torch.Tensor, np.ndarray, np.integer)):
-        values = np.asarray(value)
+        values = np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value)
         value = values.item() if values.size == 1 else value
     if value is not None and (type(value) is not int or value < 0):
-        raise InputError(f"{file}: {key} must be one integer from 0 on, not of type {type(value).__name__}")
+        raise InputError(f"{where}: {key} must be one integer from 0 on, not of type {type(value).__name__}")
     return value

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
+from gsplit.data.ids.named_ids import NamedIds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +68,30 @@ class Source:
     labels: NDArray[Any] | None = None
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
     num_classes: int | None = None
-    """Number of classes; None: one more than the largest label."""
+    """Number of classes; None: as many as have names, or one more than the largest label."""
+    classes: tuple[str, ...] | None = None
+    """[C] names of the classes, in the order of their numbers: distinct texts; None where there are none."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     where: str = ""
     """What messages call the source: its path."""
     called: dict[str, str] = field(default_factory=dict)
     """What messages call features, labels, train, valid or test where they have a file of their own."""
+    ids: NamedIds | None = None
+    """What the vertices are called, where that is not 0 .. N-1."""
+    places: dict[str, Callable[[int], str]] = field(default_factory=dict)
+    """What messages call the i-th vertex of train, valid or test in that file, counted from 0: its line in a text."""
     as_is: bool = False
     """Whether this is a finished adjacency of our own, whose duplicate edges stay unless the user says otherwise."""
 
     def call(self, part: str) -> str:
         """What messages call ``features``, ``labels``, or a vertex set."""
         return self.called.get(part, f"{self.where}: {part}")
+
+    def entry(self, name: str, index: int) -> str:
+        """What messages call the i-th vertex of a set: its file and the place in it, where it has one."""
+        whole, place = self.called.get(name, self.where), self.places.get(name)
+        return whole if place is None else f"{whole}, {place(index)}"
 
 
 EDGES_AT_ONCE = 1 << 22
@@ -136,6 +148,7 @@ def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
         features=graph.features,
         labels=graph.labels,
         num_classes=graph.num_classes,
+        classes=graph.classes,
         vertex_sets=vertex_sets,
         where=where,
         as_is=True,

@@ -5,11 +5,13 @@ pyarrow parses. Where it finds a mistake the text is read again, line by line, s
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -44,6 +46,18 @@ class Table(Protocol):
             InputError: naming the line or row, where one does not parse.
         """
 
+    def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
+        """Read columns as they are written, in chunks of rows: arrays of pyarrow, ``large_string``, "" where empty.
+
+        Whole numbers of a Parquet file become their decimal digits.
+
+        Raises:
+            InputError: naming the line or row, where one is no text.
+        """
+
+    def is_text(self, column: int) -> bool:
+        """Whether a column may hold texts that are no numbers."""
+
     def num_rows(self) -> int:
         """Number of rows; text is read from top to bottom for it."""
 
@@ -51,11 +65,12 @@ class Table(Protocol):
         """What messages call a row, counted from 0."""
 
 
-def open_table(path: Path, words: frozenset[str] = frozenset()) -> Table:
+def open_table(path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None) -> Table:
     """Open ``path`` as Parquet if its suffix says so, else as text.
 
     Args:
         words: texts that are data: a first line of nothing but these and numbers is no header.
+        header: whether the first line of a text holds the names of its columns; None: it does if no number is in it.
 
     Raises:
         InputError: where there is no such file, it is empty or damaged, or pyarrow is not installed.
@@ -64,13 +79,16 @@ def open_table(path: Path, words: frozenset[str] = frozenset()) -> Table:
         raise InputError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
     if path.suffix.lower() in PARQUET:
         return ParquetTable(path)
-    return TextTable(path, words)
+    return TextTable(path, words, header=header)
 
 
 class TextTable:
-    """Text with one row a line. Lines that start with # or % at the top, and empty ones, are skipped."""
+    """Text with one row a line. Lines that start with # or % at the top, and empty ones, are skipped.
 
-    def __init__(self, path: Path, words: frozenset[str] = frozenset()) -> None:
+    A value in double quotes may hold delimiters, line ends, and quotes as two.
+    """
+
+    def __init__(self, path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None) -> None:
         self.path = path
         self._pyarrow = import_pyarrow(path)
         self._skipped = 0
@@ -81,15 +99,18 @@ class TextTable:
         except UNREADABLE as error:
             raise self._unreadable(error, 0) from None
         text = first.decode("utf-8-sig", errors="replace").rstrip("\r\n")
-        self._delimiter = next((mark for mark in ";\t," if mark in text), " ")
+        unquoted = re.sub(r'"[^"]*"', "", text)
+        self._delimiter = next((mark for mark in ";\t," if mark in unquoted), " ")
         # Columns lined up with several spaces, and spaces at the ends of lines.
         self._squeezed = self._delimiter == " " and bool(re.search(rb"[ \t]{2}|^[ \t]|[ \t]\r?$", sample, re.M))
         fields = self._fields(first)
         self.num_columns = len(fields)
-        numbers = [_is_number(field) or field.lower() in words for field in fields if field]
-        header = not any(numbers) and len(numbers) > 0
-        if not header and not all(numbers):
-            odd = next(field for field in fields if field and not (_is_number(field) or field.lower() in words))
+        numbers = [is_number(field) or field.lower() in words for field in fields if field]
+        known = header is not None
+        if header is None:
+            header = not any(numbers) and len(numbers) > 0
+        if not known and not header and not all(numbers):
+            odd = next(field for field in fields if field and not (is_number(field) or field.lower() in words))
             raise InputError(
                 f"{path}, line {self._skipped + 1}: {odd[:40]!r} is not a number, and a header has no numbers in it"
             )
@@ -115,13 +136,24 @@ class TextTable:
         return (
             [field.strip().strip('"') for field in text.strip().split() or [""]]
             if self._squeezed
-            else [field.strip().strip('"') for field in text.split(self._delimiter)]
+            else [field.strip() for field in next(csv.reader([text], delimiter=self._delimiter), [""])]
         )
 
     def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
         """Read columns in chunks of rows, as :meth:`Table.read` says."""
         pa = self._pyarrow
         types = {int: pa.int64(), float: pa.float32(), np.float64: pa.float64(), str: pa.string()}
+        for batch in self._batches(columns, kinds, [types[kind] for kind in kinds]):
+            yield [to_numpy(*pair) for pair in zip(batch.columns, kinds, strict=True)]
+
+    def texts(self, columns: Sequence[int]) -> Iterator[list[Any]]:
+        """Read columns as they are written, as :meth:`Table.texts` says."""
+        for batch in self._batches(columns, [str] * len(columns), [self._pyarrow.large_string()] * len(columns)):
+            yield batch.columns
+
+    def _batches(self, columns: Sequence[int], kinds: Sequence[type], types: Sequence[Any]) -> Iterator[Any]:
+        """Read columns in chunks of rows, as batches of pyarrow."""
+        pa = self._pyarrow
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
@@ -134,24 +166,25 @@ class TextTable:
                         skip_rows=self._skipped,
                         autogenerate_column_names=True,
                     ),
-                    pa.csv.ParseOptions(delimiter=self._delimiter),
-                    pa.csv.ConvertOptions(
-                        include_columns=names,
-                        column_types={name: types[kind] for name, kind in zip(names, kinds, strict=True)},
-                    ),
+                    pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=not self._squeezed),
+                    pa.csv.ConvertOptions(include_columns=names, column_types=dict(zip(names, types, strict=True))),
                 )
                 for batch in batches:
                     for column, kind in zip(batch.columns, kinds, strict=True):
                         if kind is int and column.null_count:
                             raise pa.ArrowInvalid("an id is missing")
                     rows += batch.num_rows
-                    yield [to_numpy(*pair) for pair in zip(batch.columns, kinds, strict=True)]
+                    yield batch
         except pa.ArrowInvalid as error:
             if not rows and "Empty CSV" in str(error):  # a header and nothing below
                 return
             raise InputError(self._explain(columns, kinds, str(error))) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
+
+    def is_text(self, column: int) -> bool:
+        """Whether a column may hold texts, as any may here."""
+        return True
 
     def num_rows(self) -> int:
         """Number of rows."""
@@ -167,9 +200,20 @@ class TextTable:
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Number (from 1) and fields of each line that is a row."""
         with self._open() as file:
-            for number, line in enumerate(file, start=1):
-                if number > self._skipped and line.rstrip(b"\r\n"):
-                    yield number, self._fields(line)
+            for _ in range(self._skipped):
+                file.readline()
+            if self._squeezed:
+                for number, line in enumerate(file, start=self._skipped + 1):
+                    if line.rstrip(b"\r\n"):
+                        yield number, self._fields(line)
+                return
+            text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
+            rows, number = csv.reader(text, delimiter=self._delimiter), self._skipped
+            with suppress(csv.Error):  # a line that is too long to be shown
+                for fields in rows:
+                    if fields:
+                        yield number + 1, [field.strip() for field in fields]
+                    number = self._skipped + rows.line_num
 
     def _explain(self, columns: Sequence[int], kinds: Sequence[type], said: str) -> str:
         """What is wrong with the first line that is wrong."""
@@ -179,6 +223,8 @@ class TextTable:
                     f"{self.path}, line {number}: {len(fields)} columns, not {self.num_columns} as in the first line"
                 )
             for column, kind in zip(columns, kinds, strict=True):
+                if "\ufffd" in fields[column]:
+                    return f"{self.path}, line {number}: column {column + 1} is no text in UTF-8"
                 if not fields[column] and kind is int:
                     return f"{self.path}, line {number}: column {column + 1} is empty"
                 if not _parses(fields[column], kind):
@@ -216,7 +262,8 @@ class _Squeezed(io.RawIOBase):
         super().close()
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
+    """Whether a text is a number."""
     return _parses(field, float)
 
 

@@ -49,7 +49,7 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
 
 
 def as_array(value: Any, what: str) -> NDArray[Any]:
-    """A tensor (dense or sparse) or array as a dense array.
+    """A tensor (dense or sparse, on any device) or array as a dense array in the host's memory.
 
     Raises:
         InputError: for anything else.
@@ -58,7 +58,7 @@ def as_array(value: Any, what: str) -> NDArray[Any]:
         return value
     if not isinstance(value, torch.Tensor) or value.is_complex() or value.is_quantized:
         raise InputError(f"{what} is of type {type(value).__name__}; expected a tensor of numbers")
-    value = value.detach()
+    value = value.detach().cpu()
     if value.layout != torch.strided:
         value = value.to_dense()
     if value.is_floating_point() and value.dtype not in (torch.float16, torch.float32, torch.float64):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
@@ -41,6 +42,7 @@ class VertexTable:
         id_column: as ``--id-column``.
         num_vertices: None where it is not known: then there are as many as rows.
         words: as for :func:`gsplit.data.importers.tables.open_table`.
+        ids: what the vertices are called; None: 0 .. N-1.
 
     Raises:
         InputError: where the table is missing or damaged, ids are not those of all vertices, or a feature or one of
@@ -55,12 +57,30 @@ class VertexTable:
         id_column: str | None = None,
         num_vertices: int | None = None,
         words: frozenset[str] = frozenset(),
+        ids: VertexIds | None = None,
     ) -> None:
+        self.num_vertices = num_vertices
+        self._ids: int | None
+        self._index: list[int] = []
+        """Columns that count 0, 1, 2, ...: at most one, which is checked and left out."""
+        self._ignored: list[int] = []
+        self.vertices: NDArray[np.int64] | None
+        """int64 [rows], the vertex of each row; None: rows are in the order of the vertices."""
+        if ids is not None:
+            self.table = open_table(path, words, header=True)
+            columns = id_columns(self.table, id_column, ids)
+            self._ids = columns[0]
+            self.values = [column for column in range(self.table.num_columns) if column not in columns]
+            if not self.values:
+                raise InputError(f"{path} has no column beside the ids")
+            self.num_vertices = ids.num_vertices
+            self.vertices = _named_vertices(self.table, columns, ids, every=what == "feature")
+            logger.info("%s", self._described(what))
+            return
         self.table = open_table(path, words)
         self._ids = _named(self.table, id_column) if id_column not in (None, NO_IDS) else None
         usual = [column for column, name in enumerate(self.table.names) if name in IDS and column != self._ids][:1]
-        self._index: list[int] = usual if id_column is None else []
-        """Columns that count 0, 1, 2, ...: at most one, which is checked and left out."""
+        self._index = usual if id_column is None else []
         # The index of pandas says nothing beside ids that are named.
         self._ignored = [c for c in usual if self._ids is not None and self.table.names[c] == ""]
         no_values = {self._ids, *self._index, *self._ignored}
@@ -68,7 +88,6 @@ class VertexTable:
         if not self.values:
             raise InputError(f"{path} has no column beside the ids")
         self.vertices = None if self._ids is None else _vertices(self.table, self._ids, num_vertices)
-        """int64 [rows], the vertex of each row; None: rows are in the order of the vertices."""
         if id_column != NO_IDS and (what == "feature" or (what == "label" and len(self.values) > 1)):
             self._refuse_ids_among_values(what)
         logger.info("%s", self._described(what))
@@ -90,11 +109,16 @@ class VertexTable:
             begin += len(chunk[0])
             yield chunk[: len(self.values)]
 
+    def read_texts(self) -> Iterator[list[Any]]:
+        """The columns of values as texts of pyarrow, in chunks of rows; the index beside them is checked."""
+        for texts, _ in zip(self.table.texts(self.values), self.read(str), strict=True):
+            yield texts
+
     def ordered(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values [rows, ...] of the rows, in the order of the vertices."""
+        """Values [rows, ...] of the rows, in the order of the vertices, NaN for those without a row."""
         if self.vertices is None:
             return values
-        out = np.empty_like(values)
+        out = np.full((self.num_vertices or len(values), *values.shape[1:]), np.nan, values.dtype)
         out[self.vertices] = values
         return out
 
@@ -143,6 +167,61 @@ class VertexTable:
         values = f"{what}s ({count}): " + ("" if self.table.names else "column ") + ", ".join(names)
         ignored = "".join(f"; {self._shown(column)} is left out" for column in self._ignored)
         return f"{self.table.path}: {order}; {values}{ignored}"
+
+
+def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]:
+    """The columns of a table that hold the ids: those of ``--id-column``, of the ids' own names, or of a usual one.
+
+    Raises:
+        InputError: where there are none.
+    """
+    wanted = ids.names if id_column is None else tuple(name.strip() for name in id_column.split(","))
+    found = [table.names.index(name.lower()) for name in wanted if name.lower() in table.names]
+    if len(found) == len(wanted):
+        return found
+    usual = [column for column, name in enumerate(table.names) if name in IDS[:-1]][:1]
+    if id_column is None and usual and len(ids.names) == 1:
+        return usual
+    there = ", ".join(one_line(name) or "(nameless)" for name in table.names)
+    raise InputError(
+        f"{table.path} has no column of ids called {', '.join(wanted)}; it has {there}; name it by --id-column"
+    )
+
+
+def _named_vertices(table: Table, columns: list[int], ids: VertexIds, *, every: bool) -> NDArray[np.int64]:
+    """The vertex of each row, int64 [rows].
+
+    Args:
+        every: whether each vertex needs a row.
+
+    Raises:
+        InputError: naming the first id that is no vertex's, that is there twice, or that has no row and needs one.
+    """
+    pieces = [ids.find(texts) for texts in table.texts(columns)]
+    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    unknown = vertices < 0
+    if unknown.any():
+        at = int(np.argmax(unknown))
+        raise InputError(
+            f"{table.path}, {table.place(at)}: the id is in no edge, nor are those of {int(unknown.sum()) - 1} other "
+            "rows; remove these rows"
+        )
+    times = np.bincount(vertices, minlength=ids.num_vertices)
+    if (times > 1).any():
+        twice = int(vertices[np.argmax(times[vertices] > 1)])
+        first, second = np.flatnonzero(vertices == twice)[:2].tolist()
+        raise InputError(
+            f"{table.path}, {table.place(second)}: id {ids.shown(twice)} was in {table.place(first)} already"
+        )
+    lacking = int((times == 0).sum())
+    if lacking and every:
+        raise InputError(
+            f"{table.path} has no row for {ids.shown(int(np.argmin(times)))}, nor for {lacking - 1} other of the "
+            f"{ids.num_vertices} vertices; add them"
+        )
+    if lacking:
+        logger.info("%s: %s of the %s vertices have no row", table.path, f"{lacking:,}", f"{ids.num_vertices:,}")
+    return vertices
 
 
 def _named(table: Table, id_column: str | None) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from gsplit.data import Layout
+from gsplit.device import accelerator
 from gsplit.engine.evaluation import own_range
 from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.rows.shared import Shared
@@ -89,7 +90,9 @@ class Loading:
             self._host = host_rows(layout, member, copied, shared.features)
             self._cache = self._make_cache(model)
             zero_copy = (
-                member.device.type == "cuda" and self._config.loader != "gather" and not self._everything_cached
+                accelerator.reads_host_memory(member.device.type)
+                and self._config.loader != "gather"
+                and not self._everything_cached
             )
             if zero_copy and copied is None and self._room_for_a_copy():
                 self._host = host_rows(layout, member, self._host.dtype, shared.features)
@@ -147,7 +150,7 @@ class Loading:
         prefixes = Prefixes(layout.offsets, cache_rows, strategy.cache_holders)
         if not strategy.peers:
             return PartitionedCache(host, prefixes, member.coordinate(SPLIT), device=device, threads=threads)
-        if device.type == "cuda":
+        if accelerator.is_one(device):
             return PeerCaches.on_gpus(
                 host, prefixes, member.rank, device=device, all_gather_object=self._gathered, threads=threads
             )
@@ -183,7 +186,7 @@ class Loading:
         """Trainers that take their caches from the same memory."""
         if self._member.device.type == "cpu":
             return self._member.world
-        return -(-self._member.world // torch.cuda.device_count())
+        return -(-self._member.world // accelerator.count(self._member.device.type))
 
     def _gathered(self, value: Any) -> list[Any]:
         """Everyone's, by rank."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from typing import Protocol
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gsplit.device import accelerator
 from gsplit.parallel import DATA, SPLIT, Member
 from gsplit.sampling import MicroBatches, Segment
 from gsplit.supply.pipes import TrainerEnd
@@ -44,7 +44,7 @@ class FromSlots:
     def __init__(self, end: TrainerEnd, rank: int, device: torch.device) -> None:
         self._released, self._rank, self._done = end.released, rank, LettingGo()
         self._begun = False
-        self._to_gpu = device.type == "cuda"
+        self._to_gpu = accelerator.is_one(device)
         self._ring = Ring(end.slots, on_map=Pins() if self._to_gpu else None)
         self._mapped = not self._to_gpu
 
@@ -86,7 +86,7 @@ class SampledHere:
 
 
 class Pins:
-    """Registers mapped slots with CUDA, so that copies from them run beside the host. Where that fails they wait."""
+    """Registers mapped slots, so that copies from them run beside the host. Where that fails they wait."""
 
     def __init__(self) -> None:
         self._pinned: set[int] = set()
@@ -94,14 +94,11 @@ class Pins:
 
     def __call__(self, memory: NDArray[np.uint8], replaced: NDArray[np.uint8] | None) -> None:
         """Register the memory of a slot, and forget that which it replaces."""
-        cudart = torch.cuda.cudart()
         if replaced is not None and replaced.ctypes.data in self._pinned:
             self._pinned.remove(replaced.ctypes.data)
-            cudart.cudaHostUnregister(replaced.ctypes.data)
-        code = int(cudart.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0))
+            accelerator.unregister(replaced.ctypes.data)
+        code = accelerator.register(memory)
         if code == 0:
             self._pinned.add(memory.ctypes.data)
             return
-        logger.warning("a slot could not be registered with CUDA (error %d), so copies from it will wait", code)
-        with contextlib.suppress(RuntimeError):
-            torch.zeros(1, device="cuda").add_(1)  # CUDA would report the error at the next launch, whoever's it is
+        logger.warning("a slot could not be registered (CUDA's error %d), so copies from it will wait", code)

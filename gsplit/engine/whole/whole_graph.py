@@ -61,7 +61,9 @@ class WholeGraph:
                 algorithm = "1d"
         plan = plan_of(algorithm, config.gpus, grid=config.grid, replication=config.replication)
         if plan.algorithm == "shared" and config.device != "cpu":
-            raise InputError("--algorithm shared reads the host's memory, and --device is cuda; use 1d-sparse")
+            raise InputError(
+                f"--algorithm shared reads the host's memory, and --device is {config.device}; use 1d-sparse"
+            )
         if plan.algorithm == "1d-sparse" and layout.parts < config.gpus:
             raise InputError(
                 f"--algorithm 1d-sparse sends rows between parts of a layout, but {layout.path} has {layout.parts} "

@@ -2,7 +2,8 @@
 
 ``metis`` and ``kaminpar`` find good cuts of graphs that fit in memory, ``streaming`` of graphs that do not; ``deal``
 cuts nothing in particular but makes parts and blocks even; ``random`` and ``range`` are ablations: a perfect balance
-with local edges of 1/P, and whatever locality the store's ids happen to have.
+with local edges of 1/P, and whatever locality the store's ids happen to have. ``file`` takes the parts
+that the user has made (:mod:`gsplit.partition.methods.own`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.config.partition import Method
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
 from gsplit.partition.methods import deal, kaminpar, metis, streaming
@@ -54,6 +54,12 @@ def _streaming(problem: Problem) -> NDArray[np.int32]:
     )
 
 
+def _given(problem: Problem) -> NDArray[np.int32]:
+    """The parts that the problem comes with."""
+    assert problem.given is not None
+    return problem.given
+
+
 def random(problem: Problem) -> NDArray[np.int32]:
     """Parts of equal size, drawn at random: int32 [N]."""
     n = problem.graph.num_vertices
@@ -81,17 +87,18 @@ PARTITIONERS: dict[str, Partitioner] = {
     "deal": Partitioner(assign=deal.assign, memory=deal.MEMORY),
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
+    "file": Partitioner(assign=_given, memory=LINEAR),
 }
 
 
-def check_installed(method: Method) -> None:
+def check_installed(method: str) -> None:
     """Raise InputError for a partitioner that is not there."""
-    install = None if method == "auto" else PARTITIONERS[method].missing()
+    install = PARTITIONERS[method].missing() if method in PARTITIONERS else None
     if install:
         raise InputError(f"--method {method} is not installed; {install}, or choose another --method")
 
 
-def choose(method: Method, size: Size) -> str:
+def choose(method: str, size: Size) -> str:
     """The partitioner that ``method`` stands for, where it is there and fits.
 
     ``auto`` takes the first of METIS, KaMinPar and streaming that does: METIS's answer is the same every time,

@@ -14,9 +14,10 @@ from support.graphs import random_graph
 import gsplit._core as _core
 from gsplit.data import adjacency, open_store, write_store
 from gsplit.data.adjacency import Tally
-from gsplit.data.build import BuildOptions, build_store, random_sets
+from gsplit.data.build import BuildOptions, build_store
 from gsplit.data.importers import source as source_module
 from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
+from gsplit.data.labels.random_sets import random_sets
 from gsplit.errors import InputError
 
 

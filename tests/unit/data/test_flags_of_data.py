@@ -7,8 +7,10 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
+import torch
 from support.flags import Row, Table, assert_complete, rows_of
 from support.graphs import lay_out, random_graph
+from torch_geometric.data import Data
 
 from gsplit import cli
 from gsplit.data import open_store, write_store
@@ -28,7 +30,12 @@ def write_files(folder: Path) -> None:
     for name, vertex in (("train", 0), ("valid", 1), ("test", 2)):
         np.save(folder / f"{name}.npy", np.array([vertex]))
     (folder / "users.csv").write_text("user,age\n3,10\n2,11\n1,12\n0,13\n")
+    (folder / "pairs.csv").write_text("src,dst\n7,3\n")
+    (folder / "numbers.csv").write_text("src,dst,other\n7,3,5\n3,0,0\n")
     (folder / "sets.csv").write_text("train\ntrain\nvalid\ntest\n")
+    x, y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 1, 0])
+    others = {"f": -x, "l": 1 - y, "m": y == 1}
+    torch.save(Data(edge_index=torch.tensor([[0, 1], [1, 2]]), x=x, y=y, **others), folder / "data.pt")
 
 
 def graph_of(field: str):
@@ -55,6 +62,9 @@ def file(name: str):
 
 LABELLED = {"labels": file("labels.npy")}
 MANY = {"labels": file("many.npy")}
+ANY = {"source": file("numbers.csv"), "ids": "any"}
+ENDS = {"source_column": "src", "destination_column": "dst"}
+OF_PYG = {"source": file("data.pt")}
 IMPORT: Table = {
     "source": Row(value=file("other.csv"), see=shape),
     "out": Row(value=file("elsewhere"), see=lambda out: out.name == "elsewhere"),
@@ -70,10 +80,19 @@ IMPORT: Table = {
     "valid": Row(value=file("valid.npy"), see=graph_of("valid_idx"), base=LABELLED),
     "test": Row(value=file("test.npy"), see=graph_of("test_idx"), base=LABELLED),
     "split_file": Row(value=file("sets.csv"), see=graph_of("train_idx"), base=LABELLED),
+    "ids": Row(value="any", see=shape, base={"source": file("numbers.csv")}),
+    "id_order": Row(value="sorted", see=graph_of("indices"), base=ANY),
+    "source_column": Row(value="other", see=graph_of("indices"), base={**ANY, **ENDS}),
+    "destination_column": Row(value="other", see=graph_of("indices"), base={**ANY, **ENDS}),
+    "header": Row(value=False, see=shape, base={**ANY, "source": file("pairs.csv")}),
+    "feature_key": Row(value="f", see=graph_of("features"), base=OF_PYG),
+    "label_key": Row(value="l", see=graph_of("labels"), base=OF_PYG),
+    "mask_key": Row(value="m", see=graph_of("train_idx"), base=OF_PYG),
     "undirected": Row(value=True, see=shape),
     "self_loops": Row(value="add", see=shape),
     "duplicates": Row(value="keep", see=shape),
     "split": Row(value=(0.5, 0.2, 0.2), see=graph_of("train_idx"), base=MANY),
+    "stratify": Row(value=True, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
     "seed": Row(value=1, see=graph_of("train_idx"), base={**MANY, "split": (0.5, 0.2, 0.2)}),
     "num_vertices": Row(value=9, see=shape),
     "task": Row(value="regression", see=graph_of("labels"), base=LABELLED),
@@ -87,6 +106,7 @@ def words_of(flags: dict, *positional: str) -> list[str]:
     for name, value in flags.items():
         flag = "--" + name.replace("_", "-")
         if name in positional or value is False:
+            words += ["--no-header"] * (name == "header")
             continue
         words.append(flag)
         if value is not True:
@@ -122,6 +142,15 @@ def test_the_flag_of_import_does_something(place, flag):
     seen = row.see(imported(place, 0, **base))
     assert row.see(imported(place, 1, **base)) == seen  # or a difference would prove nothing
     assert row.see(imported(place, 2, **changed)) != seen
+
+
+def test_keys_are_for_graphs_that_have_names_for_tensors(place):
+    for key in ("feature_key", "label_key", "mask_key"):
+        with pytest.raises(
+            InputError, match=rf"--{key.replace('_', '-')} is for graphs of PyG and DGL, and .* is none"
+        ):
+            imported(place, 0, **{key: "f"})
+    assert not (place / "store-0").exists()
 
 
 def test_overwrite_replaces(place):

@@ -49,7 +49,7 @@ def asked(tmp_path, monkeypatch):
             self.name = name.removeprefix("gsplit.data.importers.")
 
         def __getattr__(self, function):
-            return lambda path: (f"{self.name}.{function}", str(path))
+            return lambda path, *_: (f"{self.name}.{function}", str(path))
 
     monkeypatch.setattr(importers.importlib, "import_module", Module)
     return importers.load_source

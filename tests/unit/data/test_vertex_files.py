@@ -135,7 +135,7 @@ def test_messages_name_the_file(given, tmp_path):
         ({"features": "id,a\n0,1\n\n2,5\n"}, r"features\.csv, line 4: id 2 where 1 should be"),
         ({"features": "id\n0\n"}, r"features\.csv has no column beside the ids"),
         ({"features": {"a": ["x"]}}, r"features\.parquet: column 'a' holds string, not numbers"),
-        ({"labels": "cat\ndog\n"}, r"labels\.csv, line 2: 'dog' is not a number"),
+        ({"labels": "0\ndog\n"}, r"labels\.csv, line 2: 'dog' is not a number"),
         ({"train": "0,1\n"}, r"train\.csv has 2 columns; the ids of a vertex set need one"),
         ({"train": "0\n0.5\n"}, r"train\.csv, line 2: '0\.5' is not a whole number"),
         ({"train": np.array([0.5])}, r"train\.npy must be integers"),

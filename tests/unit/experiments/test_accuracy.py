@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from experiments.paper import accuracy
+from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 
 
@@ -28,6 +30,17 @@ def test_types_of_the_exchange_are_compared_seed_by_seed(real_data, tmp_path, mo
     assert (first["exchange_dtype"], first["minus_first"]) == ("model", None)
     assert second["scores"] == pytest.approx([0.802, 0.814])
     assert second["minus_first"] == pytest.approx(0.003)
+
+
+def test_first_runs_have_the_defaults_alone(real_data, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(accuracy, "train", lambda _, config: asked.append(config) or {"test_accuracy": 0.8})
+    monkeypatch.chdir(tmp_path)
+    accuracy.command(
+        ["--datasets", "cora", "--trainers", "2", "--seeds", "0,1", "--defaults", "--data", str(real_data)]
+    )
+    where = {"out": None, "device": "auto", "checkpoint_every": 1}
+    assert [replace(config, **where) for config in asked] == [TrainConfig(seed=seed) for seed in (0, 1)]
 
 
 def test_an_unknown_type_is_named():

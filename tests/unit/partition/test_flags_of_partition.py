@@ -40,7 +40,7 @@ PARTITION: Table = {
     "store": Row(value=lambda place: place / "other", see=permutation),
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
     "parts": Row(value=3, see=lambda out: open_layout(out).parts),
-    "method": Row(value="random", see=permutation),
+    "method": Row(value="random", see=permutation),  # a file: test_own_parts.py
     "weights": Row(value="degree", see=permutation),
     "hotness": Row(value="presample", see=permutation),
     "fan_out": Row(value=(2, 2), see=permutation, base=PRESAMPLED),

@@ -9,9 +9,11 @@ import os
 import numpy as np
 import pytest
 
+import gsplit
 from gsplit.config.predict import PredictConfig
 from gsplit.errors import InputError
 from gsplit.predict import output
+from gsplit.predict.probabilities import make_probabilities
 
 IDS = np.array([2**40, 0, 2**40])
 VALUES = {
@@ -27,6 +29,37 @@ def published(out, what):
         values[:] = VALUES[what]
         output.publish(out, folder, IDS, np.load(folder / output.VALUES, mmap_mode="r"), what, overwrite=False)
     assert os.listdir(out.parent) == [out.name]
+
+
+def test_vertices_and_classes_are_called_by_their_names(tmp_path):
+    (tmp_path / "e.csv").write_text('src,dst\n"a, b","say ""x"""\n')
+    ids = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g", ids="any").ids()
+    names = output.Names(ids=ids, classes=("ham, eggs", "spam"))
+    asked = np.array([1, 0, 1])
+    values = {"classes": np.array([1, 0, 1]), "probabilities": np.array([[0.25, 0.75], [1, 0], [0.5, 0.5]])}
+    folder = tmp_path / "out"
+    folder.mkdir()
+    for what, array in values.items():
+        for kind in (".csv", ".npz"):
+            np.save(folder / output.VALUES, array)
+            output.publish(tmp_path / f"{what}{kind}", folder, asked, array, what, names=names, overwrite=False)
+        with np.load(tmp_path / f"{what}.npz") as arrays:
+            assert arrays["ids_id"].tolist() == ['say "x"', "a, b", 'say "x"']
+            assert arrays["classes"].tolist() == ["ham, eggs", "spam"]
+            assert arrays["vertices"].tolist() == asked.tolist()
+    rows = [list(csv.reader((tmp_path / f"{what}.csv").open(newline=""))) for what in values]
+    assert rows[0] == [["id", "class"], ['say "x"', "spam"], ["a, b", "ham, eggs"], ['say "x"', "spam"]]
+    assert rows[1][:2] == [["id", "probability_ham, eggs", "probability_spam"], ['say "x"', "0.25", "0.75"]]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_probabilities_are_those_of_logits(tmp_path, several):
+    logits = np.random.default_rng(0).normal(size=(50, 4)) * 20
+    np.save(tmp_path / "x.npy", logits)
+    make_probabilities(tmp_path / "x.npy", several=several)
+    powers = np.exp(logits - (0 if several else logits.max(axis=1, keepdims=True)))
+    expected = powers / (1 + powers) if several else powers / powers.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("what", VALUES)
@@ -88,7 +121,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"what": "labels"}, "--what must be one of classes, values, logits, embeddings, not 'labels'"),
+        (
+            {"what": "labels"},
+            "--what must be one of classes, values, probabilities, logits, embeddings, not 'labels'",
+        ),
         ({"device": "gpu"}, "--device must be one of"),
         ({"layer": 1}, "--layer is for --what embeddings, not for classes"),
         ({"what": "embeddings", "layer": 0}, "--layer must be at least 1, not 0"),

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import psutil
 import pytest
-from support.children import fail_on_1, leave, square, write_into
+from support.children import collects, fail_on_1, leave, square, write_into
 from support.commands import assert_no_new_shared_memory
 from support.limits import largest_file
 
@@ -22,6 +22,12 @@ from gsplit.processes import ProcessDied, start
 
 def test_results_come_by_rank():
     assert start(square, 3, 10).join() == [100, 121, 144]
+
+
+def test_garbage_is_looked_for_once_all_is_imported():
+    ((at_work, kept),) = start(collects, 1).join()
+    assert at_work
+    assert kept > 10_000  # what imports left, which nobody looks through
 
 
 SIGINT_BLOCKED = """

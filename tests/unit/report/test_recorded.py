@@ -10,6 +10,7 @@ import pytest
 
 from gsplit.errors import InputError
 from gsplit.report import __main__ as report
+from gsplit.report.api import named
 from gsplit.report.page import page
 from gsplit.report.recorded import read_run
 
@@ -171,7 +172,7 @@ def test_only_a_page_is_replaced(tmp_path, capsys):
 def test_runs_of_one_name_are_told_apart(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    runs = report.named([read_run(write(tmp_path / name / "run", LINES)) for name in ("a", "b")])
+    runs = named([read_run(write(tmp_path / name / "run", LINES)) for name in ("a", "b")])
     assert [run.name for run in runs] == [str(tmp_path / name / "run") for name in ("a", "b")]
 
 
@@ -183,7 +184,7 @@ def luminance(colour):
 
 def test_colours_can_be_read_by_light_and_by_dark():
     """Contrast to their ground by WCAG 2: 4.5 of texts, 2 of bars and lines, whose names stand beside them."""
-    style = resources.files("gsplit.report").joinpath("page.html.j2").read_text()
+    style = resources.files("gsplit.pages").joinpath("frame.html.j2").read_text()
     found = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     assert len(found) == 2
     for text in found:

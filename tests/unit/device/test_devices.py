@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from gsplit.config.train import TrainConfig
+from gsplit.device.choice import choose_device
 from gsplit.engine.feed import begin_thread
 from gsplit.errors import InputError
-from gsplit.parallel.devices import choose_device
 from gsplit.units import parse_bytes
 
 
@@ -20,6 +20,8 @@ def gpus(monkeypatch):
         monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
 
     return pretend
 
@@ -44,14 +46,14 @@ def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
 
 def test_no_gpu_at_all(gpus):
     gpus(0)
-    with pytest.raises(InputError, match="finds no GPU; use --device cpu"):
+    with pytest.raises(InputError, match="--device cuda, but PyTorch finds no GPU of that kind; use --device cpu"):
         choose_device("cuda", 1)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"device": "gpu"}, "--device must be one of auto, cuda, cpu"),
+        ({"device": "gpu"}, "--device must be one of auto, cpu, cuda, xpu"),
         ({"dtype": "float16"}, "--dtype must be one of float32, float64"),
         ({"model": "gta"}, "'gta' is no --model: it is one of sage, gat, gcn"),
         ({"model": "gat", "hidden": 10}, "--heads 4 does not divide --hidden 10"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
 
-import torch
-
+from gsplit.device import accelerator
 from gsplit.errors import InputError
 
 MAX_TRAINERS = 64
@@ -30,27 +28,27 @@ def trainers_of(asked: int | None, parts: int) -> int:
     return asked or parts
 
 
-def choose_device(device: str, trainers: int) -> Literal["cpu", "cuda"]:
-    """The type of device that so many trainers compute on: ``cpu`` or ``cuda``.
+def choose_device(device: str, trainers: int) -> str:
+    """The type of device that so many trainers compute on: ``cpu``, or that of the accelerators.
 
     Args:
-        device: ``auto``, ``cpu`` or ``cuda``, as asked for.
+        device: ``auto`` or a type, as asked for.
         trainers: of the run.
 
     Raises:
-        InputError: where there are too few GPUs.
+        InputError: where there are too few accelerators.
     """
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device == "cpu" or (device == "auto" and count == 0):
-        return "cpu"
+    kind, count = accelerator.find(device)
+    if kind == accelerator.HOST:
+        return kind
     if count == 0:
-        raise InputError("--device cuda, but PyTorch finds no GPU; use --device cpu")
+        raise InputError(f"--device {kind}, but PyTorch finds no GPU of that kind; use --device cpu")
     if count < trainers and os.environ.get("GSPLIT_SHARE_GPU") != "1":
         raise InputError(
             f"{trainers} trainers need {trainers} GPUs and there {'is' if count == 1 else 'are'} {count}; "
             f"say --gpus {max(1, count)}, or use --device cpu"
         )
-    return "cuda"
+    return kind
 
 
 def threads_of(asked: int, trainers: int) -> int:

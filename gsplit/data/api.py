@@ -1,0 +1,114 @@
+"""``gsplit.import_graph``: make a graph store from Python, as ``gsplit import`` does."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from gsplit.data.build import BuildOptions, fill_store
+from gsplit.data.folders import writing_folder
+from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.importers.keys import Keys
+from gsplit.data.importers.named_edges import IdOptions, load_named_edges
+from gsplit.data.importers.vertex_files import VertexFiles, attach
+from gsplit.data.store import GraphStore, open_store
+from gsplit.errors import InputError, one_line_errors
+
+
+def import_graph(
+    source: Path | str,
+    out: Path | str,
+    *,
+    name: str | None = None,
+    root: Path | str | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> GraphStore:
+    """Make a graph store of a source (docs/formats.md, "Importing"), and open it.
+
+    Args:
+        source: an edge list, a table, a matrix, arrays, a graph of PyG, DGL, OGB or GraphBolt, or
+            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is.
+        out: the folder to write.
+        name: what to call the graph; by default the name of the source.
+        root: where OGB's datasets are.
+        overwrite: replace the folder if it is there.
+        options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
+            ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions`` and ``BuildOptions`` in
+            :mod:`gsplit.data`.
+
+    Returns:
+        The store, for ``gsplit.partition``.
+
+    Raises:
+        InputError: for a source that is no valid graph, an option that there is not, or an ``out`` that exists;
+            nothing is left then.
+    """
+    one_line_errors()
+    of_files, of_keys, of_ids = ({field.name for field in fields(kind)} for kind in (VertexFiles, Keys, IdOptions))
+    known = [*of_files, *of_keys, *of_ids, *(field.name for field in fields(BuildOptions))]
+    if unknown := sorted(options.keys() - set(known)):
+        raise InputError(f"gsplit.import_graph has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    given = {key: value for key, value in options.items() if key in of_files and value is not None}
+    id_column = given.pop("id_column", None)
+    files = VertexFiles(**{key: Path(value) for key, value in given.items()}, id_column=id_column)
+    keys = Keys(**{key: value for key, value in options.items() if key in of_keys})
+    ids = IdOptions(**{key: value for key, value in options.items() if key in of_ids})
+    build = BuildOptions(**{key: value for key, value in options.items() if key not in of_files | of_keys | of_ids})
+    return make_store(
+        str(source),
+        Path(out),
+        name=name,
+        root=None if root is None else Path(root),
+        overwrite=overwrite,
+        files=files,
+        keys=keys,
+        ids=ids,
+        build=build,
+    )
+
+
+def make_store(
+    source: str,
+    out: Path,
+    *,
+    name: str | None,
+    root: Path | None,
+    overwrite: bool,
+    files: VertexFiles,
+    keys: Keys,
+    ids: IdOptions,
+    build: BuildOptions,
+) -> GraphStore:
+    """Make a graph store of a source and of files beside it, and open it.
+
+    Raises:
+        InputError: for a source that is no valid graph, or an ``out`` that exists.
+    """
+    with writing_folder(out, overwrite=overwrite) as writer:
+        if ids.ids == "any":
+            kind, rest = kind_of(source)
+            if kind not in TABLES:
+                raise InputError(f"--ids any is for edge lists in text or Parquet, and {source} is none; drop it")
+            if build.num_vertices is not None:
+                raise InputError("--num-vertices is for ids that are whole numbers; with --ids any it has no meaning")
+            found, named = load_named_edges(Path(rest), ids, files.id_column, writer.path.parent)
+        else:
+            if not ids.header or ids.id_order != "appearance":
+                flag = "--id-order" if ids.header else "--no-header"
+                raise InputError(f"{flag} is for ids of any kind; add --ids any or drop it")
+            found, named = (
+                load_source(
+                    source,
+                    seed=build.seed,
+                    root=root,
+                    regression=build.task == "regression",
+                    keys=keys,
+                    ends=ids.ends,
+                ),
+                None,
+            )
+        opened = attach(found, files, named)
+        fill_store(writer, opened, build, name=name or opened.name, described_as=source)
+    return open_store(out)

@@ -1,0 +1,1 @@
+"""Ids of the user's own: names, hashes, numbers of any size, and the vertices that they are."""

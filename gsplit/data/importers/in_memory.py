@@ -1,0 +1,153 @@
+"""Arrays that lie in memory, as a source: NumPy's, tensors on any device, and what NumPy makes an array of.
+
+N vertices, E edges, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.importers.arrays import as_labels
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
+from gsplit.data.importers.source import Source, array_edges
+from gsplit.errors import InputError
+
+UNKNOWN = np.iinfo(np.int64).max
+"""Bound of ids before the number of vertices is known."""
+
+
+def arrays_source(
+    edge_index: Any,
+    x: Any,
+    y: Any,
+    *,
+    edge_weight: Any,
+    vertex_sets: dict[str, Any],
+    num_vertices: int | None,
+    num_classes: int | None,
+    name: str,
+    where: str,
+) -> Source:
+    """Make a source of arrays; they are copied when a store is made of it, and not changed.
+
+    Args:
+        edge_index: integers [2, E], or a pair of [E]: sources and destinations.
+        x: features [N, D] or [N], or None.
+        y: labels [N] or [N, C], or None.
+        edge_weight: [E], or None.
+        vertex_sets: for each set a mask [N] of booleans or a list of ids, or None.
+        num_vertices: where it is said.
+        num_classes: number of classes; None: one more than the largest label.
+        where: what messages call the graph.
+
+    Raises:
+        InputError: naming ``where`` and the array, for one that is none or does not fit the others.
+    """
+    for what, number in (("num_vertices", num_vertices), ("num_classes", num_classes)):
+        if number is not None and (not isinstance(number, numbers.Integral) or number is True or number < 1):
+            raise InputError(f"{where}: {what} must be a whole number from 1 on, not {number!r}")
+    source, destination = _edges(edge_index, where)
+    arrays = {"x": _array(x, f"{where}: x"), "y": _array(y, f"{where}: y")}
+    sets = {key: _array(value, f"{where}: {key}") for key, value in vertex_sets.items()}
+    n = _common_length(
+        {**arrays, **{key: value for key, value in sets.items() if value is not None and value.dtype == np.bool_}},
+        num_vertices,
+        where,
+    )
+    features, labels = arrays["x"], arrays["y"]
+    weight = _array(edge_weight, f"{where}: edge_weight")
+    return Source(
+        name=name,
+        edges=array_edges(
+            source,
+            destination,
+            None if weight is None else as_weights(weight, len(source), f"{where}: edge_weight"),
+            place="edge {} of edge_index".format,
+        ),
+        num_vertices=n,
+        features=None if features is None else as_features(features, len(features), f"{where}: x"),
+        labels=None if labels is None else as_labels(labels, len(labels), f"{where}: y"),
+        num_classes=num_classes,
+        vertex_sets={
+            key: ids
+            for key, value in sets.items()
+            if value is not None and len(ids := _vertex_set(value, n, f"{where}: {key}"))
+        },
+        where=where,
+        called={key: f"{where}: {called}" for key, called in (("features", "x"), ("labels", "y"))},
+    )
+
+
+def _array(value: Any, what: str) -> NDArray[Any] | None:
+    """An array of numbers with at least one dimension; None stays None."""
+    if value is None:
+        return None
+    if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
+        from gsplit.data.importers.torch_files import as_array
+
+        array = as_array(value, what)
+    else:
+        try:
+            array = np.asarray(value)
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise InputError(f"{what} is a {type(value).__name__} that makes no array: {error}") from None
+    if np.ma.is_masked(value):
+        raise InputError(f"{what} has masked values; fill them first, with .filled(...)")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what} is a {type(value).__name__} of {array.dtype}; give an array or a tensor of numbers")
+    if not array.ndim:
+        raise InputError(f"{what} must be an array, not the single number {array}")
+    return array
+
+
+def _edges(edge_index: Any, where: str) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Source and destination [E] of each edge."""
+    what = f"{where}: edge_index"
+    if isinstance(edge_index, (tuple, list)) and len(edge_index) == 2:
+        rows = [_array(row, what) for row in edge_index]
+    else:
+        array = _array(edge_index, what)
+        if array is None:
+            raise InputError(f"{what} is None; give the edges, as integers of shape (2, E)")
+        if array.ndim != 2 or len(array) != 2:
+            turned = "; turn it round with .T" if array.ndim == 2 and array.shape[1] == 2 else ""
+            raise InputError(
+                f"{what} must have the shape (2, E), sources and destinations, not {array.shape}{turned}"
+            )
+        rows = list(array)
+    source, destination = rows
+    if source is None or destination is None:
+        raise InputError(f"{what} must be a pair of arrays, of sources and destinations, and one of them is None")
+    for ids in (source, destination):
+        if ids.dtype.kind not in "iu" and ids.size:
+            raise InputError(f"{what} must hold whole numbers, not {ids.dtype}; convert it to int64")
+    source, destination = as_ids(source, what), as_ids(destination, what)
+    if len(source) != len(destination):
+        raise InputError(f"{what} has {len(source)} sources, but {len(destination)} destinations")
+    return source, destination
+
+
+def _common_length(arrays: dict[str, NDArray[Any] | None], num_vertices: int | None, where: str) -> int | None:
+    """Number of vertices that the arrays with a row for each have, or None where there is none of them."""
+    lengths = {} if num_vertices is None else {"num_vertices": num_vertices}
+    lengths |= {key: len(array) for key, array in arrays.items() if array is not None}
+    for key, length in lengths.items():
+        first, n = next(iter(lengths.items()))
+        if length != n:
+            says = f"num_vertices is {n}" if first == "num_vertices" else f"{first} has {n} rows"
+            raise InputError(f"{where}: {says}, but {key} has {length}; give each vertex a row in both")
+    return next(iter(lengths.values()), None)
+
+
+def _vertex_set(values: NDArray[Any], n: int | None, what: str) -> NDArray[np.int64]:
+    if values.dtype.kind == "f" and values.size:
+        raise InputError(f"{what} must be a mask of booleans or a list of vertex ids, not {values.dtype}")
+    mask = values.dtype == np.bool_
+    if not mask and n is not None and len(values) == n > 2 and values.max() <= 1 and values.min() >= 0:
+        raise InputError(f"{what} has a 0 or 1 for each vertex; give booleans where it is a mask (.astype(bool))")
+    return as_vertex_set(values, len(values) if mask else UNKNOWN if n is None else n, what, mask=mask)

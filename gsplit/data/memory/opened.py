@@ -1,0 +1,48 @@
+"""What an open graph store and an open layout have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.kept_ids import KeptIds
+from gsplit.data.memory.temporary import InFolder, Temporary
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OpenFolder(InFolder):
+    """A graph in an open folder; the arrays are mapped, and stay readable when the folder goes."""
+
+    path: Path
+    name: str
+    checksum: str
+    """SHA-256 over the checksums of all arrays."""
+    description: dict[str, Any]
+    graph: GraphArrays
+    temporary: Temporary | None = None
+    """The temporary folder that holds it and goes with it; None where it lies in a folder with a name."""
+
+    def ids(self) -> KeptIds | None:
+        """What the vertices are called, by global id, where the store was made with ids of any kind.
+
+        Raises:
+            InputError: where the file of ids is missing or damaged.
+        """
+        described = self.description.get("ids")
+        return None if described is None else KeptIds(self.path, described, self.graph.num_vertices)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """[C] names of the classes; None where they have numbers alone."""
+        return self.graph.classes
+
+    def __deepcopy__(self, _: object) -> OpenFolder:
+        return self  # it cannot be changed
+
+    def __repr__(self) -> str:
+        graph = self.graph
+        where = "temporary" if self.temporary is not None else self.path
+        counts = f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features} features"
+        return f"<{type(self).__name__} {self.name} ({where}): {counts}>"

@@ -1,0 +1,1 @@
+"""Devices: which a run computes on, and what each kind of accelerator has."""

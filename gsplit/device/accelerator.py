@@ -1,0 +1,158 @@
+"""Accelerators, as PyTorch finds them: the one module that knows what is particular to each kind.
+
+The type of a device is ``cpu``, or that of an accelerator: ``cuda`` (NVIDIA's, and AMD's by the same name), ``xpu``
+(Intel's), or another that is registered with PyTorch. What all of them have comes from PyTorch's module for the type,
+such as ``torch.cuda``. Of what CUDA alone has, this says what others do instead:
+
+| | CUDA | another |
+|---|---|---|
+| host memory that was allocated without PyTorch | registered where it lies | copies from it wait |
+| a kernel that reads rows there | yes | the CPU copies rows |
+| caches of peers | opened in their memory (CUDA IPC) | refused |
+
+None of it has run on an accelerator yet (README, "GPUs").
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.profiler import ProfilerActivity
+
+from gsplit.errors import InputError
+
+HOST = "cpu"
+"""The type of device that is no accelerator."""
+FOR_ALL_AND_KERNELS = 1 | 2
+"""Flags cudaHostRegisterPortable and cudaHostRegisterMapped: for all devices, and for kernels as for copies."""
+NOT_SUPPORTED = 801
+"""CUDA's error of that name, in place of what a kind of device has not."""
+
+
+def find(asked: str) -> tuple[str, int]:
+    """The type of device to compute on, and how many accelerators of it there are.
+
+    Args:
+        asked: a type, or ``auto`` for that of the accelerators that there are.
+
+    Returns:
+        ``("cpu", 0)`` where the CPU was asked for, or where ``auto`` finds no accelerator.
+
+    Raises:
+        InputError: for a type whose devices do not work through streams, as Apple's.
+    """
+    kind = _there() if asked == "auto" else asked
+    if kind == HOST:
+        return HOST, 0
+    devices = torch.get_device_module(kind)
+    if not all(hasattr(devices, name) for name in ("Stream", "Event", "mem_get_info")):
+        if asked == "auto":
+            return HOST, 0
+        raise InputError(f"--device {kind}: PyTorch has no streams for it, which trainers need; use --device cpu")
+    return kind, devices.device_count() if devices.is_available() else 0
+
+
+def _there() -> str:
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return HOST if found is None else found.type
+
+
+def is_one(device: torch.device) -> bool:
+    """Whether a device is an accelerator, with memory and streams of its own."""
+    return device.type != HOST
+
+
+def count(kind: str) -> int:
+    """How many accelerators of a type there are."""
+    return int(torch.get_device_module(kind).device_count())
+
+
+def work_on(device: torch.device) -> None:
+    """Make a device that of this thread; a new thread begins on the first."""
+    torch.get_device_module(device).set_device(device)
+
+
+def new_stream(device: torch.device) -> Any:
+    """A stream of a device, or None on the CPU."""
+    return torch.get_device_module(device).Stream(device) if is_one(device) else None
+
+
+def on_stream(stream: Any) -> AbstractContextManager[Any]:
+    """The block's work goes to a stream; None changes nothing."""
+    return contextlib.nullcontext() if stream is None else torch.get_device_module(stream.device).stream(stream)
+
+
+def current_stream(device: torch.device) -> Any:
+    """The stream that this thread's work on a device goes to."""
+    return torch.get_device_module(device).current_stream(device)
+
+
+def timed_event(device: torch.device) -> Any:
+    """An event of a device that takes the time."""
+    return torch.get_device_module(device).Event(enable_timing=True)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for all that a device was given to do; the CPU is never behind."""
+    if is_one(device):
+        torch.get_device_module(device).synchronize(device)
+
+
+def free_and_total(device: torch.device) -> tuple[int, int]:
+    """Bytes of an accelerator's memory: those that are free, and all."""
+    free, total = torch.get_device_module(device).mem_get_info(device)
+    return int(free), int(total)
+
+
+def smallest_bytes(kind: str) -> int:
+    """Bytes of memory of the smallest accelerator of a type. What is free is not asked for: asking takes memory."""
+    devices = torch.get_device_module(kind)
+    return min(int(devices.get_device_properties(i).total_memory) for i in range(devices.device_count()))
+
+
+def activity(device: torch.device) -> ProfilerActivity | None:
+    """What PyTorch's profiler records of an accelerator; None on the CPU, and where it cannot."""
+    return ProfilerActivity.__members__.get(device.type.upper()) if is_one(device) else None
+
+
+def reads_host_memory(kind: str) -> bool:
+    """Whether kernels can read host memory that was registered."""
+    return hasattr(torch.get_device_module(kind), "cudart")
+
+
+def opens_memory_of_peers(kind: str) -> bool:
+    """Whether a process can open memory of an accelerator that another one sent it."""
+    return hasattr(torch.get_device_module(kind), "ipc_collect")
+
+
+def forget_sent(device: torch.device) -> None:
+    """Remove what PyTorch keeps of memory that was sent, once nobody has it."""
+    if opens_memory_of_peers(device.type):
+        torch.get_device_module(device).ipc_collect()
+
+
+def register(memory: NDArray[np.uint8], flags: int = 0) -> int:
+    """Register host memory, so that copies from it run beside the host; 0, or the number of CUDA's error.
+
+    Args:
+        memory: uint8 [bytes], which must stay where it is until :func:`unregister`.
+        flags: 0 for copies by the device of this thread, or :data:`FOR_ALL_AND_KERNELS`.
+    """
+    kind = _there()
+    if not reads_host_memory(kind):
+        return NOT_SUPPORTED
+    code = int(torch.get_device_module(kind).cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, flags))
+    if code:
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=kind).add_(1)  # it would be reported at the next launch, whoever's it is
+    return code
+
+
+def unregister(address: int) -> None:
+    """Take back what :func:`register` did with memory that begins at an address."""
+    torch.get_device_module(_there()).cudart().cudaHostUnregister(address)

@@ -1,0 +1,1 @@
+"""Partitioning from Python: ``gsplit.partition``."""

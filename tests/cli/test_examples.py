@@ -1,0 +1,178 @@
+"""What is in examples/ runs, and does what it says.
+
+Two scripts and a notebook run as a user runs them, in processes of their own, because what they define has to be
+found by trainers or because a notebook is no file. The others run in this process, by trainers that stay for all
+tests: that is as good a test of what they say, and takes a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import nbformat
+import numpy as np
+import pytest
+import torch
+from nbclient import NotebookClient
+from support.models import HAS_DGL
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+SCRIPTS = {"own_csv", "pyg_model", "dgl_model", "own_loop", "compare_strategies"}
+NOTEBOOKS = {"first_steps", "look_at_a_run"}
+
+
+@pytest.fixture
+def here(in_pool, monkeypatch, capsys):
+    """here(name, *arguments): run a script in this process; what it said."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+    def run(name, *arguments):
+        script = str(EXAMPLES / f"{name}.py")
+        monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+        with in_pool():
+            runpy.run_path(script, run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """Environment of a process of its own, which puts nothing anywhere but into ``tmp_path``."""
+    for name in ("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+def apart(name, *arguments, folder):
+    """What a script says that is started in ``folder``."""
+    words = [sys.executable, str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def accuracies(text):
+    return [float(number) for number in re.findall(r"accuracy\D* (\d\.\d+)", text)]
+
+
+def test_every_example_is_run_here():
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == SCRIPTS
+    assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == NOTEBOOKS
+
+
+@pytest.mark.parametrize("name", sorted(SCRIPTS))
+def test_a_script_says_how_to_run_it(name):
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert f"\n    python examples/{name}.py [FOLDER]\n" in text
+    assert 'if __name__ == "__main__":' in text
+    assert len(text.splitlines()) <= 70
+
+
+def test_files_of_ones_own_are_learned_and_predicted_and_that_twice(here, tmp_path):
+    said = here("own_csv", tmp_path / "new" / "folder")
+    assert accuracies(said)[0] > 0.85  # of 3 topics
+    predicted = re.findall(r"paper (\d+): topic (\d) predicted, (\d) is right", said)
+    assert [int(paper) for paper, _, _ in predicted] == [0, 1, 2, 3, 4]
+    topics = np.loadtxt(tmp_path / "new" / "folder" / "topics.csv", delimiter=",", skiprows=1, dtype=int)
+    assert [int(right) for _, _, right in predicted] == topics[:5, 1].tolist()
+    assert sum(topic == right for _, topic, right in predicted) >= 4
+    assert here("own_csv", tmp_path / "new" / "folder") == said
+
+
+def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
+    ours, pygs = accuracies(here("pyg_model", tmp_path))
+    assert ours == pygs > 0.7  # of 4 classes
+
+
+@pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
+def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
+    said = apart("dgl_model", folder=tmp_path)
+    ours, dgls = accuracies(said)
+    assert ours == dgls > 0.8  # of 4 classes
+    run = Path(re.search(r"the run is in (.*)", said)[1])
+    assert run.parent.parent == tmp_path
+    assert (run / "model.pt").is_file()
+
+
+@pytest.mark.parametrize(("name", "library"), [("dgl_model", "dgl"), ("pyg_model", "torch_geometric.data")])
+def test_a_library_that_is_missing_is_one_line(name, library, here, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(SystemExit, match=rf"this example needs .*: pip install 'gsplit\[{name[:3]}\]'.*") as end:
+        here(name, tmp_path / "folder")
+    assert "\n" not in end.value.code
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_loop_of_ones_own_trains(alone, tmp_path):
+    said = apart("own_loop", tmp_path / "out", folder=tmp_path)
+    shares = re.findall(r"epoch (\d): trainer 0 of 2 has (\d+) of the 100 targets .* entropy (.*), size (.*)", said)
+    assert [int(epoch) for epoch, *_ in shares] == [1, 2, 3, 4, 5]
+    assert all(0 < int(own) < 100 for _, own, *_ in shares)
+    assert accuracies(said)[-1] > 0.6  # of 4 classes
+
+
+def test_strategies_are_compared(here, tmp_path):
+    said = here("compare_strategies", tmp_path)
+    table = re.findall(r"^(split|data|full) +([\d,]+) +([\d,]+) +([\d,]+) +(0\.\d+) +\d", said, re.MULTILINE)
+    (split, data, full) = ([float(cell.replace(",", "")) for cell in row[1:]] for row in table)
+    assert 0 < split[0] < data[0]  # bytes loaded
+    assert split[1] > data[1] == 0  # bytes exchanged
+    assert split[2] < data[2]  # edges
+    assert full[0] < split[0]
+    assert min(split[3], data[3]) > 0.6
+    assert "times on a CPU say little" in said
+    page = (tmp_path / "report.html").read_text()
+    assert all(f">{name}<" in page for name in ("split", "data", "full"))
+
+
+@pytest.mark.parametrize("name", sorted(NOTEBOOKS))
+def test_a_notebook_has_no_outputs(name):
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", 4)
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert cells
+    assert not [cell for cell in cells if cell.outputs or cell.execution_count is not None]
+
+
+def test_first_steps_in_a_notebook(alone, tmp_path):
+    """A kernel runs the notebook: trainers are spawned by it, and what they say is in it."""
+    notebook = nbformat.read(EXAMPLES / "first_steps.ipynb", 4)
+    # Where a test calls it, a kernel would leave out what is said by processes that cells start.
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute(env=env)
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    said = "".join(output.text for output in outputs if output.output_type == "stream")
+    assert "1,000 vertices" in said
+    assert re.search(r"8\d% of the edges stay inside a part", said)
+    assert re.findall(r"^Epoch (\d\d) ", said, re.MULTILINE) == [f"{epoch:02d}" for epoch in range(1, 7)]
+    assert accuracies(said)[-1] > 0.6  # of 4 classes
+    assert len(re.findall(r"vertex \d+: class \d predicted, \d is right", said)) == 10
+    (shown,) = [output.data for output in outputs if output.output_type == "execute_result"]
+    assert shown["text/html"].startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
+    assert "a page about runs" in shown["text/plain"]
+
+
+def test_a_run_is_looked_at_in_a_notebook(in_pool, tmp_path, monkeypatch, capsys):
+    """The cells in this process, by the pool's trainers, not in a kernel; pictures are drawn and thrown away."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names: dict[str, Any] = {"__name__": "notebook"}
+    with in_pool(), mpl.rc_context({"backend": "agg"}):
+        for cell in nbformat.read(EXAMPLES / "look_at_a_run.ipynb", 4).cells:
+            if cell.cell_type == "code":
+                exec(compile(cell.source, "look_at_a_run", "exec"), names)
+        assert len(names["plt"].get_fignums()) == 2
+        names["plt"].close("all")
+    said = capsys.readouterr().out
+    assert "6 epochs, 60 lines of mini-batches" in said
+    counted = re.findall(r"epoch \d: ([\d,]+) KiB loaded, ([\d,]+) KiB exchanged, ([\d,]+) edges", said)
+    assert sum(int(edges.replace(",", "")) for *_, edges in counted) == names["summary"]["traffic"]["computed_edges"]
+    assert 1 <= float(re.search(r"the larger share is (.*) of the mean", said)[1]) < 1.5

@@ -1,0 +1,130 @@
+"""What accelerators of each kind have, with modules of PyTorch's that only pretend; real ones do more."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from support.graphs import lay_out, random_graph
+
+from gsplit.config.train import TrainConfig
+from gsplit.device import accelerator
+from gsplit.engine import strategy
+from gsplit.errors import InputError
+from gsplit.parallel.join import backend_for
+
+PACKAGE = Path(accelerator.__file__).parent.parent
+NAMED = {
+    "device/accelerator.py": "what this is about",
+    "features/zero_copy.py": "a kernel, compiled for CUDA alone",
+    "config/parallel.py": "the values of --device",
+}
+"""Files that may name a kind of device, and why."""
+SLOT = np.zeros(64, np.uint8)
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """pretend(kind, module): PyTorch has accelerators of a kind, with that as its module for them."""
+
+    def there(kind, **has):
+        module = SimpleNamespace(Stream=None, Event=None, mem_get_info=lambda _: (3, 4), **has)
+        monkeypatch.setattr(torch, "get_device_module", lambda _: module)
+        found = None if kind is None else torch.device(kind)
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: found is not None)
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: found)
+        return module
+
+    return there
+
+
+def test_devices_are_named_in_one_module():
+    naming = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\b(cuda|xpu|nccl|cudart)\b", path.read_text())
+    }
+    assert naming == set(NAMED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "working", "found"),
+    [
+        ("auto", None, 0, ("cpu", 0)),
+        ("auto", "xpu", 3, ("xpu", 3)),
+        ("xpu", "xpu", 3, ("xpu", 3)),
+        ("xpu", None, 0, ("xpu", 0)),
+        ("cpu", "cuda", 2, ("cpu", 0)),
+    ],
+)
+def test_what_there_is_is_found(pretend, asked, there, working, found):
+    pretend(there, is_available=lambda: working > 0, device_count=lambda: working)
+    assert accelerator.find(asked) == found
+
+
+def test_devices_without_streams_are_none(pretend):
+    module = pretend("mps")
+    del module.Stream
+    assert accelerator.find("auto") == ("cpu", 0)
+    with pytest.raises(InputError, match=r"--device mps: PyTorch has no streams for it.*; use --device cpu"):
+        accelerator.find("mps")
+
+
+@pytest.mark.parametrize(
+    ("device", "backend", "activity"),
+    [("cpu", "gloo", None), ("cuda:1", "cpu:gloo,cuda:nccl", "CUDA"), ("xpu:0", "cpu:gloo,xpu:xccl", "XPU")],
+)
+def test_each_kind_has_its_collectives_and_its_profiles(device, backend, activity):
+    recorded = accelerator.activity(torch.device(device))
+    assert (backend_for(torch.device(device)), recorded and recorded.name) == (backend, activity)
+
+
+def test_the_cpu_has_no_streams_and_is_never_behind():
+    cpu = torch.device("cpu")
+    assert accelerator.new_stream(cpu) is None
+    with accelerator.on_stream(None):
+        accelerator.synchronize(cpu)
+    assert not accelerator.is_one(cpu)
+
+
+def test_memory_is_asked_of_the_device(pretend):
+    sizes = (8, 5, 9)
+    pretend("xpu", device_count=lambda: 3, get_device_properties=lambda i: SimpleNamespace(total_memory=sizes[i]))
+    assert accelerator.free_and_total(torch.device("xpu", 0)) == (3, 4)
+    assert accelerator.smallest_bytes("xpu") == 5
+
+
+@pytest.mark.parametrize("code", [0, 712])
+def test_memory_is_registered_where_there_is_a_way(pretend, monkeypatch, code):
+    asked, cleared = [], []
+    cudart = SimpleNamespace(
+        cudaHostRegister=lambda *what: asked.append(what) or code, cudaHostUnregister=asked.append
+    )
+    pretend("cuda", cudart=lambda: cudart)
+    monkeypatch.setattr(torch, "zeros", lambda *_, device: cleared.append(device) or torch.ones(1))
+    assert accelerator.register(SLOT, accelerator.FOR_ALL_AND_KERNELS) == code
+    assert asked == [(SLOT.ctypes.data, 64, 3)]
+    assert cleared == ([] if code == 0 else ["cuda"])  # or the next launch would report the error
+    accelerator.unregister(SLOT.ctypes.data)
+    assert asked[1:] == [SLOT.ctypes.data]
+
+
+def test_what_another_kind_has_not_is_left_out(pretend):
+    pretend("xpu")
+    assert accelerator.register(SLOT) == accelerator.NOT_SUPPORTED
+    assert not accelerator.reads_host_memory("xpu")
+    accelerator.forget_sent(torch.device("xpu", 0))
+
+
+def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend, tmp_path):
+    pretend("xpu", device_count=lambda: 2)
+    layout = lay_out(random_graph(60, 5, seed=1), tmp_path, parts=2)
+    asked = TrainConfig(
+        layout=layout.path, gpus=2, device="xpu", strategy="data", cache="partitioned", cache_size="10%"
+    )
+    with pytest.raises(InputError, match=r"reads the memory of other GPUs, .* --device xpu; use --cache replicated"):
+        strategy.resolve_strategy(asked, layout)
