@@ -64,7 +64,7 @@ class Mailboxes:
         self._rank, self._group, self._sent = rank, tuple(group), 0
         self._mapped: dict[tuple[int, int], Tensor] = {}
         self._pids, pids[rank] = pids, os.getpid()
-        weakref.finalize(self, _core.post_number, self._numbers, rank * self._width + 1, generation)
+        weakref.finalize(self, _leave, self._numbers, rank * self._width + 1, generation)
 
     @classmethod
     def fresh(
@@ -200,6 +200,12 @@ class Mailboxes:
 def _bytes_of(x: Tensor) -> Tensor:
     """The memory of a contiguous tensor, uint8 [bytes]."""
     return x.contiguous().view(-1).view(torch.uint8) if x.numel() else torch.empty(0, dtype=torch.uint8)
+
+
+def _leave(numbers: NDArray[np.uint32], at: int, generation: int) -> None:
+    """Say that a trainer has left this generation; mailboxes of before may be collected after later ones."""
+    if numbers[at] < generation:
+        _core.post_number(numbers, at, generation)
 
 
 def _is_alive(pid: int) -> bool:

@@ -176,3 +176,21 @@ def left_alone(member):
 
 def test_whoever_waits_for_one_that_has_left_is_told(pool):
     assert pool.run(2, left_alone) == ["trainer 1 has left while trainer 0 waits for it", None]
+
+
+def left_out_of_order(member):
+    """As :func:`left_alone`, where mailboxes of before are collected after those that are waited for."""
+    before, mail = fresh(member), fresh(member)
+    out, counts = torch.empty(2), [1, 1]
+    if member.rank == 1:
+        numbers, at, left = mail._numbers, mail._width + 1, mail._generation
+        del mail
+        del before
+        return int(numbers[at]) == left
+    with pytest.raises(RuntimeError, match="trainer 1 has left"):
+        mail.start(out, torch.ones(2), counts, counts)()
+    return True
+
+
+def test_mailboxes_of_before_do_not_hide_that_a_trainer_has_left(pool):
+    assert pool.run(2, left_out_of_order) == [True, True]

@@ -7,6 +7,7 @@ results. Functions must be importable by name (module level).
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import time
@@ -23,6 +24,8 @@ from gsplit.processes import start
 
 SIZE = 4
 PATIENCE_S = 120.0
+TELL_AFTER_S = 100.0
+"""When a member that is still at work writes where its threads are, before it is given up."""
 SHARED: Shared | None = None
 """In a member: the memory that a Job wants; it can only be passed when a process is spawned."""
 
@@ -80,7 +83,10 @@ def _serve(rank, pipes, port, shared) -> None:
             member.made[ranks] = dist.new_group(list(ranks))
         while True:
             world, function, arguments = pipe.recv()
+            faulthandler.dump_traceback_later(TELL_AFTER_S)
             try:
                 pipe.send(("result", function(replace(member, world=world, group=groups[world]), *arguments)))
             except BaseException:
                 pipe.send(("error", traceback.format_exc()))
+            finally:
+                faulthandler.cancel_dump_traceback_later()
