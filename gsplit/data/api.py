@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,7 @@ def import_graph(
     if unknown := sorted(options.keys() - set(known)):
         raise InputError(f"gsplit.import_graph has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
     given = {key: value for key, value in options.items() if key in of_files and value is not None}
-    id_column = given.pop("id_column", None)
-    files = VertexFiles(**{key: Path(value) for key, value in given.items()}, id_column=id_column)
+    files = VertexFiles(**given)
     keys = Keys(**{key: value for key, value in options.items() if key in of_keys})
     ids = IdOptions(**{key: value for key, value in options.items() if key in of_ids})
     build = BuildOptions(**{key: value for key, value in options.items() if key not in of_files | of_keys | of_ids})
@@ -86,6 +85,11 @@ def make_store(
     Raises:
         InputError: for a source that is no valid graph, or an ``out`` that exists.
     """
+    if files.split_by and len(build.split) != 2:
+        raise InputError(
+            f"--split-by {files.split_by} needs two bounds, such as --split 2024-01-01,2024-07-01: vertices before "
+            "the first train, those from the second on test"
+        )
     with writing_folder(out, overwrite=overwrite) as writer:
         if ids.ids == "any":
             kind, rest = kind_of(source)
@@ -109,6 +113,8 @@ def make_store(
                 ),
                 None,
             )
+        if found.num_vertices is None:
+            found = replace(found, num_vertices=build.num_vertices)
         opened = attach(found, files, named)
         fill_store(writer, opened, build, name=name or opened.name, described_as=source)
     return open_store(out)

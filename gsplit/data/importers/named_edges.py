@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -73,15 +74,16 @@ def load_named_edges(path: Path, options: IdOptions, id_column: str | None, fold
     weighted = columns.weight is not None
     spill = EdgeSpill(folder, weighted=weighted)
     begin = 0
-    for sources, destinations, weight in _chunks(table, columns.sources, columns.destinations, columns.weight):
-        pairs = np.empty((len(sources[0]), 2), np.int64)
-        # An edge's source appears before its destination, and both before the next edge's.
-        both = [_interleaved(a, b) for a, b in zip(sources, destinations, strict=True)]
-        for column in both:
-            _check_not_empty(column, table, begin)
-        pairs[:] = ids.add(both).reshape(-1, 2)
-        spill.add(pairs, weight, ids.num_vertices)
-        begin += len(pairs)
+    with closing(spill):
+        for sources, destinations, weight in _chunks(table, columns.sources, columns.destinations, columns.weight):
+            pairs = np.empty((len(sources[0]), 2), np.int64)
+            # An edge's source appears before its destination, and both before the next edge's.
+            both = [_interleaved(a, b) for a, b in zip(sources, destinations, strict=True)]
+            for column in both:
+                _check_not_empty(column, table, begin)
+            pairs[:] = ids.add(both).reshape(-1, 2)
+            spill.add(pairs, weight, ids.num_vertices)
+            begin += len(pairs)
     if options.id_order == "sorted":
         ids.sort()
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.importers.checked import NotNumbersError
 from gsplit.errors import InputError
 
 BATCH_ROWS = 1 << 20
@@ -72,7 +73,9 @@ class ParquetTable:
         pa = self._pyarrow
         fields = [self._schema.field(column) for column in columns]
         for field in fields:
-            if not pa.types.is_integer(field.type) and not self._is_text(field.type):
+            is_ = pa.types
+            has_words = is_.is_boolean(field.type) or is_.is_temporal(field.type)
+            if not (has_words or is_.is_integer(field.type) or self._is_text(field.type)):
                 raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers")
         for rows, batch in self._batches(fields):
             yield [self._cast(column, pa.large_string(), rows).fill_null("") for column in batch]
@@ -108,11 +111,17 @@ class ParquetTable:
         text = self._is_text(field.type)
         if not {int: whole, float: number, np.float64: number, str: text}[kind]:
             wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
-            raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
+            fault = InputError if kind in (int, str) else NotNumbersError
+            raise fault(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
 
     def is_text(self, column: int) -> bool:
         """Whether a column holds texts."""
         return bool(self._is_text(self._schema.field(column).type))
+
+    def holds_numbers(self, column: int) -> bool:
+        """Whether the schema says that a column holds numbers."""
+        is_, type_ = self._pyarrow.types, self._schema.field(column).type
+        return bool(is_.is_integer(type_) or is_.is_floating(type_))
 
     def num_rows(self) -> int:
         """Number of rows."""

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.assembled import Assembled
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
 from gsplit.data.ids.named_ids import NamedIds
+from gsplit.data.labels.time_sets import Times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +53,6 @@ class Rows:
     dtype: np.dtype[Any]
     chunks: Callable[[], Iterator[NDArray[Any]]]
     """Function that reads the rows from the beginning, [n, D] at a time; together they have the shape's rows."""
-    vertices: NDArray[np.int64] | None = None
-    """[N] int64, the vertex of each row, a permutation; None: rows are in the order of the vertices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Source:
     edges: Edges
     num_vertices: int | None
     """Number of vertices; None: one more than the largest id in the edges."""
-    features: NDArray[Any] | Rows | None = None
+    features: NDArray[Any] | Rows | Assembled | None = None
     """[N, D] numbers; an array may be memory-mapped."""
     labels: NDArray[Any] | None = None
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
@@ -77,6 +77,8 @@ class Source:
     """What messages call the source: its path."""
     called: dict[str, str] = field(default_factory=dict)
     """What messages call features, labels, train, valid or test where they have a file of their own."""
+    times: Times | None = None
+    """When each vertex was, to split them by."""
     ids: NamedIds | None = None
     """What the vertices are called, where that is not 0 .. N-1."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
