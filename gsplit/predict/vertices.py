@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
             return _not_empty(np.sort(layout.permutation[layout.graph.vertex_set(which)]), f"--vertices {which}")
         named = layout.ids()
         if named is not None:
-            texts = _read_named(Path(which), len(named.names))
+            texts = _read_named(Path(which), named.names)
             return named.find(_not_empty(texts, which).tolist(), which)
         ids, where = _read(Path(which)), which
     else:
@@ -60,13 +61,16 @@ def _not_empty(ids: NDArray[Any], where: str) -> NDArray[Any]:
     return ids
 
 
-def _read_named(path: Path, columns: int) -> NDArray[Any]:
-    """Ids of any kind, a line each, in as many columns as an id has: [M], or [M, columns]."""
+def _read_named(path: Path, names: Sequence[str]) -> NDArray[Any]:
+    """Ids of any kind, [M] or [M, columns]: a line each, perhaps below the names of an id's columns."""
+    columns = len(names)
     if path.suffix == ".npy":
         return _read(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [row for row in csv.reader(file) if row]
+        if rows and [word.strip().lower() for word in rows[0]] == [name.lower() for name in names]:
+            del rows[0]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -120,6 +120,10 @@ def vertices_by_number(
     Raises:
         InputError: naming the first id that is out of range, there twice or missing.
     """
+    if num_vertices is None and unknown == "drop":
+        raise InputError(
+            f"{table.path}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
+        )
     chunks = [values for (values,) in table.read([column], [np.float64])]
     values = np.concatenate(chunks) if chunks else np.empty(0)
     n = len(values) if num_vertices is None else num_vertices
