@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from gsplit.config.fields import check_options
 from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
 from gsplit.data.importers import TABLES, kind_of, load_source
@@ -14,6 +15,8 @@ from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.data.store import GraphStore, open_store
 from gsplit.errors import InputError, one_line_errors
+
+T = TypeVar("T")
 
 
 def import_graph(
@@ -46,26 +49,23 @@ def import_graph(
             nothing is left then.
     """
     one_line_errors()
-    of_files, of_keys, of_ids = ({field.name for field in fields(kind)} for kind in (VertexFiles, Keys, IdOptions))
-    known = [*of_files, *of_keys, *of_ids, *(field.name for field in fields(BuildOptions))]
-    if unknown := sorted(options.keys() - set(known)):
-        raise InputError(f"gsplit.import_graph has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    given = {key: value for key, value in options.items() if key in of_files and value is not None}
-    files = VertexFiles(**given)
-    keys = Keys(**{key: value for key, value in options.items() if key in of_keys})
-    ids = IdOptions(**{key: value for key, value in options.items() if key in of_ids})
-    build = BuildOptions(**{key: value for key, value in options.items() if key not in of_files | of_keys | of_ids})
+    check_options(options, VertexFiles, Keys, IdOptions, BuildOptions, where="gsplit.import_graph")
     return make_store(
         str(source),
         Path(out),
         name=name,
         root=None if root is None else Path(root),
         overwrite=overwrite,
-        files=files,
-        keys=keys,
-        ids=ids,
-        build=build,
+        files=_of(VertexFiles, options),
+        keys=_of(Keys, options),
+        ids=_of(IdOptions, options),
+        build=_of(BuildOptions, options),
     )
+
+
+def _of(cls: type[T], options: dict[str, Any]) -> T:
+    """The dataclass that some of the options are fields of."""
+    return cls(**{field.name: options[field.name] for field in fields(cls) if field.name in options})  # type: ignore[arg-type]
 
 
 def make_store(

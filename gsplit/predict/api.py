@@ -76,7 +76,7 @@ def predict(
     if isinstance(vertices, Path):
         vertices = str(vertices)
     which = vertices if isinstance(vertices, str) else "those given"
-    check_options(options, PredictConfig, "gsplit.predict", without=("run", "layout", "vertices"))
+    check_options(options, PredictConfig, where="gsplit.predict", without=("run", "layout", "vertices"))
     trained_in = as_path(run, "gsplit.predict", "what gsplit.train returned, or the folder of a run")
     on = as_path(layout, "gsplit.predict", "what gsplit.partition returned, or the folder of a layout")
     config = PredictConfig(run=trained_in, layout=on, vertices=which, **options)

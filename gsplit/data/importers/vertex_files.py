@@ -80,8 +80,8 @@ class VertexFiles(Checked):
     parts the labelled vertices: those below the first bound train, those from the second on test."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.features, (str, os.PathLike)):
-            object.__setattr__(self, "features", (self.features,))
+        one = isinstance(self.features, (str, os.PathLike))
+        object.__setattr__(self, "features", (self.features,) if one else self.features or ())
         super().__post_init__()
         object.__setattr__(self, "features", tuple(Path(path) for path in self.features))
         lists = [name for name in VERTEX_SETS if getattr(self, name)]
