@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import NotNumbersError, one_line
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
@@ -77,7 +77,12 @@ def labels_of(
         return _listed(table, separator)
     if len(table.values) == 1 and table.table.is_text(table.values[0]) and not table.is_numeric(table.values[0]):
         return _named(table)
-    chunks = [np.stack(chunk, axis=1) for chunk in table.read(float)]
+    try:
+        chunks = [np.stack(chunk, axis=1) for chunk in table.read(float)]
+    except NotNumbersError as error:
+        several = len(table.values) > 1
+        hint = "; several columns of labels are numbers; --label-column names the one with the classes"
+        raise InputError(f"{error}{hint if several else ''}") from None
     labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)), np.float32)
     return Labels(table.ordered(labels[:, 0] if len(table.values) == 1 else labels))
 

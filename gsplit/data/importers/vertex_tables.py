@@ -92,7 +92,8 @@ class VertexTable:
         if take is not None:
             self.values = [named_column(self.table, name, flag) for name in take]
         if not self.values:
-            raise InputError(f"{path} has no column beside the ids")
+            others = f" and those that are no {what}s" if skip or only is not None else ""
+            raise InputError(f"{path} has no column beside the ids{others}")
         self.num_vertices = num_vertices if ids is None else ids.num_vertices
         self.vertices: NDArray[np.int64] | None = None
         """int64 [rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
