@@ -105,6 +105,10 @@ class PartitionConfig(Checked):
     training on the whole graph: equal parts and even blocks in seconds, whatever is cut. random and range are
     ablations. Or a partition of your own: a file with the part of each vertex, in the order of the vertices, from 0
     on, a .npy or one column of text, as METIS writes it."""
+    keep: Path | None = None
+    """A layout of the store that this one was grown from (gsplit import --add): its vertices stay in their parts, and
+    the new ones are placed beside their neighbours as far as --imbalance lets them. In place of --method; there are as
+    many parts as in that layout."""
     weights: Weights = "uniform"
     """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
     sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and

@@ -8,7 +8,8 @@ from typing import Any
 
 from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
-from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.growing.grow import from_store, is_store
+from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
@@ -23,6 +24,7 @@ def import_graph(
     name: str | None = None,
     root: Path | str | None = None,
     overwrite: bool = False,
+    add: Path | str | None = None,
     **options: Any,
 ) -> GraphStore:
     """Make a graph store of a source (docs/formats.md, "Importing"), and open it.
@@ -34,6 +36,8 @@ def import_graph(
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are.
         overwrite: replace the folder if it is there.
+        add: an edge list; ``source`` is a graph store then, and ``out`` that store with these edges and their new
+            vertices, whose features, labels and sets come as options. The old store is not changed.
         options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
             ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions`` and ``BuildOptions`` in
             :mod:`gsplit.data`.
@@ -62,6 +66,7 @@ def import_graph(
         name=name,
         root=None if root is None else Path(root),
         overwrite=overwrite,
+        add=None if add is None else str(add),
         files=files,
         keys=keys,
         ids=ids,
@@ -76,18 +81,23 @@ def make_store(
     name: str | None,
     root: Path | None,
     overwrite: bool,
+    add: str | None = None,
     files: VertexFiles,
     keys: Keys,
     ids: IdOptions,
     build: BuildOptions,
 ) -> GraphStore:
-    """Make a graph store of a source and of files beside it, and open it.
+    """Make a graph store of a source, of files beside it and of what is added to it, and open it.
 
     Raises:
         InputError: for a source that is no valid graph, or an ``out`` that exists.
     """
     with writing_folder(out, overwrite=overwrite) as writer:
-        if ids.ids == "any":
+        if add is not None or is_store(source):
+            check_of_kind(source, root=root, keys=keys)
+            stored = from_store(source, add, files=files, ids=ids, build=build, folder=writer.path.parent)
+            found, named, files, build = stored.source, stored.ids, stored.files, stored.build
+        elif ids.ids == "any":
             kind, rest = kind_of(source)
             if kind not in TABLES:
                 raise InputError(f"--ids any is for edge lists in text or Parquet, and {source} is none; drop it")
@@ -110,5 +120,11 @@ def make_store(
                 None,
             )
         opened = attach(found, files, named)
-        fill_store(writer, opened, build, name=name or opened.name, described_as=source)
+        fill_store(
+            writer,
+            opened,
+            build,
+            name=name or opened.name,
+            described_as=source if add is None else f"{source} --add {add}",
+        )
     return open_store(out)

@@ -115,7 +115,7 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
         check_memory(n, source.where)
         _check_rows(source, n, options.task)
     if source.features is not None:
-        _copy_features(writer, source.features, options.feature_dtype, source)
+        copy_features(writer, source.features, options.feature_dtype, source)
     indptr, tally = write_adjacency(writer, source, n, cleaning)
     n = len(indptr) - 1
     labels, num_classes, classes = _labels(source, n, options.task)
@@ -152,6 +152,8 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
     header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
     if source.ids is not None:
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
+    if source.grown_from:
+        header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
     remark(graph, source.where)
@@ -201,7 +203,8 @@ def _check_rows(source: Source, n: int, task: str) -> None:
     _labels(source, n, task)
 
 
-def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
+def copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
+    """Write the features of a source as ``features.npy``, in ``dtype``, or as :class:`BuildOptions` says."""
     rows = features.shape[0]
     dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
     copied = 0
