@@ -7,7 +7,7 @@ from typing import Any
 
 from gsplit.errors import InputError
 
-KEY = "grown_from"
+GROWN_FROM = "grown_from"
 
 
 def grown_from(described: Mapping[str, Any], where: str) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ def grown_from(described: Mapping[str, Any], where: str) -> tuple[str, ...]:
     Raises:
         InputError: where the entry is damaged.
     """
-    checksums = described.get(KEY, [])
+    checksums = described.get(GROWN_FROM, [])
     if not isinstance(checksums, list) or not all(isinstance(checksum, str) for checksum in checksums):
         raise InputError(f"{where} is damaged where it says what the store was grown from")
     return tuple(checksums)
