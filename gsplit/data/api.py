@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from gsplit.errors import InputError, one_line_errors
 
 
 def import_graph(
-    source: Path | str,
+    source: str | os.PathLike[str],
     out: Path | str,
     *,
     name: str | None = None,
@@ -31,7 +32,7 @@ def import_graph(
 
     Args:
         source: an edge list, a table, a matrix, arrays, a graph of PyG, DGL, OGB or GraphBolt, or
-            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is.
+            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is. Or a graph store, open or its folder.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are.
@@ -61,7 +62,7 @@ def import_graph(
     ids = IdOptions(**{key: value for key, value in options.items() if key in of_ids})
     build = BuildOptions(**{key: value for key, value in options.items() if key not in of_files | of_keys | of_ids})
     return make_store(
-        str(source),
+        os.fspath(source),
         Path(out),
         name=name,
         root=None if root is None else Path(root),

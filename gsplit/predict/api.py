@@ -181,12 +181,6 @@ def _check_offers(model: nn.Module, level: int, num_layers: int) -> None:
 
 def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -> Layout:
     """The layout with the features that a run has trained, which are of one graph alone."""
-    if isinstance(trained_on, dict) and trained_on.get("store_checksum") != layout.store_checksum:
-        if trained_on.get("store_checksum") in grown_from(layout.description["store"], str(layout.path / LAYOUT)):
-            raise InputError(
-                f"{layout.path} has vertices that the run in {run} has not seen, and so has trained no features of "
-                "(--train-features); train anew"
-            )
     same = isinstance(trained_on, dict) and trained_on.get("store_checksum") == layout.store_checksum
     if not same or len(trained) != layout.graph.num_vertices:
         raise InputError(
@@ -197,7 +191,7 @@ def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -
 
 
 def _grown(trained_on: dict[str, Any], layout: Layout) -> bool:
-    """Whether the store of a layout was grown from the one that a run was trained on; InputError where it cannot be.
+    """Whether the store of a layout was grown from the one that a run was trained on.
 
     Raises:
         InputError: for a layout that says so and has fewer vertices, or labels of another kind.

@@ -38,13 +38,9 @@ def grown_sets(growth: Growth, files: VertexFiles) -> dict[str, NDArray[np.int64
         both = np.concatenate([was[~noted.named[was]], new])
         # What ascends stays so: then nobody can tell in how many steps a store was made.
         merged[name] = np.sort(both) if all((np.diff(part) > 0).all() for part in (was, new)) else both
-    moved = [np.setdiff1d(merged[name][merged[name] < growth.old], before[name]) for name in VERTEX_SETS]
-    say_updated(
-        files.split_file or next(iter(lists.values()), None),
-        sum(map(len, moved)),
-        "vertices that were there",
-        "are in another set now",
-    )
+    moved = [np.setxor1d(merged[name][merged[name] < growth.old], was) for name, was in before.items()]
+    path = files.split_file or next(iter(lists.values()), None)
+    say_updated(path, len(np.unique(np.concatenate(moved))), "vertices that were there", "change their set")
     return {name: vertices for name, vertices in merged.items() if len(vertices)}
 
 
