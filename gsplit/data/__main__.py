@@ -13,6 +13,7 @@ from gsplit.data import layout, store
 from gsplit.data.api import make_store
 from gsplit.data.build import BuildOptions
 from gsplit.data.graph import GraphArrays
+from gsplit.data.growing.lineage import grown_from
 from gsplit.data.importers import USUAL
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
@@ -97,6 +98,8 @@ def info(path: Annotated[Path, tyro.conf.Positional], verify: bool = False, stor
         raise InputError(f"--store-dir is for layouts, and {path} is none")
     opened = store.open_store(path, verify=verify)
     print(f"graph store {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else ""))
+    if before := grown_from(opened.description, str(path / store.FILE)):
+        print(f"  grown from {before[-1][:16]}, in {len(before)} steps")
     _print_graph(opened.graph)
 
 

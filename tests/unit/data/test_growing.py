@@ -16,6 +16,7 @@ from support.stores import ARRAYS
 
 from gsplit import import_graph
 from gsplit.data import open_store
+from gsplit.data.__main__ import command
 from gsplit.errors import InputError
 
 
@@ -292,6 +293,13 @@ def test_mistakes_are_one_line_and_leave_nothing(place, source, options, message
         import_graph(source, "out", **asked)
     assert "\n" not in str(caught.value)
     assert sorted(path.name for path in place.iterdir()) == there
+
+
+def test_info_says_what_a_store_was_grown_from(place, capsys):
+    store = import_graph("old", "grown", add="new.csv", features="x2.csv")
+    command(["info", "grown", "--verify"])
+    assert f"\n  grown from {open_store('old').checksum[:16]}, in 1 steps\n" in capsys.readouterr().out
+    assert store.name == "old"
 
 
 def test_a_store_that_is_damaged_where_it_says_what_it_grew_from(place):

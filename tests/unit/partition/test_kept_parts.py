@@ -1,4 +1,4 @@
-"""``--keep``: old vertices stay in their parts, new ones are placed beside their neighbours, and what is said of it."""
+"""``--keep``: old vertices stay in their parts, new ones come beside their neighbours, and what is said of it."""
 
 from __future__ import annotations
 
