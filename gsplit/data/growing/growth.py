@@ -31,7 +31,7 @@ class Growth:
     where: str
     """What messages call it."""
     ids: VertexIds
-    """Of all N vertices."""
+    """What all N vertices are called."""
     named: bool
     """Whether ids are the user's own, so that every table has them."""
 
