@@ -20,7 +20,7 @@ from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
-from gsplit.partition.methods.kept_parts import FALL, Kept, read_kept
+from gsplit.partition.methods.kept_parts import FALL, MANY_PLACED, Kept, read_kept
 from gsplit.partition.methods.own import read_parts
 from gsplit.partition.presample import Counts, check_targets, check_training, presample
 from gsplit.partition.problem import Problem, size_of
@@ -94,7 +94,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         "stages": {name: asdict(taken) for name, taken in stages.taken.items()},
     }
     if kept is not None:
-        _warn_of_fall(kept, measured)
+        _warn_of_age(kept, graph.num_vertices, measured["local_edges"])
     order = relabel.layout_order(assignment, heat(graph, config.ordered_by, counts))
     del problem, edge_weight, counts
     with stages.stage("relabel"):
@@ -164,14 +164,17 @@ def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
                 logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
 
 
-def _warn_of_fall(kept: Kept, measured: dict[str, Any]) -> None:
-    """Say where parts have become worse than a new cut may be; how good that would be only cutting can tell."""
-    if measured["local_edges"] < kept.cut_local_edges - FALL:
-        logger.warning(
-            "local edges are %.4f, and were %.4f when parts were last cut: a new cut, without --keep, may do better",
-            measured["local_edges"],
-            kept.cut_local_edges,
-        )
+def _warn_of_age(kept: Kept, vertices: int, local_edges: float) -> None:
+    """Say where a new cut may be better; by how much only cutting can tell."""
+    placed = vertices - kept.cut_vertices
+    reasons = []
+    if local_edges < kept.cut_local_edges - FALL:
+        was = f"{kept.cut_local_edges:.4f} when parts were last cut"
+        reasons.append(f"local edges are {local_edges:.4f}, and were {was}")
+    if placed > MANY_PLACED * vertices:
+        reasons.append(f"{placed:,} of {vertices:,} vertices were placed since parts were last cut")
+    if reasons:
+        logger.warning("%s: a new cut, without --keep, may do better", "; ".join(reasons))
 
 
 def _warn_of_what_a_method_ignores(config: PartitionConfig) -> None:

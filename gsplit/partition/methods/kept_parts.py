@@ -26,6 +26,8 @@ from gsplit.partition.problem import LEFT_OUT, Footprint, Problem
 MEMORY = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 FALL = 0.02
 """How far local edges may fall below those of the last cut before a new one is recommended."""
+MANY_PLACED = 0.25
+"""Share of vertices placed since the last cut from which a new one is recommended, too (docs/log.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class Kept:
     """[N] part of each vertex of the grown store, ``LEFT_OUT`` of new ones."""
     cut_local_edges: float
     """Share of local edges when parts were last cut."""
+    cut_vertices: int
+    """How many vertices were cut then."""
 
     @property
     def vertices(self) -> int:
@@ -58,6 +62,7 @@ class Kept:
             **{key: quality[key] for key in before},
             "new_local_edges": local_share(graph, assignment, self.vertices),
             "cut_local_edges": self.cut_local_edges,
+            "cut_vertices": self.cut_vertices,
         }
 
 
@@ -86,12 +91,15 @@ def read_kept(path: Path, store: GraphStore, parts: int | None) -> Kept:
     part[layout.permutation] = np.repeat(np.arange(layout.parts, dtype=np.int32), np.diff(layout.offsets))
     try:
         quality, kept = layout.description["quality"], layout.description.get("kept")
-        cut = float((quality if kept is None else {"local_edges": kept["cut_local_edges"]})["local_edges"])
+        cut = quality["local_edges"], there
+        if kept is not None:
+            cut = kept["cut_local_edges"], kept["cut_vertices"]
+        cut_local_edges, cut_vertices = float(cut[0]), int(cut[1])
         for key in ("balance_vertices", "balance_edges", "balance_train_targets"):
             float(quality[key])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path} is damaged where it says how good the partition is") from None
-    return Kept(layout=layout, part=part, cut_local_edges=cut)
+    return Kept(layout=layout, part=part, cut_local_edges=cut_local_edges, cut_vertices=cut_vertices)
 
 
 def assign(problem: Problem) -> NDArray[np.int32]:

@@ -79,6 +79,7 @@ def test_old_vertices_stay_and_new_ones_go_to_their_community(grown, tmp_path, c
         "balance_train_targets": 1.0,
         "new_local_edges": share,
         "cut_local_edges": quality_before["local_edges"],
+        "cut_vertices": 360,
     }
     said = capsys.readouterr().out
     assert f"360 vertices, local edges {quality_before['local_edges']:.4f}, balance: vertices 1.0" in said
@@ -97,12 +98,13 @@ def test_parts_are_kept_again_and_the_last_cut_is_remembered(grown, tmp_path, ca
     measured = partition(PartitionConfig(store=tmp_path / "newer", out=tmp_path / "again", keep=tmp_path / "kept"))
     cut = open_layout(grown / "layout").description["quality"]["local_edges"]
     kept = open_layout(tmp_path / "again").description["kept"]
-    assert kept["cut_local_edges"] == cut
+    assert (kept["cut_local_edges"], kept["cut_vertices"]) == (cut, 360)
     assert kept["new_local_edges"] < 0.5
     assert measured["local_edges"] < cut - 0.02
     assert (
-        f"local edges are {measured['local_edges']:.4f}, and were {cut:.4f} when parts were last cut" in caplog.text
+        f"local edges are {measured['local_edges']:.4f}, and were {cut:.4f} when parts were last cut; " in caplog.text
     )
+    assert "140 of 500 vertices were placed since parts were last cut: a new cut, without --keep" in caplog.text
     # Over two generations, and with nothing new at all.
     partition(PartitionConfig(store=tmp_path / "newer", out=tmp_path / "far", keep=grown / "layout"))
     assert (parts_of(tmp_path / "far")[:360] == parts_of(grown / "layout")).all()
