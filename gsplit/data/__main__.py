@@ -13,6 +13,7 @@ from gsplit.data import layout, store
 from gsplit.data.api import make_store
 from gsplit.data.build import BuildOptions
 from gsplit.data.graph import GraphArrays
+from gsplit.data.growing.lineage import grown_from
 from gsplit.data.importers import USUAL
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
@@ -28,6 +29,7 @@ def import_(
     name: str | None = None,
     root: Path | None = None,
     overwrite: bool = False,
+    add: str | None = None,
     vertices: tyro.conf.OmitArgPrefixes[VertexFiles] = VertexFiles(),  # noqa: B008 (frozen)
     keys: tyro.conf.OmitArgPrefixes[Keys] = USUAL,
     ids: tyro.conf.OmitArgPrefixes[IdOptions] = IdOptions(),  # noqa: B008
@@ -37,7 +39,8 @@ def import_(
 
     Args:
         source: an edge list (.csv, .tsv, .txt, .parquet), a matrix (.mtx, SciPy's .npz), a folder of .npy arrays, a
-            graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, ogb:NAME, or synthetic:PRESET
+            graph of PyG (.pt), DGL (.bin) or GraphBolt (a folder), GSplit's own .npz, a graph store, ogb:NAME, or
+            synthetic:PRESET
             (tiny, small, medium, large, huge, and products, papers and amazon, which are like the paper's graphs;
             synthetic:papers?scale=0.05 is one shrunk to 5 percent). KIND:PATH says what a path is: csv, parquet, mtx,
             scipy, numpy, pyg, dgl, graphbolt or npz.
@@ -45,9 +48,20 @@ def import_(
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are, for ogb:NAME; by default dataset, as for OGB.
         overwrite: replace the folder if it is there.
+        add: an edge list. SOURCE is a graph store then, and the new store has all of it, these edges and their new
+            vertices; files of features, labels and sets are of the new vertices, or name them, and old ones, by id.
     """
     made = make_store(
-        source, out, name=name, root=root, overwrite=overwrite, files=vertices, keys=keys, ids=ids, build=build
+        source,
+        out,
+        name=name,
+        root=root,
+        overwrite=overwrite,
+        add=add,
+        files=vertices,
+        keys=keys,
+        ids=ids,
+        build=build,
     )
     print(f"{out}: {_counts(made.graph)}")
 
@@ -84,6 +98,8 @@ def info(path: Annotated[Path, tyro.conf.Positional], verify: bool = False, stor
         raise InputError(f"--store-dir is for layouts, and {path} is none")
     opened = store.open_store(path, verify=verify)
     print(f"graph store {opened.name} ({path}), checksum {opened.checksum[:16]}" + (", verified" if verify else ""))
+    if before := grown_from(opened.description, str(path / store.FILE)):
+        print(f"  grown from {before[-1][:16]}, in {len(before)} steps")
     _print_graph(opened.graph)
 
 

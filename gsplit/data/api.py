@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +10,8 @@ from typing import Any, TypeVar
 from gsplit.config.fields import check_options
 from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
-from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.growing.grow import from_store, is_store
+from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
@@ -20,23 +22,26 @@ T = TypeVar("T")
 
 
 def import_graph(
-    source: Path | str,
+    source: str | os.PathLike[str],
     out: Path | str,
     *,
     name: str | None = None,
     root: Path | str | None = None,
     overwrite: bool = False,
+    add: Path | str | None = None,
     **options: Any,
 ) -> GraphStore:
     """Make a graph store of a source (docs/formats.md, "Importing"), and open it.
 
     Args:
         source: an edge list, a table, a matrix, arrays, a graph of PyG, DGL, OGB or GraphBolt, or
-            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is.
+            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is. Or a graph store, open or its folder.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are.
         overwrite: replace the folder if it is there.
+        add: an edge list; ``source`` is a graph store then, and ``out`` that store with these edges and their new
+            vertices, whose features, labels and sets come as options. The old store is not changed.
         options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
             ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions`` and ``BuildOptions`` in
             :mod:`gsplit.data`.
@@ -51,11 +56,12 @@ def import_graph(
     one_line_errors()
     check_options(options, VertexFiles, Keys, IdOptions, BuildOptions, where="gsplit.import_graph")
     return make_store(
-        str(source),
+        os.fspath(source),
         Path(out),
         name=name,
         root=None if root is None else Path(root),
         overwrite=overwrite,
+        add=None if add is None else str(add),
         files=_of(VertexFiles, options),
         keys=_of(Keys, options),
         ids=_of(IdOptions, options),
@@ -75,12 +81,13 @@ def make_store(
     name: str | None,
     root: Path | None,
     overwrite: bool,
+    add: str | None = None,
     files: VertexFiles,
     keys: Keys,
     ids: IdOptions,
     build: BuildOptions,
 ) -> GraphStore:
-    """Make a graph store of a source and of files beside it, and open it.
+    """Make a graph store of a source, of files beside it and of what is added to it, and open it.
 
     Raises:
         InputError: for a source that is no valid graph, or an ``out`` that exists.
@@ -91,7 +98,11 @@ def make_store(
             "the first train, those from the second on test"
         )
     with writing_folder(out, overwrite=overwrite) as writer:
-        if ids.ids == "any":
+        if add is not None or is_store(source):
+            check_of_kind(source, root=root, keys=keys)
+            stored = from_store(source, add, files=files, ids=ids, build=build, folder=writer.path.parent)
+            found, named, files, build = stored.source, stored.ids, stored.files, stored.build
+        elif ids.ids == "any":
             kind, rest = kind_of(source)
             if kind not in TABLES:
                 raise InputError(f"--ids any is for edge lists in text or Parquet, and {source} is none; drop it")
@@ -116,5 +127,11 @@ def make_store(
         if found.num_vertices is None:
             found = replace(found, num_vertices=build.num_vertices)
         opened = attach(found, files, named)
-        fill_store(writer, opened, build, name=name or opened.name, described_as=source)
+        fill_store(
+            writer,
+            opened,
+            build,
+            name=name or opened.name,
+            described_as=source if add is None else f"{source} --add {add}",
+        )
     return open_store(out)

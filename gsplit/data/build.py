@@ -111,10 +111,10 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
         check_memory(n, source.where)
         _check_features(source, n)
         labelled = _labelled(source, n, options)
-    columns: list[dict[str, Any]] = []
+    columns = list(source.columns)
     if source.features is not None:
         assert labelled is not None
-        columns = write_features(
+        columns += write_features(
             writer,
             source.features,
             dtype=options.feature_dtype,
@@ -145,6 +145,8 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
     if columns:
         header["columns"] = columns
+    if source.grown_from:
+        header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
     remark(graph, source.where)

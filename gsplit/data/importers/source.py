@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Assembled
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
-from gsplit.data.ids.named_ids import NamedIds
+from gsplit.data.ids.vertex_ids import KeepsIds
 from gsplit.data.labels.time_sets import Times
 
 
@@ -65,6 +65,8 @@ class Source:
     """Number of vertices; None: one more than the largest id in the edges."""
     features: NDArray[Any] | Rows | Assembled | None = None
     """[N, D] numbers; an array may be memory-mapped."""
+    columns: tuple[dict[str, Any], ...] = ()
+    """What ``graph.json`` said of the columns that an array of features was made of, where it was a store's."""
     labels: NDArray[Any] | None = None
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
     num_classes: int | None = None
@@ -79,10 +81,12 @@ class Source:
     """What messages call features, labels, train, valid or test where they have a file of their own."""
     times: Times | None = None
     """When each vertex was, to split them by."""
-    ids: NamedIds | None = None
+    ids: KeepsIds | None = None
     """What the vertices are called, where that is not 0 .. N-1."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
     """What messages call the i-th vertex of train, valid or test in that file, counted from 0: its line in a text."""
+    grown_from: tuple[str, ...] = ()
+    """Checksums of the stores whose vertices are the first of these, with the same numbers, the oldest first."""
     as_is: bool = False
     """Whether this is a finished adjacency of our own, whose duplicate edges stay unless the user says otherwise."""
 

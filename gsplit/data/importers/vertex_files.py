@@ -204,7 +204,7 @@ class _Attached:
         )
         if files.features:
             found = features_of(files.features, how, self._num_vertices, self._ids)
-            self._put(features=found, called={"features": ", ".join(map(str, files.features))})
+            self._put(features=found, columns=(), called={"features": ", ".join(map(str, files.features))})
             return
         own = self.source.features
         if not how.finishes:

@@ -60,6 +60,17 @@ def arrays(out: Path) -> dict:
         return {name: file[name].tolist() for name in file}
 
 
+def grown(out: Path) -> list[str]:
+    return open_store(out).description.get("grown_from", [])
+
+
+def a_store(place: Path) -> Path:
+    """A store of the files, made once."""
+    if not (place / "a-store").exists():
+        command(["import", str(place / "edges.csv"), "--out", str(place / "a-store")])
+    return place / "a-store"
+
+
 def file(name: str):
     return lambda place: place / name
 
@@ -83,6 +94,7 @@ IMPORT: Table = {
     "name": Row(value="another", see=lambda out: open_store(out).name),
     "root": "only for ogb:NAME, which wants OGB's folders; tests/unit/data/test_ogb.py reads them from a root",
     "overwrite": "where a store is in --out it is refused or replaced: test_overwrite_replaces, below",
+    "add": Row(value=file("other.csv"), see=grown, base={"source": a_store}),
     "features": Row(value=file("features.npy"), see=graph_of("features")),
     "id_column": Row(
         value="user", see=graph_of("features"), base={"features": file("users.csv"), "id_column": "none"}
