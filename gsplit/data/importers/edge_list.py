@@ -83,6 +83,8 @@ def ends_of(table: Table, ends: Ends, *, named: bool = False) -> EdgeColumns:
             f"--source-column {ends.source} has {len(sources)} columns and --destination-column {ends.destination} "
             f"has {len(destinations)}"
         )
+    if sources == destinations:
+        raise InputError(f"--source-column and --destination-column are both {ends.source}; name two")
     if len(sources) > 1 and not named:
         raise InputError(f"--source-column {ends.source}: ids of several columns need --ids any")
     ends_there = (*sources, *destinations)
@@ -107,6 +109,8 @@ def _called(table: Table, names: str, which: str) -> list[int]:
             raise InputError(
                 f"{table.path} has no column called {name.strip()}, the --{which}-column; it has {there}"
             )
+        if table.names.count(name.strip().lower()) > 1:
+            raise InputError(f"{table.path} has several columns called {name.strip()}, the --{which}-column")
         found.append(table.names.index(name.strip().lower()))
     return found
 
@@ -121,6 +125,9 @@ def _usual(table: Table, named: bool) -> list[int]:
         next((table.names.index(name) for name in names if name in table.names), None)
         for names in (SOURCES, DESTINATIONS, WEIGHTS)
     ]
+    twice = [table.names[at] for at in found if at is not None and table.names.count(table.names[at]) > 1]
+    if twice:
+        raise InputError(f"{table.path} has several columns called {twice[0]}; rename all but one")
     if (found[0] is None) != (found[1] is None):
         here, lacking = ("a source", DESTINATIONS) if found[1] is None else ("a destination", SOURCES)
         raise InputError(f"{table.path} has {here} but no column called {', '.join(lacking)}")
