@@ -132,7 +132,7 @@ def publish(
             whole = folder / "whole.npz"
             arrays: dict[str, Any] = {"vertices": vertices, "values": values}
             if (ids := names.ids) is not None:
-                columns = [as_array(column, out, "choose an --out of .csv") for column in ids.of(vertices)]
+                columns = [as_array(column, str(out), "choose an --out of .csv") for column in ids.of(vertices)]
                 arrays |= {f"ids_{name}": column for name, column in zip(ids.names, columns, strict=True)}
             if names.classes is not None and what not in ("values", "embeddings"):
                 arrays["classes"] = np.array(names.classes)

@@ -71,22 +71,22 @@ def write_ids(path: Path, names: Sequence[str], pieces: Iterable[Any]) -> dict[s
     return {"columns": list(names), "bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
 
 
-def as_array(ids: Sequence[Any], out: Path, instead: str) -> NDArray[Any]:
+def as_array(ids: Sequence[Any] | NDArray[np.int64], what: str, instead: str) -> NDArray[Any]:
     """Ids of one column as an array [n], of int64 or of texts, for a file.
 
     Args:
-        out: the file.
+        what: what messages call the file.
         instead: what to do where the array would be far larger than the ids.
 
     Raises:
         InputError: where it would be: each text of an array takes as much as the longest.
     """
-    if not ids or isinstance(ids[0], int):
+    if not len(ids) or not isinstance(ids[0], str):
         return np.array(ids, np.int64)
     longest, characters = max(map(len, ids)), sum(map(len, ids))
     if (size := 4 * longest * len(ids)) > max(MOST_BYTES, MOST_TIMES * characters):
         raise InputError(
-            f"{out}: an array of the ids takes {size:,} bytes, as the longest has {longest:,} characters; {instead}"
+            f"{what}: an array of the ids takes {size:,} bytes, as the longest has {longest:,} characters; {instead}"
         )
     return np.array(ids)
 
@@ -121,7 +121,7 @@ class KeptIds:
 
     def __init__(self, folder: Path, described: Any, num_vertices: int) -> None:
         self._pyarrow = import_pyarrow(f"the ids of {folder}")
-        self._path = path = folder / FILE
+        self.path = path = folder / FILE
         names, size = (described.get(key) if isinstance(described, dict) else None for key in ("columns", "bytes"))
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             names = None
@@ -149,10 +149,15 @@ class KeptIds:
         rows = self._pyarrow.array(vertices)
         return [column.take(rows).to_pylist() for column in self._table.columns]
 
-    def all(self) -> list[NDArray[Any]]:
-        """Ids of all vertices, an array [N] of int64 or of texts for each column."""
-        columns = [column.to_numpy() for column in self._table.columns]
-        return [column if column.dtype == np.int64 else column.astype(str) for column in columns]
+    @property
+    def whole(self) -> bool:
+        """Whether all columns are whole numbers."""
+        return all(column.type == self._pyarrow.int64() for column in self._table.columns)
+
+    def columns(self) -> list[tuple[str, NDArray[np.int64] | list[str]]]:
+        """The name of each column, and its N ids: an array of whole numbers, or a list of texts."""
+        each = zip(self.names, self._table.columns, strict=True)
+        return [(name, of.to_numpy() if of.type == self._pyarrow.int64() else of.to_pylist()) for name, of in each]
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""

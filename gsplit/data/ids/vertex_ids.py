@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +28,13 @@ class VertexIds(Protocol):
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""
+
+
+class WrittenIds(VertexIds, Protocol):
+    """Ids that a store keeps."""
+
+    def write(self, path: Path) -> dict[str, Any]:
+        """Write ``ids.arrow``; what the description of the folder says of it."""
 
 
 class WholeIds:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
-from gsplit.data.ids.named_ids import NamedIds
+from gsplit.data.ids.vertex_ids import WrittenIds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Source:
     """What messages call the source: its path."""
     called: dict[str, str] = field(default_factory=dict)
     """What messages call features, labels, train, valid or test where they have a file of their own."""
-    ids: NamedIds | None = None
+    ids: WrittenIds | None = None
     """What the vertices are called, where that is not 0 .. N-1."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
     """What messages call the i-th vertex of train, valid or test in that file, counted from 0: its line in a text."""

@@ -201,16 +201,16 @@ def test_no_damage_of_the_ids_is_more_than_one_line(tmp_path):
     path = tmp_path / "g" / "ids.arrow"
     kept, asked = path.read_bytes(), np.arange(store.graph.num_vertices)
     refused = whole = 0
-    for at in range(len(kept)):
+    for at in range(0, len(kept), 3):
         path.write_bytes(kept[:at] + bytes([kept[at] ^ 0xFF]) + kept[at + 1 :])
         try:
             ids = store.ids()
-            ids.of(asked), ids.all(), ids.shown(0), ids.find([("x", "1")], "here")
+            ids.of(asked), ids.columns(), ids.shown(0), ids.find([("x", "1")], "here")
         except InputError as error:
             refused += "\n" not in str(error)
         else:
             whole += 1
-    assert (refused > len(kept) // 3, refused + whole) == (True, len(kept))
+    assert (refused > len(kept) // 9, refused + whole) == (True, -(-len(kept) // 3))
 
 
 def test_ids_that_are_missing_are_one_line(tmp_path):
@@ -240,11 +240,11 @@ def test_vertices_are_asked_for_by_ids_from_python(tmp_path):
         asked_vertices([0, 3], layout)
 
 
-def test_an_array_of_ids_is_no_larger_than_the_ids_need(tmp_path):
-    assert kept_ids.as_array([3, 2**62], tmp_path, "").dtype == np.int64
-    assert kept_ids.as_array(["a", "bc"], tmp_path, "").tolist() == ["a", "bc"]
+def test_an_array_of_ids_is_no_larger_than_the_ids_need():
+    assert kept_ids.as_array([3, 2**62], "", "").dtype == np.int64
+    assert kept_ids.as_array(["a", "bc"], "", "").tolist() == ["a", "bc"]
     with pytest.raises(InputError, match=r"x.npz: an array of the ids takes 4,000,.* 100,000 characters; use .csv"):
-        kept_ids.as_array(["a"] * 10_000 + ["b" * 100_000], tmp_path / "x.npz", "use .csv")
+        kept_ids.as_array(["a"] * 10_000 + ["b" * 100_000], "x.npz", "use .csv")
 
 
 def test_limits_on_addresses_are_set_back():
