@@ -260,3 +260,65 @@ def test_comments_above_the_edges_are_told(tmp_path, caplog):
     store = imported(tmp_path, "#a,b\n\nx,#y\n", header=False)
     assert store.ids().of(np.arange(2)) == [["x", "#y"]]
     assert "e.csv: rows begin in line 3, below comments or empty lines" in caplog.text
+
+
+LABELS = {"labels": "id,y\na,1\nc,0\n"}
+NAMED = [
+    ({**LABELS, "train": "c\na\nc\n"}, "train.txt.*: train_idx lists a vertex twice: 'c'"),
+    ({**LABELS, "test": "a\nb\n"}, "test.txt.*: the test set has vertex 'b', which has no label"),
+    ({"labels": "id,y\na,-4\nb,1\n", "train": "a\n"}, "train.txt.*: .* outside 0 .. 1 at vertex 'a': -4"),
+    ({"labels": "id,y\na,1\nb,1.5\n"}, "labels.csv: the label of 'b' is 1.5, not a class"),
+    ({"labels": "id,y\nb,1e99\n", "task": "regression"}, "labels.csv: the label of 'b' is infinite"),
+    ({"labels": "id,y,z\na,1,0\nb,3,0\n", "train": "a\nb\n"}, "labels other than 0 and 1 at vertex 'b'"),
+    ({"features": "id,x\na,1\nc,inf\nb,2\n"}, "features.csv: the features of vertex 'c' hold NaN"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), NAMED)
+@pytest.mark.parametrize("order", ["appearance", "sorted"])
+def test_messages_call_vertices_by_their_ids(tmp_path, given, message, order):
+    options = {"id_order": order}
+    for key, text in given.items():
+        if key == "task":
+            options[key] = text
+            continue
+        options[key] = tmp_path / f"{key}.{'csv' if key in ('labels', 'features') else 'txt'}"
+        options[key].write_text(text)
+    with pytest.raises(InputError, match=message):
+        imported(tmp_path, "src,dst\nc,b\nb,a\n", **options)
+
+
+def test_a_layout_calls_vertices_by_their_ids(tmp_path):
+    store = imported(tmp_path, "src,dst\nx,y\ny,z\n")
+    partition(PartitionConfig(store=store.path, out=tmp_path / "layout", parts=2, method="deal"))
+    layout = open_layout(tmp_path / "layout")
+    assert [layout.shown(vertex) for vertex in range(3)] == ["'x'", "'y'", "'z'"]
+
+
+TOLD = [
+    ("src,dst\nalice,bob\n", "e.csv, line 2: 'alice' is not a whole number.*; ids of any kind need --ids any$"),
+    ("alice,bob\nbob,alice\n", "e.csv, line 2: 'bob' is not a whole number.*; ids of any kind need --ids any$"),
+    ("alice,1\n1,2\n", "e.csv, line 1: 'alice' is not a number, .*; ids of any kind need --ids any$"),
+    ("0,1\n-7,1\n", "e.csv: line 2: -7 -> 1 names a vertex below 0; .*; ids of any kind need --ids any$"),
+    (f"0,1\n{2**62},1\n", "do not fit in memory; .*; ids of any kind need --ids any$"),
+    (f"0,1\n{2**64},1\n", "e.csv, line 2: '18446744073709551616' is not a whole number.*--ids any$"),
+    ({"src": ["a"], "dst": ["b"]}, "column 'src' holds string, not whole numbers; ids of any kind need --ids any$"),
+]
+
+
+@pytest.mark.parametrize(("edges", "message"), TOLD)
+def test_where_whole_ids_are_read_other_ids_tell_of_the_flag(tmp_path, edges, message):
+    path = tmp_path / ("e.csv" if isinstance(edges, str) else "e.parquet")
+    if isinstance(edges, str):
+        path.write_text(edges)
+    else:
+        pq.write_table(pa.table(edges), path)
+    with pytest.raises(InputError, match=message):
+        gsplit.import_graph(path, tmp_path / "g")
+    assert gsplit.import_graph(path, tmp_path / "g", ids="any", header="src" in str(edges)).ids() is not None
+
+
+def test_weights_that_are_no_numbers_tell_of_no_ids(tmp_path):
+    (tmp_path / "e.csv").write_text("src,dst,weight\n0,1,x\n")
+    with pytest.raises(InputError, match=r"'x' is not a number(, as column weight should be)?$"):
+        gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g")
