@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 #include "bindings.hpp"
 #include "id_map.hpp"
@@ -20,9 +22,21 @@ void check(const Array<int64_t>& offsets, const Array<uint8_t>& data, const Writ
     throw nb::value_error("offsets must ascend within the bytes, one more of them than there are vertices");
 }
 
+/// Errors of the system as Python has them: MemoryError, or OSError with the number, which callers know a full disk
+/// by.
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+    errno == ENOMEM ? PyErr_NoMemory() : PyErr_SetFromErrno(PyExc_OSError);
+  }
+}
+
 }  // namespace
 
 void bind_ids(nb::module_& m) {
+  nb::register_exception_translator(translate);
   nb::class_<IdMap>(m, "IdMap", "Vertices by ids, runs of bytes; see gsplit.data.ids.named_ids.")
       .def(nb::init<const std::string&>(), nb::arg("path"))
       .def_prop_ro("num_vertices", &IdMap::num_vertices)

@@ -17,8 +17,7 @@
 namespace gsplit {
 namespace {
 
-constexpr size_t ADDRESSES = size_t{1} << 42;  // 4 TiB of addresses, of which only what is written costs memory
-constexpr size_t STEP = size_t{1} << 24;       // the file grows by so many bytes
+constexpr size_t STEP = size_t{1} << 16;  // the file grows by so many bytes at least
 constexpr size_t BATCH = 32;
 constexpr uint32_t NONE = UINT32_MAX;
 constexpr size_t FEWEST_SLOTS = 1024;
@@ -40,33 +39,29 @@ uint64_t hash_of(const char* bytes, size_t count) {
 
 }  // namespace
 
-MappedBytes::MappedBytes(const std::string& path) {
-  void* addresses = mmap(nullptr, ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (addresses == MAP_FAILED) fail(errno);
-  data_ = static_cast<char*>(addresses);
-  file_ = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file_ >= 0) return;
-  const int error = errno;
-  munmap(data_, ADDRESSES);
-  fail(error);
+MappedBytes::MappedBytes(const std::string& path)
+    : file_(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
+  if (file_ < 0) fail(errno);
 }
 
 MappedBytes::~MappedBytes() {
-  munmap(data_, ADDRESSES);
+  if (data_) munmap(data_, mapped_);
   close(file_);
 }
 
 void MappedBytes::reserve(size_t more) {
   if (size_ + more <= mapped_) return;
-  const size_t step = std::max(STEP, mapped_ / 4);
-  const size_t end = (size_ + more + step) / STEP * STEP + STEP;
-  if (end > ADDRESSES) fail(ENOMEM);
+  const size_t end = (size_ + more + std::max(STEP, mapped_ / 4) + STEP - 1) / STEP * STEP;
   // A full disk is an error here, not a signal while the map is written.
-  if (const int error = posix_fallocate(file_, static_cast<off_t>(mapped_), static_cast<off_t>(end - mapped_)))
-    fail(error);
-  if (mmap(data_ + mapped_, end - mapped_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_,
-           static_cast<off_t>(mapped_)) == MAP_FAILED)
-    fail(errno);
+  int error = 0;
+  do error = posix_fallocate(file_, static_cast<off_t>(mapped_), static_cast<off_t>(end - mapped_));
+  while (error == EINTR);
+  if (error) fail(error);
+  // The map may move: whole addresses for all that may ever come would not be had under a limit on memory.
+  void* moved = data_ ? mremap(data_, mapped_, end, MREMAP_MAYMOVE)
+                      : mmap(nullptr, end, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  if (moved == MAP_FAILED) fail(errno);
+  data_ = static_cast<char*>(moved);
   mapped_ = end;
 }
 

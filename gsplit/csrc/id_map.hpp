@@ -6,8 +6,8 @@
 // cache misses: the slot, where its bytes begin, the bytes. Ids are taken BATCH at a time and each of the three is
 // fetched ahead. The hash of each vertex is kept, so growing reads no bytes.
 //
-// The bytes lie in a file that is mapped into one range of addresses: the system may write them out, and what the map
-// itself holds is 16 bytes a vertex and 11 to 22 for the slots, however long ids are.
+// The bytes lie in a file that is mapped whole, elsewhere when it grows: the system may write them out, and what the
+// map itself holds is 16 bytes a vertex and 11 to 22 for the slots, however long ids are.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace gsplit {
 
-/// Bytes appended to a file, mapped at one address from the beginning to the end.
+/// Bytes appended to a file that is mapped from the beginning to the end.
 class MappedBytes {
  public:
   /// Makes the file, which must not be there. Throws std::system_error where it cannot.
@@ -27,7 +27,8 @@ class MappedBytes {
   MappedBytes(const MappedBytes&) = delete;
   MappedBytes& operator=(const MappedBytes&) = delete;
 
-  /// Makes room for so many bytes more. Throws std::system_error where the disk is full.
+  /// Makes room for so many bytes more, which may move all bytes. Throws std::system_error where the disk is full or
+  /// no addresses are left.
   void reserve(size_t more);
   void append(const char* bytes, size_t count);
 

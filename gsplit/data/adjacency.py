@@ -81,7 +81,7 @@ def write_adjacency(
     return indptr, reader.tally
 
 
-def check_memory(vertices: int, where: str) -> None:
+def check_memory(vertices: int, where: str, other_ids: str = "") -> None:
     """Refuse a number of vertices whose arrays do not fit, as one stray id can ask for.
 
     Raises:
@@ -90,7 +90,7 @@ def check_memory(vertices: int, where: str) -> None:
     if vertices * VERTEX_BYTES > host_memory().available_bytes:
         raise InputError(
             f"{where}: {vertices:,} vertices, by the largest id or --num-vertices, do not fit in memory; "
-            "number the vertices from 0 on without gaps"
+            f"number the vertices from 0 on without gaps{other_ids}"
         )
 
 
@@ -159,9 +159,9 @@ class _Reader:
             raise InputError(
                 f"{self._at(at)}: {source[at]} -> {destination[at]} names a vertex "
                 + (
-                    "below 0; ids count from 0"
+                    f"below 0; ids count from 0{self._source.other_ids}"
                     if self._n is None
-                    else f"outside the vertices 0 .. {self._n - 1}{self._told_by()}"
+                    else f"outside the vertices 0 .. {self._n - 1}{self._told_by()}{self._source.other_ids}"
                 )
             )
         if weight is not None and not np.isfinite(weight).all():
@@ -184,7 +184,7 @@ class _Reader:
     def _grow(self, vertices: int) -> None:
         if vertices <= len(self._degrees):
             return
-        check_memory(vertices, self._source.where)
+        check_memory(vertices, self._source.where, self._source.other_ids)
         grown = np.zeros(vertices if self._n is not None else max(vertices, 2 * len(self._degrees)), np.int64)
         grown[: len(self._degrees)] = self._degrees
         self._degrees = grown

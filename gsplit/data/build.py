@@ -23,7 +23,7 @@ from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
-from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
+from gsplit.data.importers.arrays import clean_labels, entry_of, integers, numbers_to_regress
 from gsplit.data.importers.source import Source
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.random_sets import check_shares, random_sets
@@ -139,7 +139,7 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
         classes=labelled.classes,
         **ids,
     )
-    check_vertex_sets(graph, source.where, source.entry)
+    check_vertex_sets(graph, source.where, source.entry, str if source.ids is None else source.ids.shown)
     header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
     if source.ids is not None:
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
@@ -208,16 +208,18 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
 def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple[str, ...] | None]:
     """Labels as in a store, the number of classes or outputs, and the names of classes."""
     what, classes = source.call("labels"), source.classes
+    shown = None if source.ids is None else source.ids.shown
     if task == "regression":  # numbers have no classes, whatever the source calls them
-        return *numbers_to_regress(source.labels, n, what), None
+        return *numbers_to_regress(source.labels, n, what, shown), None
     named = None if classes is None or source.labels is None else len(classes)
-    labels, count = clean_labels(source.labels, n, named if source.num_classes is None else source.num_classes, what)
+    count = named if source.num_classes is None else source.num_classes
+    labels, count = clean_labels(source.labels, n, count, what, shown)
     if classes is None:
         return labels, count, None
     classes = checked_names(classes, count, what)
     if labels.ndim == 1 and labels.max(initial=-1) >= count:
-        at = int(np.argmax(labels >= count))
-        raise InputError(f"{what}[{at}] is {labels[at]}, but there are names of the classes 0 .. {count - 1} alone")
+        entry, label = entry_of(what, at := int(np.argmax(labels >= count)), shown), labels[at]
+        raise InputError(f"{entry} is {label}, but there are names of the classes 0 .. {count - 1} alone")
     return labels, count, classes
 
 

@@ -29,6 +29,8 @@ DESCRIPTIONS = ("graph.json", "layout.json")
 """Descriptions that show that a folder was written by us."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that has no more room for us."""
+NUMPYS_FULL = " requested and "
+"""What NumPy says of it: how much was requested and written, without a number of the error."""
 
 
 class FolderWriter:
@@ -123,7 +125,8 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
     """A folder that appears under its name only when the block ends without an exception.
 
     Raises:
-        InputError: where :func:`check_free` does, or the parent of ``out`` cannot be written.
+        InputError: where :func:`check_free` does, the parent of ``out`` cannot be written, or memory or the disk has
+            too little room for what the block does.
     """
     check_free(out, overwrite=overwrite)
     out = place_of(out)
@@ -140,9 +143,17 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
             with suppress(OSError):  # somebody else put something there
                 for parent in missing:
                     parent.rmdir()
-            if isinstance(error, OSError) and error.errno in FULL:
-                raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
+            if isinstance(error, MemoryError):
+                raise InputError(f"{out} cannot be made: there is too little memory{_said(error)}") from None
+            if isinstance(error, OSError) and (error.errno in FULL or NUMPYS_FULL in str(error)):
+                said = os.strerror(error.errno or errno.ENOSPC)
+                raise InputError(f"cannot write to {out.parent}: {said}") from None
             raise
+
+
+def _said(error: MemoryError) -> str:
+    words = " ".join(str(error).split())
+    return f" ({words})" if words else ""
 
 
 def _make_parent(out: Path) -> None:

@@ -166,13 +166,16 @@ def check(graph: GraphArrays, where: str) -> None:
     check_vertex_sets(graph, where)
 
 
-def check_vertex_sets(graph: GraphArrays, where: str, entry: Callable[[str, int], str] | None = None) -> None:
+def check_vertex_sets(
+    graph: GraphArrays, where: str, entry: Callable[[str, int], str] | None = None, shown: Callable[[int], str] = str
+) -> None:
     """Check the vertex sets and the labels of their vertices: the part of :func:`check` that needs no edges.
 
     Args:
         graph: to check.
         where: what messages call it.
         entry: what messages call the i-th vertex of a set in place of that: the line of its file.
+        shown: what messages call a vertex.
 
     Raises:
         InputError: naming ``where`` or the entry, the set and its first bad vertex.
@@ -187,11 +190,11 @@ def check_vertex_sets(graph: GraphArrays, where: str, entry: Callable[[str, int]
         _, once = np.unique(ids, return_index=True)
         if len(once) != len(ids):
             again = int(np.setdiff1d(np.arange(len(ids)), once)[0])
-            raise InputError(f"{at(again)}: {name}_idx lists a vertex twice: {ids[again]}")
+            raise InputError(f"{at(again)}: {name}_idx lists a vertex twice: {shown(int(ids[again]))}")
         if graph.regression:
-            _check_numbers(graph.labels, ids, name, at)
+            _check_numbers(graph.labels, ids, name, at, shown)
         else:
-            _check_labels(graph.labels, ids, graph.num_classes, name, at)
+            _check_labels(graph.labels, ids, graph.num_classes, name, at, shown)
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
         both = np.intersect1d(graph.vertex_set(first), graph.vertex_set(second), assume_unique=True)
         if len(both):
@@ -215,7 +218,12 @@ def check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) ->
 
 
 def _check_labels(
-    labels: NDArray[Any], ids: NDArray[np.int64], num_classes: int, name: str, at: Callable[[int], str]
+    labels: NDArray[Any],
+    ids: NDArray[np.int64],
+    num_classes: int,
+    name: str,
+    at: Callable[[int], str],
+    shown: Callable[[int], str],
 ) -> None:
     own = labels[ids]
     if labels.ndim == 1:
@@ -229,21 +237,23 @@ def _check_labels(
         else:
             rule = "labels other than 0 and 1"
             hint = "" if np.isinf(own[index]).any() else "; --task regression takes any numbers"
-        raise InputError(f"{at(index)}: the {name} set has {rule} at vertex {ids[index]}{hint}")
+        raise InputError(f"{at(index)}: the {name} set has {rule} at vertex {shown(int(ids[index]))}{hint}")
     if lacking.any():
         index, others = int(np.argmax(lacking)), int(np.count_nonzero(lacking)) - 1
         several = f" (nor have {others:,} others of its {len(ids):,})" if others else ""
         raise InputError(
-            f"{at(index)}: the {name} set has vertex {ids[index]}, which has no label{several}; label it, or take it "
-            "out of the set"
+            f"{at(index)}: the {name} set has vertex {shown(int(ids[index]))}, which has no label{several}; label "
+            "it, or take it out of the set"
         )
 
 
-def _check_numbers(labels: NDArray[Any], ids: NDArray[np.int64], name: str, at: Callable[[int], str]) -> None:
+def _check_numbers(
+    labels: NDArray[Any], ids: NDArray[np.int64], name: str, at: Callable[[int], str], shown: Callable[[int], str]
+) -> None:
     own = labels[ids]
     infinite = np.isinf(own).any(axis=1)
     if infinite.any():
         index = int(np.argmax(infinite))
-        raise InputError(f"{at(index)}: the {name} set has an infinite label at vertex {ids[index]}")
+        raise InputError(f"{at(index)}: the {name} set has an infinite label at vertex {shown(int(ids[index]))}")
     if len(ids) and np.isnan(own).all():
         raise InputError(f"{at(0)}: the {name} set has no label at all: those of its {len(ids)} vertices are NaN")

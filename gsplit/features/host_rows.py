@@ -60,7 +60,7 @@ class HostRows:
         end: int,
         create: bool,
         barrier: Callable[[], None],
-        global_ids: NDArray[np.int64] | None = None,
+        shown: Callable[[int], str] = str,
     ) -> HostRows:
         """A copy in memory that all trainers of the host share; each makes the call and converts its own range.
 
@@ -71,7 +71,7 @@ class HostRows:
             begin, end: the range of vertices that this trainer converts; together the trainers convert all.
             create: whether this trainer makes the room; one of them does.
             barrier: waits for all trainers.
-            global_ids: int64 [N], by which messages name vertices; None where rows are in that order.
+            shown: what messages call the vertex of a row.
 
         Raises:
             InputError: for a value that ``dtype`` cannot hold.
@@ -89,8 +89,7 @@ class HostRows:
             values = torch.from_numpy(np.array(features[first:last]))
             converted = out_ND[first:last].copy_(values)
             if not torch.isfinite(converted).all():
-                row = first + int((~torch.isfinite(converted)).any(dim=1).nonzero()[0])
-                vertex = row if global_ids is None else global_ids[row]
+                vertex = shown(first + int((~torch.isfinite(converted)).any(dim=1).nonzero()[0]))
                 raise InputError(
                     f"the features of vertex {vertex} do not fit into {name_of(dtype)}; use a wider --feature-dtype"
                 )

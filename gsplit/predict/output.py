@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gsplit.aside import folder_beside, put_right
 from gsplit.data.folders import DESCRIPTIONS
-from gsplit.data.ids.kept_ids import KeptIds
+from gsplit.data.ids.kept_ids import KeptIds, as_array
 from gsplit.errors import InputError
 from gsplit.files import make_durable
 
@@ -132,7 +132,8 @@ def publish(
             whole = folder / "whole.npz"
             arrays: dict[str, Any] = {"vertices": vertices, "values": values}
             if (ids := names.ids) is not None:
-                arrays |= {f"ids_{name}": np.array(of) for name, of in zip(ids.names, ids.of(vertices), strict=True)}
+                columns = [as_array(column, str(out), "choose an --out of .csv") for column in ids.of(vertices)]
+                arrays |= {f"ids_{name}": column for name, column in zip(ids.names, columns, strict=True)}
             if names.classes is not None and what not in ("values", "embeddings"):
                 arrays["classes"] = np.array(names.classes)
             np.savez(whole, **arrays)
@@ -154,12 +155,15 @@ def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], wh
     columns = [column] if values.ndim == 1 else [f"{column}_{each}" for each in number_of]
     words = None if classes is None or values.ndim > 1 else np.array(classes)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = plain = csv.writer(file, lineterminator="\n")
+        quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
         writer.writerow([*(("vertex",) if ids is None else ids.names), *columns])
         for begin in range(0, len(values), ROWS_AT_ONCE):
             asked = vertices[begin : begin + ROWS_AT_ONCE]
-            called = zip(*([asked.tolist()] if ids is None else ids.of(asked)), strict=True)
+            called = list(zip(*([asked.tolist()] if ids is None else ids.of(asked)), strict=True))
             # As text in NumPy: the shortest that reads back as the same number, also for float32.
             piece = values[begin : begin + ROWS_AT_ONCE]
             rows = (piece if words is None else words[piece]).reshape(len(asked), -1).astype(str)
+            # Before Python 3.13 CR, which ends a line, is not quoted unless all is.
+            writer = quoting if any("\r" in str(part) for name in called for part in name) else plain
             writer.writerows([*name, *row] for name, row in zip(called, rows.tolist(), strict=True))

@@ -43,15 +43,17 @@ def asked_vertices(which: str | ArrayLike, layout: Layout) -> NDArray[np.int64]:
         ids, where = _read(Path(which)), which
     else:
         ids, where = np.asarray(which), "vertices"
-        if ids.dtype.kind == "U" and (named := layout.ids()) is not None:
-            return named.find(_not_empty(ids, where).tolist(), where)
+        if ids.dtype.kind in "UTO" and (named := layout.ids()) is not None:
+            return named.find(_not_empty(np.atleast_1d(ids), where).tolist(), where)
     _not_empty(ids, where)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise InputError(f"{where} must be a list of whole numbers, not {ids.dtype} of shape {ids.shape}")
     outside = (ids < 0) | (ids >= n)
     if outside.any():
-        at = int(np.argmax(outside))
-        raise InputError(f"{where}: vertex number {at + 1} is {ids[at]}, outside the vertices 0 .. {n - 1}")
+        at, called = int(np.argmax(outside)), ""
+        if (named := layout.ids()) is not None:
+            called = f"; its vertices have ids such as {named.shown(0)}, which are given as texts"
+        raise InputError(f"{where}: vertex number {at + 1} is {ids[at]}, outside the vertices 0 .. {n - 1}{called}")
     return ids.astype(np.int64)
 
 
@@ -65,19 +67,21 @@ def _read_named(path: Path, names: Sequence[str]) -> NDArray[Any]:
     """Ids of any kind, [M] or [M, columns]: a line each, perhaps below the names of an id's columns."""
     columns = len(names)
     if path.suffix == ".npy":
-        return _read(path)
+        return np.atleast_1d(_read(path))
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             rows = [row for row in csv.reader(file) if row]
-        if rows and [word.strip().lower() for word in rows[0]] == [name.lower() for name in names]:
-            del rows[0]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no list of ids, text with one id a line: {error}") from None
+    if rows and [name.strip().lower() for name in rows[0]] == [name.lower() for name in names]:
+        del rows[0]
     odd = next((number for number, row in enumerate(rows, 1) if len(row) != columns), None)
     if odd is not None:
-        raise InputError(f"{path}: id number {odd} has {len(rows[odd - 1])} columns, not {columns}")
+        raise InputError(
+            f"{path}: id number {odd} has {len(rows[odd - 1])} columns, not {columns}; commas in an id need quotes"
+        )
     ids = np.empty(len(rows), object)
     ids[:] = [row[0] if columns == 1 else tuple(row) for row in rows]
     return ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -15,3 +16,15 @@ def largest_file(num_bytes):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def addresses(more_bytes):
+    """As under ulimit -v: addresses for so many bytes more than there are now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -18,11 +18,16 @@ from gsplit.data.exporters.dgl import write_dgl
 from gsplit.data.exporters.npz import write_npz
 from gsplit.data.exporters.pyg import write_pyg
 from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.errors import InputError
 from gsplit.files import make_durable
 from gsplit.host import ending_tidily
 
-WRITERS: dict[str, Callable[[GraphArrays, Path], None]] = {"pyg": write_pyg, "dgl": write_dgl, "npz": write_npz}
+WRITERS: dict[str, Callable[[GraphArrays, KeptIds | None, Path], None]] = {
+    "pyg": write_pyg,
+    "dgl": write_dgl,
+    "npz": write_npz,
+}
 
 
 def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = False) -> None:
@@ -43,15 +48,18 @@ def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = Fals
     if to not in WRITERS:
         raise InputError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
     _check_free(out, overwrite=overwrite)
-    graph = _graph(path)
+    graph, ids = _graph(path)
     with _writing_file(out, overwrite=overwrite) as temporary:
-        WRITERS[to](graph, temporary)
+        WRITERS[to](graph, ids, temporary)
 
 
-def _graph(path: Path) -> GraphArrays:
+def _graph(path: Path) -> tuple[GraphArrays, KeptIds | None]:
+    """The graph in global ids, and what its vertices are called."""
     if (path / layout.FILE).is_file():
-        return in_global_ids(layout.open_layout(path))
-    return store.open_store(path).graph
+        opened = layout.open_layout(path)
+        return in_global_ids(opened), opened.ids()
+    stored = store.open_store(path)
+    return stored.graph, stored.ids()
 
 
 def in_global_ids(opened: layout.Layout) -> GraphArrays:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from gsplit.data.exporters.tensors import coo, set_masks, tensor, unsorted_sets
 from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.data.importers.dgl import import_dgl
 
 logger = logging.getLogger(__name__)
 
 
-def write_dgl(graph: GraphArrays, out: Path) -> None:
+def write_dgl(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
     """Save ``feat``, ``label`` and the masks of the vertices, ``w`` of the edges, and beside them ``num_classes``.
+
+    Ids that are whole numbers are ``vertex_ids`` of the vertices, int64 [N], or [N, columns].
 
     Raises:
         InputError: where DGL is missing.
@@ -30,4 +34,10 @@ def write_dgl(graph: GraphArrays, out: Path) -> None:
         saved.edata["w"] = tensor(graph.edge_weight)
     if graph.classes is not None:
         logger.warning("a file of DGL holds no texts: the names of the classes are left out")
+    if ids is not None and ids.whole:
+        saved.ndata["vertex_ids"] = tensor(np.stack([of for _, of in ids.columns()], 1)).squeeze(1)
+    elif ids is not None:
+        logger.warning(
+            "a file of DGL holds no texts: the ids of the vertices are left out; node v is row v of %s", ids.path
+        )
     dgl.save_graphs(str(out), [saved], {"num_classes": torch.tensor([graph.num_classes]), **unsorted_sets(graph)})

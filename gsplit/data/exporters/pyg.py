@@ -9,13 +9,15 @@ import torch
 
 from gsplit.data.exporters.tensors import coo, set_masks, tensor, unsorted_sets
 from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.errors import InputError
 
 
-def write_pyg(graph: GraphArrays, out: Path) -> None:
+def write_pyg(graph: GraphArrays, ids: KeptIds | None, out: Path) -> None:
     """Save ``edge_index`` [2, E], ``x``, ``y``, ``edge_weight``, the masks, ``num_nodes``, ``num_classes``.
 
-    Names of classes are ``class_names``, a list of texts.
+    Names of classes are ``class_names``, a list of texts. Ids are ``vertex_ids``, an int64 tensor [N] where they are
+    whole numbers, else a list of N texts; of several columns, which ``vertex_id_columns`` names, a dictionary.
 
     Raises:
         InputError: where PyG is missing.
@@ -31,6 +33,10 @@ def write_pyg(graph: GraphArrays, out: Path) -> None:
         attributes["edge_weight"] = tensor(graph.edge_weight)
     if graph.classes is not None:
         attributes["class_names"] = list(graph.classes)
+    if ids is not None:
+        columns = {name: of if isinstance(of, list) else tensor(of) for name, of in ids.columns()}
+        attributes["vertex_ids"] = columns if len(columns) > 1 else columns[ids.names[0]]
+        attributes["vertex_id_columns"] = list(ids.names)
     data = Data(
         num_nodes=graph.num_vertices,
         num_classes=graph.num_classes,

@@ -23,6 +23,8 @@ SEPARATOR = "\x1f"
 """What stands between the columns of an id where it is one text."""
 SHOWN = 60
 """Characters of an id in a message."""
+MOST_BYTES, MOST_TIMES = 1 << 30, 16
+"""How large an array of ids may be, in bytes, or times the characters of the ids."""
 
 
 def import_pyarrow(what: str) -> ModuleType:
@@ -43,19 +45,13 @@ def shown(parts: Sequence[Any]) -> str:
 def write_ids(path: Path, names: Sequence[str], pieces: Iterable[Any]) -> dict[str, Any]:
     """Write ``ids.arrow``, texts in pieces (``large_string``); what a description says of it."""
     import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from gsplit.data.ids.named_ids import whole_numbers
 
     texts = path.with_name(f"{path.name}.texts")
     whole = [True] * len(names)
     schema = pa.schema([(name, pa.large_string()) for name in names])
     with pa.OSFile(str(texts), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for piece in pieces:
-            columns = [piece]
-            if len(names) > 1:
-                split = pc.split_pattern(piece, SEPARATOR)
-                columns = [pc.list_element(split, at) for at in range(len(names))]
+            columns = columns_of(piece, len(names))
             whole = [was and whole_numbers(column) is not None for was, column in zip(whole, columns, strict=True)]
             writer.write_batch(pa.record_batch(columns, schema=schema))
     if any(whole):
@@ -75,6 +71,47 @@ def write_ids(path: Path, names: Sequence[str], pieces: Iterable[Any]) -> dict[s
     return {"columns": list(names), "bytes": path.stat().st_size, "sha256": sha256_of_file(path)}
 
 
+def as_array(ids: Sequence[Any] | NDArray[np.int64], what: str, instead: str) -> NDArray[Any]:
+    """Ids of one column as an array [n], of int64 or of texts, for a file.
+
+    Args:
+        what: what messages call the file.
+        instead: what to do where the array would be far larger than the ids.
+
+    Raises:
+        InputError: where it would be: each text of an array takes as much as the longest.
+    """
+    if not len(ids) or not isinstance(ids[0], str):
+        return np.array(ids, np.int64)
+    longest, characters = max(map(len, ids)), sum(map(len, ids))
+    if (size := 4 * longest * len(ids)) > max(MOST_BYTES, MOST_TIMES * characters):
+        raise InputError(
+            f"{what}: an array of the ids takes {size:,} bytes, as the longest has {longest:,} characters; {instead}"
+        )
+    return np.array(ids)
+
+
+def columns_of(ids: Any, count: int) -> list[Any]:
+    """Ids that are one text each, ``large_string`` [n], as so many columns."""
+    if count == 1:
+        return [ids]
+    import pyarrow.compute as pc
+
+    split = pc.split_pattern(ids, SEPARATOR)
+    return [pc.list_element(split, at) for at in range(count)]
+
+
+def whole_numbers(column: Any) -> Any:
+    """A column of texts as int64, or None where one is not written as a whole number of 64 bits is."""
+    import pyarrow as pa
+
+    try:
+        whole = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return whole if whole.cast(column.type).equals(column) else None
+
+
 class KeptIds:
     """What vertices are called, from the file of an open store or layout.
 
@@ -84,21 +121,27 @@ class KeptIds:
 
     def __init__(self, folder: Path, described: Any, num_vertices: int) -> None:
         self._pyarrow = import_pyarrow(f"the ids of {folder}")
-        self._path = path = folder / FILE
-        try:
-            self.names = tuple(str(name) for name in described["columns"])
-            size = int(described["bytes"])
-        except (KeyError, TypeError, ValueError):
-            raise InputError(f"{folder}: the description is damaged where it says what vertices are called") from None
+        self.path = path = folder / FILE
+        names, size = (described.get(key) if isinstance(described, dict) else None for key in ("columns", "bytes"))
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            names = None
+        if names is None or not isinstance(size, int):
+            raise InputError(f"{folder}: the description is damaged where it says what vertices are called")
+        self.names = tuple(names)
         if not path.is_file():
             raise InputError(f"{path} is missing")
         if path.stat().st_size != size:
             raise InputError(f"{path} is truncated or changed: {path.stat().st_size} bytes, {size} expected")
+        pa = self._pyarrow
         try:
-            self._table = self._pyarrow.ipc.open_file(self._pyarrow.memory_map(str(path))).read_all()
-        except (self._pyarrow.ArrowException, OSError) as error:
-            raise InputError(f"{path} is damaged: {error}") from None
-        if tuple(self._table.column_names) != self.names or len(self._table) != num_vertices:
+            self._table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+            self._table.validate(full=True)  # or an offset that is damaged reaches memory of others
+            there = tuple(self._table.column_names)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from None
+        known = all(column.type in (pa.int64(), pa.large_string()) for column in self._table.columns)
+        full = all(column.null_count == 0 for column in self._table.columns)
+        if there != self.names or len(self._table) != num_vertices or not (known and full):
             raise InputError(f"{path} is damaged: it does not hold the ids of {num_vertices} vertices")
 
     def of(self, vertices: NDArray[np.int64]) -> list[list[Any]]:
@@ -106,10 +149,15 @@ class KeptIds:
         rows = self._pyarrow.array(vertices)
         return [column.take(rows).to_pylist() for column in self._table.columns]
 
-    def all(self) -> list[NDArray[Any]]:
-        """Ids of all vertices, an array [N] of int64 or of texts for each column."""
-        columns = [column.to_numpy() for column in self._table.columns]
-        return [column if column.dtype == np.int64 else column.astype(str) for column in columns]
+    @property
+    def whole(self) -> bool:
+        """Whether all columns are whole numbers."""
+        return all(column.type == self._pyarrow.int64() for column in self._table.columns)
+
+    def columns(self) -> list[tuple[str, NDArray[np.int64] | list[str]]]:
+        """The name of each column, and its N ids: an array of whole numbers, or a list of texts."""
+        each = zip(self.names, self._table.columns, strict=True)
+        return [(name, of.to_numpy() if of.type == self._pyarrow.int64() else of.to_pylist()) for name, of in each]
 
     def pieces(self, at_once: int) -> Iterator[list[Any]]:
         """Ids by vertex, at most so many at a time: arrays of pyarrow, ``large_string``, one for each column."""
@@ -127,17 +175,17 @@ class KeptIds:
         Raises:
             InputError: naming ``where`` and the first id that there is not.
         """
-        pa = self._pyarrow
-        asked = list(ids)
-        columns = [asked] if len(self.names) == 1 else list(zip(*asked, strict=True))
-        if len(columns) != len(self.names):
+        pa, width = self._pyarrow, len(self.names)
+        asked = list(ids) if width > 1 else [(value,) for value in ids]
+        if any(not isinstance(value, (tuple, list)) or len(value) != width for value in asked):
             raise InputError(f"{where}: an id has the columns {', '.join(self.names)}")
+        columns = list(zip(*asked, strict=True)) or [()] * width
         wanted = _one(pa, [pa.array([str(value) for value in column], pa.large_string()) for column in columns])
         known = _one(pa, [column.combine_chunks().cast(pa.large_string()) for column in self._table.columns])
         found = pa.compute.index_in(wanted, value_set=known)
         if found.null_count:
             at = found.is_null().to_numpy(zero_copy_only=False).argmax()
-            raise InputError(f"{where}: {shown(wanted[at].as_py().split(SEPARATOR))} is the id of no vertex")
+            raise InputError(f"{where}: {shown(asked[at])} is the id of no vertex")
         return found.to_numpy().astype(np.int64)
 
 
@@ -148,8 +196,15 @@ def _one(pa: Any, columns: Sequence[Any]) -> Any:
 
 
 def copy_ids(source: Path, folder: Path) -> None:
-    """Copy the ids of a store into another folder."""
-    shutil.copyfile(source / FILE, folder / FILE)
+    """Copy the ids of a store into another folder.
+
+    Raises:
+        InputError: where they are missing.
+    """
+    try:
+        shutil.copyfile(source / FILE, folder / FILE)
+    except FileNotFoundError:
+        raise InputError(f"{source / FILE} is missing") from None
 
 
 def verify_ids(folder: Path, described: Any) -> None:
@@ -158,5 +213,8 @@ def verify_ids(folder: Path, described: Any) -> None:
     Raises:
         InputError: where it differs.
     """
-    if sha256_of_file(folder / FILE) != described.get("sha256"):
-        raise InputError(f"{folder / FILE} is damaged: its SHA-256 is not the one in the description")
+    path = folder / FILE
+    if not path.is_file():
+        raise InputError(f"{path} is missing")
+    if not isinstance(described, dict) or sha256_of_file(path) != described.get("sha256"):
+        raise InputError(f"{path} is damaged: its SHA-256 is not the one in the description")

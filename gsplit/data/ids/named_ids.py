@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit._core import IdMap
-from gsplit.data.ids.kept_ids import SEPARATOR, import_pyarrow, shown, write_ids
+from gsplit.data.ids.kept_ids import SEPARATOR, columns_of, import_pyarrow, shown, whole_numbers, write_ids
 from gsplit.errors import InputError
 
 IDS_AT_ONCE = 1 << 20
@@ -42,10 +42,18 @@ class NamedIds:
         return self._map.num_vertices
 
     def add(self, columns: Sequence[Any]) -> NDArray[np.int64]:
-        """The vertex of each id, int64 [n], in the order of first appearance; new ids become new vertices."""
+        """The vertex of each id, int64 [n], in the order of first appearance; new ids become new vertices.
+
+        Raises:
+            InputError: where there are 2^32 vertices.
+            MemoryError, OSError: where there is no room for the map, or on the disk for the ids.
+        """
         assert self._rank is None
         offsets, data, vertices = self._buffers(columns)
-        self._map.add(offsets, data, vertices)
+        try:
+            self._map.add(offsets, data, vertices)
+        except OverflowError:
+            raise InputError("there are 2^32 ids or more, and --ids any takes fewer") from None
         return vertices
 
     def find(self, columns: Sequence[Any]) -> NDArray[np.int64]:
@@ -55,11 +63,13 @@ class NamedIds:
         return vertices if self._rank is None else np.where(vertices < 0, -1, self._rank[vertices])
 
     def sort(self) -> None:
-        """Number the vertices anew, by their ids: numbers by size if all ids are numbers, else texts by bytes."""
-        pc = self._pyarrow.compute
-        column = self._pyarrow.concat_arrays(list(self._pieces()))
-        whole = whole_numbers(column)
-        order = pc.sort_indices(column if whole is None else whole).to_numpy()
+        """Number the vertices anew, by the columns of their ids: by size where all are numbers, else by bytes."""
+        pa = self._pyarrow
+        column = pa.concat_arrays(list(self._pieces())) if self.num_vertices else pa.array([], pa.large_string())
+        parts = columns_of(column, len(self.names))
+        parts = [part if (whole := whole_numbers(part)) is None else whole for part in parts]
+        table = pa.table(parts, list(self.names))
+        order = pa.compute.sort_indices(table, [(name, "ascending") for name in self.names]).to_numpy()
         self._rank = np.empty(len(order), np.int64)
         self._rank[order] = np.arange(len(order))
 
@@ -70,7 +80,7 @@ class NamedIds:
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""
         first = vertex if self._rank is None else int(np.flatnonzero(self._rank == vertex)[0])
-        return shown(self._piece(first, first + 1)[0].as_py().split(SEPARATOR))
+        return shown([part[0].as_py() for part in columns_of(self._piece(first, first + 1), len(self.names))])
 
     def write(self, path: Path) -> dict[str, Any]:
         """Write the ids by vertex; what the description of the folder says of them."""
@@ -116,14 +126,3 @@ def joined(columns: Sequence[Any]) -> Any:
         if pc.any(pc.match_substring(column, SEPARATOR)).as_py():
             raise InputError("an id of several columns holds the control character U+001F; remove it")
     return pc.binary_join_element_wise(*columns, pa.scalar(SEPARATOR, pa.large_string()))
-
-
-def whole_numbers(column: Any) -> Any:
-    """A column of texts as int64, or None where one is not written as a whole number of 64 bits is."""
-    import pyarrow as pa
-
-    try:
-        whole = column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        return None
-    return whole if whole.cast(column.type).equals(column) else None

@@ -88,9 +88,9 @@ def load_source(
 
         return load_ogb(rest, root or Path("dataset"))
     if kind == "npz":
-        from gsplit.data.importers.npz import load_npz
+        from gsplit.data.importers.npz import load_npz_source
 
-        return graph_source(Path(rest).stem, load_npz(Path(rest), regression=regression), rest)
+        return load_npz_source(Path(rest), regression=regression)
     module, function = IMPORTERS[kind].split(".")
     load = getattr(importlib.import_module(f"{__name__}.{module}"), function)
     if kind in TABLES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
+
+Shown = Callable[[int], str] | None
+"""What messages call a vertex, where that is not its number."""
 
 
 def integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
@@ -34,7 +38,9 @@ def as_labels(y: NDArray[Any], n: int, what: str) -> NDArray[Any]:
     return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
 
 
-def numbers_to_regress(y: NDArray[Any] | None, n: int, what: str) -> tuple[NDArray[np.float32], int]:
+def numbers_to_regress(
+    y: NDArray[Any] | None, n: int, what: str, shown: Shown = None
+) -> tuple[NDArray[np.float32], int]:
     """Labels of a regression as in a store, float32 [N, C], and C: each number as it is, NaN where unlabelled.
 
     Raises:
@@ -49,11 +55,14 @@ def numbers_to_regress(y: NDArray[Any] | None, n: int, what: str) -> tuple[NDArr
         raise InputError(f"{what} has no column; a regression has one for each output")
     infinite = np.isinf(labels).any(axis=1)
     if infinite.any():
-        raise InputError(f"{what}[{int(np.argmax(infinite))}] is infinite as float32; NaN is for what is unlabelled")
+        entry = entry_of(what, int(np.argmax(infinite)), shown)
+        raise InputError(f"{entry} is infinite as float32; NaN is for what is unlabelled")
     return labels, labels.shape[1]
 
 
-def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: str) -> tuple[NDArray[Any], int]:
+def clean_labels(
+    y: NDArray[Any] | None, n: int, num_classes: int | None, what: str, shown: Shown = None
+) -> tuple[NDArray[Any], int]:
     """Labels as in a store, and the number of classes (by default one more than the largest).
 
     [N] or [N, 1] numbers become int64 [N], with -1 for NaN; [N, C] becomes float32; None is -1 everywhere.
@@ -69,13 +78,18 @@ def clean_labels(y: NDArray[Any] | None, n: int, num_classes: int | None, what: 
     if y.dtype.kind == "f":
         whole = np.isnan(y) | (np.isfinite(y) & (y == np.floor(y)))
         if not whole.all():
+            at = int(np.argmin(whole))
             raise InputError(
-                f"{what}[{int(np.argmin(whole))}] is {y[np.argmin(whole)]}, not a class; --task regression takes any "
-                "numbers"
+                f"{entry_of(what, at, shown)} is {y[at]}, not a class; --task regression takes any numbers"
             )
         y = np.where(np.isnan(y), -1, y)
     labels = y.astype(np.int64)
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
+
+
+def entry_of(what: str, vertex: int, shown: Shown) -> str:
+    """What messages call the label of a vertex."""
+    return f"{what}[{vertex}]" if shown is None else f"{what}: the label of {shown(vertex)}"
 
 
 def set_ids(array: NDArray[Any], what: str, n: int | None = None) -> NDArray[np.int64]:

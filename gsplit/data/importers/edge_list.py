@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,9 @@ logger = logging.getLogger(__name__)
 SOURCES = ("src", "source", "from", "src_id", "source_id", "u")
 DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_id", "v")
 WEIGHTS = ("weight", "edge_weight", "w")
+NOT_WHOLE = ("is not a whole number", "not whole numbers", "a header has no numbers")
+"""What tables say of ids that are no whole numbers."""
+ANY_IDS = "; ids of any kind need --ids any"
 
 
 class Ends(NamedTuple):
@@ -45,21 +49,34 @@ def load_edge_list(path: Path, ends: Ends = Ends()) -> Source:  # noqa: B008 (a 
     Raises:
         InputError: where the file is missing or damaged, or has no such columns.
     """
-    table = open_table(path)
+    with _telling_of_any_ids():
+        table = open_table(path)
     found = ends_of(table, ends)
     weighted = found.weight is not None
     columns = [*found.sources, *found.destinations, *([] if found.weight is None else [found.weight])]
 
     def chunks() -> Iterator[EdgeChunk]:
-        for source, destination, *weight in table.read(columns, [int, int, float][: len(columns)]):
-            yield EdgeChunk(source=source, destination=destination, weight=weight[0] if weighted else None)
+        with _telling_of_any_ids():
+            for source, destination, *weight in table.read(columns, [int, int, float][: len(columns)]):
+                yield EdgeChunk(source=source, destination=destination, weight=weight[0] if weighted else None)
 
     return Source(
         name=path.name.split(".")[0],
         edges=Edges(chunks=chunks, weighted=weighted, place=table.place),
         num_vertices=None,
         where=str(path),
+        other_ids=ANY_IDS,
     )
+
+
+@contextmanager
+def _telling_of_any_ids() -> Iterator[None]:
+    try:
+        yield
+    except InputError as error:
+        if any(words in str(error) for words in NOT_WHOLE):
+            raise InputError(f"{error}{ANY_IDS}") from None
+        raise
 
 
 def ends_of(table: Table, ends: Ends, *, named: bool = False) -> EdgeColumns:
@@ -83,6 +100,8 @@ def ends_of(table: Table, ends: Ends, *, named: bool = False) -> EdgeColumns:
             f"--source-column {ends.source} has {len(sources)} columns and --destination-column {ends.destination} "
             f"has {len(destinations)}"
         )
+    if sources == destinations:
+        raise InputError(f"--source-column and --destination-column are both {ends.source}; name two")
     if len(sources) > 1 and not named:
         raise InputError(f"--source-column {ends.source}: ids of several columns need --ids any")
     ends_there = (*sources, *destinations)
@@ -107,6 +126,8 @@ def _called(table: Table, names: str, which: str) -> list[int]:
             raise InputError(
                 f"{table.path} has no column called {name.strip()}, the --{which}-column; it has {there}"
             )
+        if table.names.count(name.strip().lower()) > 1:
+            raise InputError(f"{table.path} has several columns called {name.strip()}, the --{which}-column")
         found.append(table.names.index(name.strip().lower()))
     return found
 
@@ -121,6 +142,9 @@ def _usual(table: Table, named: bool) -> list[int]:
         next((table.names.index(name) for name in names if name in table.names), None)
         for names in (SOURCES, DESTINATIONS, WEIGHTS)
     ]
+    twice = [table.names[at] for at in found if at is not None and table.names.count(table.names[at]) > 1]
+    if twice:
+        raise InputError(f"{table.path} has several columns called {twice[0]}; rename all but one")
     if (found[0] is None) != (found[1] is None):
         here, lacking = ("a source", DESTINATIONS) if found[1] is None else ("a destination", SOURCES)
         raise InputError(f"{table.path} has {here} but no column called {', '.join(lacking)}")

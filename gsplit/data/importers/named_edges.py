@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.config.fields import Accepted, Checked
+from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
 from gsplit.data.importers.edge_list import Ends, ends_of
 from gsplit.data.importers.source import EdgeChunk, Edges, Source
@@ -72,6 +73,8 @@ def load_named_edges(
     if names and len(names) != width:
         raise InputError(f"--id-column {id_column} has {len(names)} columns, but an id of {path} has {width}")
     names = names or (["id"] if width == 1 else [_shared(table, column) for column in columns.sources])
+    if len(set(names)) < width:
+        raise InputError(f"{path}: the columns of an id must have different names, not {', '.join(names)}")
     if known is not None and width != len(known.names):
         raise InputError(
             f"{path}: --source-column has {width} columns, but an id of the store has {len(known.names)}: "
@@ -87,7 +90,7 @@ def load_named_edges(
             # An edge's source appears before its destination, and both before the next edge's.
             both = [_interleaved(a, b) for a, b in zip(sources, destinations, strict=True)]
             for column in both:
-                _check_not_empty(column, table, begin)
+                _check_texts(column, table, begin, alone=width == 1)
             pairs[:] = ids.add(both).reshape(-1, 2)
             spill.add(pairs, weight, ids.num_vertices)
             begin += len(pairs)
@@ -132,13 +135,24 @@ def _interleaved(first: Any, second: Any) -> Any:
     return both.take(pa.array(np.arange(len(both)).reshape(2, -1).T.ravel()))
 
 
-def _check_not_empty(column: Any, table: Table, begin: int) -> None:
+def _check_texts(column: Any, table: Table, begin: int, *, alone: bool) -> None:
+    """Check one column of the ids of some edges, by turns their sources and destinations.
+
+    Raises:
+        InputError: naming the line, where one is empty, or no text that could be read back.
+    """
     import pyarrow.compute as pc
 
     lengths = pc.binary_length(column).to_numpy()
     if len(lengths) and lengths.min() == 0:
         row = begin + int(np.argmin(lengths)) // 2
         raise InputError(f"{table.path}, {table.place(row)}: an id is empty; remove the line or give it one")
+    # NumPy's texts lose a NUL at the end.
+    marks = {"\0": "a NUL character"} | ({} if alone else {SEPARATOR: "the control character U+001F"})
+    for mark, called in marks.items():
+        if (found := pc.match_substring(column, mark)).true_count:
+            row = begin + int(np.argmax(found.to_numpy(zero_copy_only=False))) // 2
+            raise InputError(f"{table.path}, {table.place(row)}: an id holds {called}; remove it")
 
 
 def _shared(table: Table, column: int) -> str:

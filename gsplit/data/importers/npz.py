@@ -2,8 +2,8 @@
 
 Keys: ``indptr`` [N + 1], ``indices`` [E]; ``x`` [N, D] or ``x_indptr``, ``x_indices``, ``x_data`` with
 ``num_features``; ``y`` [N] (-1 or NaN where unlabelled) or [N, C]; ``train_idx``, ``valid_idx``, ``test_idx``;
-optional ``num_classes``, ``classes`` [C] (their names) and ``edge_weight`` [E]. All but the adjacency may be left
-out.
+optional ``num_classes``, ``classes`` [C] (their names), ``edge_weight`` [E] and ``ids_COLUMN`` [N], what vertices are
+called. All but the adjacency may be left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import tokenize
 import zipfile
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays, cast
+from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
+from gsplit.data.importers.source import Source, graph_source
 from gsplit.data.labels.class_names import checked_names, texts_of
 from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
@@ -51,7 +54,21 @@ def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
     Raises:
         InputError: where the file is no archive, lacks a key, or holds arrays that do not fit each other.
     """
+    return _graph(_read(path), path, regression=regression)
+
+
+def load_npz_source(path: Path, *, regression: bool = False) -> Source:
+    """Read a graph as :func:`load_npz` does, with what its vertices are called."""
     arrays = _read(path)
+    source = graph_source(path.stem, _graph(arrays, path, regression=regression), str(path))
+    columns = {key.removeprefix("ids_"): array for key, array in arrays.items() if key.startswith("ids_")}
+    if not columns:
+        return source
+    n = len(arrays["indptr"]) - 1
+    return replace(source, ids=ArrayIds([*columns], [*columns.values()], n, f"{path}: ids_{next(iter(columns))}"))
+
+
+def _graph(arrays: dict[str, NDArray[Any]], path: Path, *, regression: bool) -> GraphArrays:
     for key in ("indptr", "indices"):
         if key not in arrays:
             raise InputError(f"{path} has no array {key!r}; it has {', '.join(sorted(arrays)) or 'none'}")

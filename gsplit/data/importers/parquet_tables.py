@@ -95,6 +95,8 @@ class ParquetTable:
 
     def _cast(self, column: Any, type_: Any, rows: int, *, safe: bool = True) -> Any:
         try:
+            if self._is_text(column.type):
+                column.validate(full=True)  # a file may say UTF-8 of what is none
             return column.cast(type_, safe=safe)
         except self._pyarrow.ArrowException as error:
             raise InputError(f"{self.path} cannot be read after row {rows}: {error}") from None

@@ -1,8 +1,9 @@
 """Graphs of PyTorch Geometric: a saved ``Data``, or the processed file of an ``InMemoryDataset``.
 
 Read are ``edge_index`` [2, E] (or ``adj_t``), ``edge_weight`` [E] (or ``edge_attr``, if it is one number an edge),
-``x``, ``y``, ``num_nodes``, ``num_classes``, ``class_names`` (texts, of the classes of ``y``), and for each vertex
-set ``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or what
+``x``, ``y``, ``num_nodes``, ``num_classes``, ``class_names`` (texts, of the classes of ``y``), ``vertex_ids`` with
+``vertex_id_columns`` (what the vertices are called, as ``gsplit export`` writes them), and for each vertex set
+``train_idx`` or ``train_mask`` (``val``, ``valid``, ``test`` likewise), or what
 :class:`gsplit.data.importers.keys.Keys` names in their places.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, is_mask, one_line
 from gsplit.data.importers.keys import Keys, found
@@ -84,6 +86,7 @@ def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> So
         labels=None if y is None else as_labels(as_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
         num_classes=_count(data, "num_classes", where),
         classes=_class_names(data, where) if y_key == "y" else None,
+        ids=_ids(data, n, where),
         vertex_sets=_vertex_sets(data, sets, n, where),
         where=where,
         called={"labels": f"{where}: {y_key or 'y'}"},
@@ -244,6 +247,23 @@ def _class_names(data: dict[str, Any], where: str) -> tuple[str, ...] | None:
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{where}: class_names must be a list of texts, a name for each class; correct or remove it")
     return tuple(names)
+
+
+def _ids(data: dict[str, Any], n: int, where: str) -> ArrayIds | None:
+    """What the vertices are called, where the graph was exported with that."""
+    ids, names = data.get("vertex_ids"), data.get("vertex_id_columns")
+    if ids is None or names is None:  # or somebody else means something else by it
+        return None
+    what = f"{where}: vertex_ids"
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{where}: vertex_id_columns must be a list of texts; correct or remove it")
+    columns = ids if isinstance(ids, dict) else dict.fromkeys(names[:1], ids)
+    if set(columns) != set(names):
+        raise InputError(f"{what} and vertex_id_columns name different columns; correct or remove them")
+    arrays = [columns[name] for name in names]
+    return ArrayIds(
+        names, [as_array(each, what) if isinstance(each, torch.Tensor) else each for each in arrays], n, what
+    )
 
 
 def _count(data: dict[str, Any], key: str, where: str) -> int | None:

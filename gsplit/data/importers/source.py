@@ -83,6 +83,8 @@ class Source:
     """When each vertex was, to split them by."""
     ids: KeepsIds | None = None
     """What the vertices are called, where that is not 0 .. N-1."""
+    other_ids: str = ""
+    """What messages add where ids are not those of vertices that count from 0."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
     """What messages call the i-th vertex of train, valid or test in that file, counted from 0: its line in a text."""
     grown_from: tuple[str, ...] = ()

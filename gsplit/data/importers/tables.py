@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
+import logging
 import re
 import zlib
 from collections.abc import Iterator, Sequence
@@ -27,6 +29,8 @@ BLOCK_BYTES = 1 << 24
 SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
 UNREADABLE = (OSError, EOFError, zlib.error)
+
+logger = logging.getLogger(__name__)
 
 
 class Table(Protocol):
@@ -119,6 +123,8 @@ class TextTable:
                 f"{path}, line {self._skipped + 1}: {odd[:40]!r} is not a number, and a header has no numbers in it"
             )
         self.names = [field.lower() for field in fields] if header else []
+        if known and not header and self._skipped:  # where an id may begin with #
+            logger.info("%s: rows begin in line %s, below comments or empty lines", path, self._skipped + 1)
         self._skipped += header
 
     def _open_raw(self) -> IO[bytes]:
@@ -131,6 +137,8 @@ class TextTable:
     def _first_line(self, file: IO[bytes]) -> bytes:
         while line := file.readline(BLOCK_BYTES):
             if line.strip() and line[:1] not in b"#%":
+                if b"\r" in line.rstrip(b"\r\n"):
+                    raise InputError(f"{self.path} has line ends of CR alone; convert them to LF")
                 return line
             self._skipped += 1
         raise InputError(f"{self.path} is empty" + (": it has only comments" if self._skipped else ""))
@@ -180,11 +188,15 @@ class TextTable:
                     rows += batch.num_rows
                     yield batch
         except pa.ArrowInvalid as error:
-            if not rows and "Empty CSV" in str(error):  # a header and nothing below
+            if not rows and self._ends_with_header():
                 return
             raise self._explained(columns, kinds, str(error)) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
+
+    def _ends_with_header(self) -> bool:
+        with self._open() as file:
+            return not any(line.strip() for line in itertools.islice(file, self._skipped, None))
 
     def is_text(self, column: int) -> bool:
         """Whether a column may hold texts, as any may here."""

@@ -33,6 +33,11 @@ class OpenFolder(InFolder):
         described = self.description.get("ids")
         return None if described is None else KeptIds(self.path, described, self.graph.num_vertices)
 
+    def shown(self, vertex: int) -> str:
+        """What messages call a vertex, by its global id."""
+        ids = self.ids()
+        return str(vertex) if ids is None else ids.shown(vertex)
+
     @property
     def classes(self) -> tuple[str, ...] | None:
         """[C] names of the classes; None where they have numbers alone."""

@@ -62,7 +62,7 @@ def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer
         end=end,
         create=member.rank == 0,
         barrier=member.barrier,
-        global_ids=layout.permutation,
+        shown=lambda row: layout.shown(int(layout.permutation[row])),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import subprocess
 import sys
@@ -33,6 +34,21 @@ def fail_while_writing(out, error, **options):
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_exception_leaves_nothing(tmp_path, error):
     with pytest.raises(error):
+        fail_while_writing(tmp_path / "folder", error)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError("7 requested and 3 written"), "cannot write to .*: No space left on device"),
+        (OSError(errno.EFBIG, "what a library says of it"), "cannot write to .*: File too large"),
+        (MemoryError("of 3\nbytes"), r"folder cannot be made: there is too little memory \(of 3 bytes\)$"),
+        (MemoryError(), "folder cannot be made: there is too little memory$"),
+    ],
+)
+def test_too_little_room_is_one_line(tmp_path, error, message):
+    with pytest.raises(InputError, match=message):
         fail_while_writing(tmp_path / "folder", error)
     assert list(tmp_path.iterdir()) == []
 

@@ -143,7 +143,7 @@ def test_rows_are_matched_by_id_and_classes_have_names(tmp_path):
     assert store.graph.train_idx.tolist() == [1, 3, 7]
     layout = gsplit.partition(store, tmp_path / "layout", parts=2, method="random")
     assert layout.classes == store.classes
-    assert [list(each) for each in layout.ids().all()] == [ODD]
+    assert layout.ids().columns() == [("id", ODD)]
     write(tmp_path / "asked", [ODD[2]], [ODD[0]], [ODD[2]])
     assert asked_vertices(str(tmp_path / "asked"), layout).tolist() == [2, 0, 2]
     assert asked_vertices([ODD[3]], layout).tolist() == [3]

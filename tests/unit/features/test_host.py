@@ -16,14 +16,21 @@ from gsplit.features.loader import _zero_copy
 from gsplit.host import SharedBuffer
 
 
-def shared(features, dtype, bounds):
+def shared(features, dtype, bounds, **options):
     """The copy as each trainer has it; trainer r converts bounds[r] to bounds[r + 1]."""
     buffer = SharedBuffer("test")
     try:
         return together(
             len(bounds) - 1,
             lambda rank, barrier: HostRows.shared(
-                features, dtype, buffer, begin=bounds[rank], end=bounds[rank + 1], create=rank == 0, barrier=barrier
+                features,
+                dtype,
+                buffer,
+                begin=bounds[rank],
+                end=bounds[rank + 1],
+                create=rank == 0,
+                barrier=barrier,
+                **options,
             ),
         )
     finally:
@@ -49,6 +56,8 @@ def test_values_that_do_not_fit_are_refused():
     features[31, 2] = 1e6
     with pytest.raises(InputError, match=r"vertex 31 do not fit into float16; use a wider"):
         shared(features, torch.float16, [0, 50])
+    with pytest.raises(InputError, match=r"vertex 'id 31' do not fit"):
+        shared(features, torch.float16, [0, 50], shown=lambda row: f"'id {row}'")
     assert shared(features, torch.bfloat16, [0, 50])[0].tensor()[31, 2].item() == pytest.approx(1e6, rel=1e-2)
 
 

@@ -52,6 +52,20 @@ def test_vertices_and_classes_are_called_by_their_names(tmp_path):
     assert rows[1][:2] == [["id", "probability_ham, eggs", "probability_spam"], ['say "x"', "0.25", "0.75"]]
 
 
+def test_ids_with_ends_of_lines_are_read_back(tmp_path):
+    texts = ["one\rtwo", "three\nfour", "\r"]
+    (tmp_path / "e.csv").write_text("src,dst\n" + "".join(f'"{text}",x\n' for text in texts), newline="")
+    ids = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g", ids="any").ids()
+    asked = ids.find(texts, "here")
+    np.save(tmp_path / output.VALUES, asked)
+    names = output.Names(ids=ids)
+    output.publish(tmp_path / "x.csv", tmp_path, asked, asked, "values", names=names, overwrite=False)
+    with (tmp_path / "x.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["id", "value"]
+    assert rows == [[text, str(vertex)] for text, vertex in zip(texts, asked, strict=True)]
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_probabilities_are_those_of_logits(tmp_path, several):
     logits = np.random.default_rng(0).normal(size=(50, 4)) * 20
