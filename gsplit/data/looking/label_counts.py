@@ -57,11 +57,14 @@ LISTED = 1 << 16
 def label_counts(graph: GraphArrays) -> LabelCounts:
     """Count labels, class by class and set by set; reads them once, and those of the sets once more."""
     sets = [graph.vertex_set(name) for name in VERTEX_SETS]
-    in_a_set = np.zeros(graph.num_vertices, bool)
-    for ids in sets:
-        in_a_set[ids] = True
-    pairs = [(a, b) for a in range(3) for b in range(a + 1, 3)]
-    both = {(VERTEX_SETS[a], VERTEX_SETS[b]): len(np.intersect1d(sets[a], sets[b])) for a, b in pairs}
+    member_of = np.zeros(graph.num_vertices, np.uint8)  # a bit for each set
+    for bit, ids in enumerate(sets):
+        member_of[ids] |= np.uint8(1 << bit)
+    sizes = np.bincount(member_of, minlength=8)
+    both = {
+        (VERTEX_SETS[a], VERTEX_SETS[b]): int(sum(sizes[bits] for bits in range(8) if bits >> a & bits >> b & 1))
+        for a, b in ((0, 1), (0, 2), (1, 2))
+    }
     if graph.regression:
         labelled, outputs = _outputs(graph.labels)
         numbers = counts = np.empty(0, np.int64)
@@ -73,7 +76,7 @@ def label_counts(graph: GraphArrays) -> LabelCounts:
         numbers, counts, in_sets, labelled, unknown = count(graph, sets)
     return LabelCounts(
         labelled=labelled,
-        in_no_set=int(np.count_nonzero(~in_a_set)),
+        in_no_set=int(sizes[0]),
         shared={names: count for names, count in both.items() if count},
         numbers=numbers,
         counts=counts,
