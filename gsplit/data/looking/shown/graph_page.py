@@ -10,7 +10,6 @@ from typing import Any
 from gsplit.aside import put_right
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.layout import Layout
-from gsplit.data.looking.described_columns import shortened
 from gsplit.data.looking.feature_columns import FeatureColumns
 from gsplit.data.looking.overview import Overview
 from gsplit.data.looking.shown import cells, sentences
@@ -21,8 +20,8 @@ from gsplit.pages.rendering import printable, render
 from gsplit.units import binary
 
 WRITER, PACKAGE = "gsplit.data.looking", "gsplit.data.looking.shown"
-CLASSES_DRAWN, ROWS = 30, 1000
-"""Classes that are drawn, and rows of a table, at most."""
+CLASSES_DRAWN, FEATURES, ROWS = 30, 12, 1000
+"""Classes that are drawn, features that stand in sight, and rows of a table, at most."""
 
 
 def check_free(out: Path, *, overwrite: bool) -> None:
@@ -57,7 +56,7 @@ def page(seen: Overview) -> str:
     """
     graph, opened = seen.graph, seen.opened
     degrees = cells.degree_table(seen.structure, graph.num_vertices)
-    ids = f", vertices called by {', '.join(map(shortened, seen.ids))}" if seen.ids else ""
+    ids = f"; {sentences.ids(seen)}" if seen.ids else ""
     return render(
         PACKAGE,
         "graph.html.j2",
@@ -76,6 +75,7 @@ def page(seen: Overview) -> str:
             "Vertices by in-degree", {str(each): each.vertices for each in seen.structure.degrees}
         ),
         degrees=degrees,
+        most_in_sight=CLASSES_DRAWN,
         labels=_labels(seen) if graph.num_classes else None,
         features=None if seen.features is None else _features(seen, seen.features),
         columns=cells.column_table(seen.columns, ROWS) if seen.columns else None,
@@ -124,8 +124,13 @@ def _labels(seen: Overview) -> dict[str, Any]:
 
 
 def _features(seen: Overview, features: FeatureColumns) -> dict[str, Any]:
-    note = ". ".join(filter(None, (sentences.features(seen, features), sentences.ranges(features))))
-    return {"note": note, "table": cells.feature_table(seen, features, ROWS)}
+    note = "; ".join(filter(None, (sentences.features(seen, features), sentences.ranges(features))))
+    first = cells.feature_table(seen, features, FEATURES)
+    return {
+        "note": note,
+        "first": first,
+        "table": cells.feature_table(seen, features, ROWS) if first.left_out else None,
+    }
 
 
 def _bars(title: str, counts: Mapping[str, int]) -> Picture:

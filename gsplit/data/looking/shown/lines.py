@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gsplit.data.layout import Layout
-from gsplit.data.looking.described_columns import shortened
 from gsplit.data.looking.overview import Overview
 from gsplit.data.looking.shown import cells, sentences
 from gsplit.data.looking.shown.text_table import bars, text_table
@@ -27,7 +26,7 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
     yield f"  {sentences.counts(graph)}"
     yield f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
     if seen.ids:
-        yield f"  vertices are called by {', '.join(map(shortened, seen.ids))}"
+        yield f"  {sentences.ids(seen)}"
     yield from ("", f"edges: {sentences.edges(seen)}", f"  {sentences.components(seen)}")
     yield f"  in-degree: {sentences.degrees(seen)}"
     degrees = cells.degree_table(seen.structure, graph.num_vertices)

@@ -6,6 +6,7 @@ import numpy as np
 
 from gsplit.data.graph import GraphArrays
 from gsplit.data.layout import Layout
+from gsplit.data.looking.described_columns import shortened
 from gsplit.data.looking.feature_columns import FeatureColumns
 from gsplit.data.looking.overview import Overview
 from gsplit.data.looking.shown.cells import number, share
@@ -26,6 +27,14 @@ def title(seen: Overview) -> str:
     """What was looked at, and where it is."""
     kind = "layout" if isinstance(seen.opened, Layout) else "graph store"
     return f"{kind} {seen.opened.name} ({seen.opened.path}), checksum {seen.opened.checksum[:16]}"
+
+
+def ids(seen: Overview) -> str:
+    """What vertices are called by; nothing where they have numbers alone."""
+    if not seen.ids:
+        return ""
+    columns = "column" if len(seen.ids) == 1 else "columns"
+    return f"vertices are called by their own ids ({columns} {', '.join(map(shortened, seen.ids))})"
 
 
 def edges(seen: Overview) -> str:
@@ -49,7 +58,8 @@ def components(seen: Overview) -> str:
     if structure.components == 1:
         return "1 weak component: the graph is connected, when directions are left aside"
     of = f"{structure.largest_component:,} vertices ({share(structure.largest_component, seen.graph.num_vertices)})"
-    alone = f"{len(structure.isolated):,} are" if len(structure.isolated) else "none is"
+    count = len(structure.isolated)
+    alone = "none is" if not count else "1 is" if count == 1 else f"{count:,} are"
     return f"{structure.components:,} weak components; the largest has {of}, {alone} a single vertex"
 
 
@@ -59,7 +69,7 @@ def degrees(seen: Overview) -> str:
     return (
         f"mean {structure.mean_degree:.1f}, median {structure.median_degree:g}, largest "
         f"{structure.largest_degree:,} (vertex {seen.names.vertex(structure.largest_at)}), "
-        f"without neighbours {structure.without_in_edges:,}"
+        f"without in-edges {structure.without_in_edges:,}"
     )
 
 
