@@ -221,7 +221,8 @@ void bind_graph(nb::module_& m) {
         gsplit::WalkedEdges walked;
         {
           nb::gil_scoped_release unlocked;
-          walked = gsplit::walk_edges(span_of(indptr), span_of(indices), begin, end, span_of(component), span_of(last));
+          walked =
+              gsplit::walk_edges(span_of(indptr), span_of(indices), begin, end, span_of(component), span_of(last));
         }
         return nb::make_tuple(walked.self_loops, walked.repeated, walked.one_way);
       },

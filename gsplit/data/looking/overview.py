@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.kept_ids import FILE, KeptIds, verify_ids
 from gsplit.data.layout import Layout
 from gsplit.data.looking.concerns import Concern, Names, concerns
 from gsplit.data.looking.described_columns import DescribedColumn, described_columns, feature_names, shortened
@@ -47,8 +50,21 @@ def look(opened: OpenFolder) -> Overview:
     Raises:
         InputError: where the file of ids is missing or damaged.
     """
+    ids = _checked_ids(opened)
+    with np.errstate(all="ignore"):  # a damaged or odd file may hold any bits
+        return _look(opened, ids)
+
+
+def _checked_ids(opened: OpenFolder) -> KeptIds | None:
+    """The ids of the user's own, compared with their checksum first: Arrow trusts its files."""
+    described, path = opened.description.get("ids"), opened.path / FILE
+    if isinstance(described, dict) and path.is_file() and path.stat().st_size == described.get("bytes"):
+        verify_ids(opened.path, described)
+    return opened.ids()
+
+
+def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
     graph = opened.graph
-    ids = opened.ids()
     columns = described_columns(opened.description, graph.num_features)
     names = _names(opened, ids.shown if ids is not None else str, columns)
     structure = structure_of(graph)

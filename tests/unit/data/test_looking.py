@@ -289,6 +289,12 @@ def test_columns_that_features_were_made_of(tmp_path, capsys):
 def test_files_of_ids_that_are_damaged_are_refused(tmp_path):
     (tmp_path / "edges.csv").write_text("src,dst\nann,bob\nbob,cid\n")
     gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "store", ids="any")
-    (tmp_path / "store" / "ids.arrow").write_bytes(b"")
-    with pytest.raises(InputError, match=r"ids.arrow is truncated or changed"):
-        command(["info", str(tmp_path / "store")])
+    path = tmp_path / "store" / "ids.arrow"
+    content = path.read_bytes()
+    for damaged, message in (
+        (content[:-1], "ids.arrow is truncated or changed"),
+        (content[:100] + b"\xff" + content[101:], "ids.arrow is damaged: its SHA-256 is not"),  # Arrow would abort
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=message):
+            command(["info", str(tmp_path / "store")])

@@ -51,7 +51,7 @@ def test_nothing_is_fetched_and_pictures_are_there(seen):
         labels = {"numbers": [], "many": ["The 30 largest classes"]}.get(name, ["Vertices by class"])
         assert [each["label"] for each in page.pictures] == ["Vertices by in-degree", *labels]
         for each in page.pictures:
-            assert min(each["width"], each["height"]) >= 200
+            assert min(each["width"], 3 * each["height"]) >= 200
             assert each["drawn"] >= 3
 
 

@@ -41,8 +41,8 @@ class Leak:
     column: int
     """The first of them, where a column of a table became several."""
     kind: Kind
-    """is the class: holds its number. tells the class: alone tells all of them. is a class: 1 in one class, 0
-    elsewhere. marks a class: all above or below in one class. follows an output: a straight line."""
+    """What the column is: the class, by its number; another number or range for each class; 1 in one class and 0
+    elsewhere; above or below all others in one class; a straight line that an output follows."""
     target: int | None = None
     """The class or output that a column marks or follows."""
     width: int = 1

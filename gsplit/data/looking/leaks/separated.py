@@ -136,7 +136,7 @@ class Labelled:
 
 
 class _Codes:
-    """For each span and each of its values: how many vertices have it, and the classes they are of."""
+    """How many vertices have each value of each span, and the classes that they are of."""
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self.spans = list(spans)

@@ -64,7 +64,7 @@ def components(seen: Overview) -> str:
 
 
 def degrees(seen: Overview) -> str:
-    """In-degrees in a few numbers."""
+    """The in-degrees in a few numbers."""
     structure = seen.structure
     return (
         f"mean {structure.mean_degree:.1f}, median {structure.median_degree:g}, largest "
