@@ -60,7 +60,7 @@ def test_new_vertices_are_predicted_by_the_old_run(grown, in_pool, caplog):
     expected = whole_graph_vectors(open_store(grown / "new").graph, gsplit.load(grown / "run"), 3)[3]
     asked = [f"v{vertex}" for vertex in (119, 3, 100)]
     (grown / "asked.txt").write_text("\n".join(asked))
-    ids = open_store(grown / "new").ids().all()[0].tolist()
+    ((_, ids),) = open_store(grown / "new").ids().columns()
     with in_pool():
         values = gsplit.predict(
             grown / "run",

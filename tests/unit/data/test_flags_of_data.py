@@ -244,6 +244,8 @@ INFO: Table = {
     "path": Row(value=lambda place: place / "store", see=lambda said: said.split()[0]),
     "verify": Row(value=True, see=lambda said: "verified" in said),
     "store_dir": "it compares and says nothing where all is well: test_info_finds_damage_and_another_store, below",
+    "html": Row(value=lambda place: place / "page.html", see=lambda said: "page.html" in said),
+    "overwrite": "where a page is in --html it is refused or replaced: tests/unit/data/test_looking_page.py",
 }
 
 

@@ -216,7 +216,7 @@ def test_half_precision_parquet_and_ids_of_two_columns(place):
     store = import_graph("pairs", "grown", add="more.csv", features="x2.csv", **ends)
     assert store.graph.features.dtype == np.float16
     assert store.graph.features.tolist() == [[1.5], [4.5], [2.5], [3.5]]
-    assert [column.tolist() for column in store.ids().all()] == [["A", "B", "A", "C"], [1, 1, 2, 1]]
+    assert [list(column) for _, column in store.ids().columns()] == [["A", "B", "A", "C"], [1, 1, 2, 1]]
 
 
 def test_a_store_alone_is_copied(place):
