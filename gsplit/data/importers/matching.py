@@ -19,6 +19,8 @@ from gsplit.errors import InputError
 
 IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
 """Usual names of a column of ids; without one pandas writes its index."""
+INDEXES = ("", "__index_level_0__")
+"""Names under which pandas writes an index that has none, in text and in Parquet."""
 NO_IDS = "none"
 """Value of ``--id-column`` where all columns are values."""
 

@@ -20,6 +20,7 @@ from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.matching import (
     IDS,
+    INDEXES,
     NO_IDS,
     Unknown,
     id_columns,
@@ -106,19 +107,21 @@ class VertexTable:
         logger.info("%s", self._described(what))
 
     def _id_columns(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
-        """The columns that hold ids; the index of pandas beside ids that are named says nothing."""
+        """The columns that hold ids; the index of pandas beside ids with a name says nothing."""
+        names = self.table.names
+        usual = [column for column, name in enumerate(names) if name in IDS]
+        columns: list[int] = []
         if ids is not None:
             columns = id_columns(self.table, id_column, ids)
-            self._ids = columns[0]
-            return columns
-        usual = [column for column, name in enumerate(self.table.names) if name in IDS][:1]
-        if self._named:
+        elif self._named:
             assert id_column is not None
-            self._ids = named_column(self.table, id_column, "--id-column")
-            self._ignored = [c for c in usual if c != self._ids and self.table.names[c] == ""]
+            columns = [named_column(self.table, id_column, "--id-column")]
         elif id_column is None and usual:
-            self._ids = usual[0]
-        return [] if self._ids is None else [self._ids]
+            columns = [min(usual, key=lambda column: names[column] in INDEXES)]
+        if columns:
+            self._ids = columns[0]
+            self._ignored = [c for c, name in enumerate(names) if name in INDEXES and c not in columns]
+        return columns
 
     @functools.cached_property
     def num_rows(self) -> int:

@@ -1,0 +1,77 @@
+"""Tables as pandas, databases and people write them: indexes, duplicate names, gaps in odd places, odd numbers."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import gsplit
+from gsplit.errors import InputError
+
+NAMES = [f"v{i}" for i in range(6)]
+RING = "src,dst\n" + "".join(f"{i},{(i + 1) % 6}\n" for i in range(6))
+NAMED_RING = "src,dst\n" + "".join(f"v{i},v{(i + 1) % 6}\n" for i in range(6))
+LABELS = "id,y\n" + "".join(f"{i},{i % 2}\n" for i in range(6))
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """made(files, **options): the graph of a ring of six vertices, called 0 .. 5, or v0 .. v5 with ``ids="any"``."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(files=None, **options):
+        ring = NAMED_RING if options.get("ids") == "any" else RING
+        for name, text in {"ring.csv": ring, **(files or {})}.items():
+            (tmp_path / name).write_text(text)
+        return gsplit.import_graph("ring.csv", "graph", overwrite=True, **options).graph
+
+    return run
+
+
+@pytest.fixture
+def refused(made, tmp_path):
+    """refused(files, **options): the line that such an import ends with; nothing is left."""
+
+    def run(files=None, **options):
+        before = {*(path.name for path in tmp_path.iterdir()), "ring.csv", *(files or {})}
+        with pytest.raises(InputError) as caught:
+            made(files, **options)
+        line = str(caught.value)
+        assert "\n" not in line
+        del caught
+        gc.collect()
+        assert {path.name for path in tmp_path.iterdir()} == before
+        return line
+
+    return run
+
+
+def shuffled(ids):
+    """A table of pandas with ids, numbers and an index that stands in no order."""
+    frame = pd.DataFrame({"id": ids, "x": [5.0, 4, 3, 2, 1, 0.5]})
+    return frame.sample(frac=1, random_state=0)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("ids", ["whole", "any"])
+def test_the_index_of_pandas_is_no_feature_beside_ids(made, suffix, ids, tmp_path):
+    frame = shuffled(NAMES if ids == "any" else range(6))
+    path = tmp_path / f"x.{suffix}"
+    frame.to_csv(path) if suffix == "csv" else frame.to_parquet(path)
+    assert made(features=path, ids=ids).features.tolist() == [[5], [4], [3], [2], [1], [0.5]]
+
+
+@pytest.mark.parametrize("ids", ["whole", "any"])
+def test_the_index_of_pandas_is_no_label_nor_set(made, ids, tmp_path):
+    called = NAMES if ids == "any" else range(6)
+    frame = pd.DataFrame({"id": called, "y": [0, 1, 0, 1, 1, 1]})[::-1].reset_index(drop=True)[:5]
+    frame.to_csv(tmp_path / "y.csv")
+    sets = pd.DataFrame({"id": called, "set": ["none", "valid", "test", "none", "train", "none"]})[::-1]
+    sets.reset_index(drop=True).to_csv(tmp_path / "sets.csv")
+    rest = {} if ids == "any" else {"num_vertices": 6}
+    graph = made(labels="y.csv", split_file="sets.csv", ids=ids, **rest)
+    assert graph.labels.tolist() == [-1, 1, 0, 1, 1, 1]
+    assert [graph.train_idx, graph.valid_idx, graph.test_idx] == [[4], [1], [2]]
