@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import gsplit
@@ -49,6 +52,11 @@ def refused(made, tmp_path):
     return run
 
 
+def sets_of(graph):
+    """Training, validation and test vertices."""
+    return [ids.tolist() for ids in (graph.train_idx, graph.valid_idx, graph.test_idx)]
+
+
 def shuffled(ids):
     """A table of pandas with ids, numbers and an index that stands in no order."""
     frame = pd.DataFrame({"id": ids, "x": [5.0, 4, 3, 2, 1, 0.5]})
@@ -74,4 +82,21 @@ def test_the_index_of_pandas_is_no_label_nor_set(made, ids, tmp_path):
     rest = {} if ids == "any" else {"num_vertices": 6}
     graph = made(labels="y.csv", split_file="sets.csv", ids=ids, **rest)
     assert graph.labels.tolist() == [-1, 1, 0, 1, 1, 1]
-    assert [graph.train_idx, graph.valid_idx, graph.test_idx] == [[4], [1], [2]]
+    assert sets_of(graph) == [[4], [1], [2]]
+
+
+def test_parquet_with_two_columns_of_a_name_is_refused_in_a_line(refused, tmp_path):
+    columns = [pa.array(NAMES), pa.array(np.arange(6.0)), pa.array(np.ones(6))]
+    pq.write_table(pa.Table.from_arrays(columns, names=["id", "x", "x"]), tmp_path / "x.parquet")
+    line = refused(features="x.parquet", ids="any")
+    assert line == "x.parquet has several columns called 'x'; rename all but one"
+
+
+def test_decimals_are_numbers(made, refused, tmp_path):
+    amounts = [Decimal("1.50"), None, Decimal("-2.25"), Decimal("4"), Decimal("5"), Decimal("6")]
+    pq.write_table(pa.table({"id": NAMES, "x": pa.array(amounts, pa.decimal128(10, 2))}), tmp_path / "x.parquet")
+    assert made(features="x.parquet", ids="any", missing="zero").features.ravel().tolist() == [1.5, 0, -2.25, 4, 5, 6]
+    times = made(labels="x.parquet", split_by="x", split=(0, 5), ids="any", task="regression")
+    assert sets_of(times) == [[2], [0, 3], [4, 5]]
+    line = refused(features="x.parquet", ids="any", columns=["x:category"])
+    assert line.endswith("column 'x' holds decimal128(10, 2), not text or whole numbers; store it as one of these")
