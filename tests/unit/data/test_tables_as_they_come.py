@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from datetime import date
 from decimal import Decimal
 
 import numpy as np
@@ -100,3 +101,34 @@ def test_decimals_are_numbers(made, refused, tmp_path):
     assert sets_of(times) == [[2], [0, 3], [4, 5]]
     line = refused(features="x.parquet", ids="any", columns=["x:category"])
     assert line.endswith("column 'x' holds decimal128(10, 2), not text or whole numbers; store it as one of these")
+
+
+BY_TIME = {"split_file": "t.csv", "split_by": "t", "split": (2, 4)}
+
+
+def test_times_without_ids_are_as_many_as_vertices(refused):
+    line = refused({"y.csv": LABELS, "t.csv": "t\n3\n1\n4\n1\n5\n"}, labels="y.csv", **BY_TIME)
+    assert line == (
+        "t.csv: t has 5 rows; there must be one for each of the 6 vertices, or a column of ids (--id-column)"
+    )
+
+
+def test_times_without_labels_split_nothing(refused):
+    times = "id,t\n" + "".join(f"{i},{i}\n" for i in range(7))
+    line = refused({"t.csv": times}, **BY_TIME)
+    assert line == "t.csv: t: --split-by needs labels, and no vertex has one; give --labels FILE"
+
+
+@pytest.mark.parametrize("bound", [date(2024, 1, 1), None, [1]])
+def test_bounds_that_are_no_numbers_are_refused_for_numbers(refused, bound):
+    times = "id,t\n" + "".join(f"{i},{i}\n" for i in range(6))
+    options = {**BY_TIME, "split": (bound, bound)}
+    line = refused({"y.csv": LABELS, "t.csv": times}, labels="y.csv", **options)
+    assert line == f"--split {bound}: t.csv: t holds numbers, so its bounds are numbers"
+
+
+def test_bounds_may_be_dates_of_python(made):
+    days = "id,t\n" + "".join(f"{i},2024-01-0{i + 1}\n" for i in range(6))
+    options = {**BY_TIME, "split": (date(2024, 1, 3), pd.Timestamp("2024-01-05"))}
+    graph = made({"y.csv": LABELS, "t.csv": days}, labels="y.csv", **options)
+    assert sets_of(graph) == [[0, 1], [2, 3], [4, 5]]
