@@ -207,6 +207,8 @@ def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple
     """Labels as in a store, the number of classes or outputs, and the names of classes."""
     what, classes = source.call("labels"), source.classes
     if task == "regression":  # numbers have no classes, whatever the source calls them
+        if source.labels_are_names:
+            raise InputError(f"{what} holds classes by name, and --task regression takes numbers; drop it")
         return *numbers_to_regress(source.labels, n, what), None
     named = None if classes is None or source.labels is None else len(classes)
     labels, count = clean_labels(source.labels, n, named if source.num_classes is None else source.num_classes, what)

@@ -241,7 +241,14 @@ class _Attached:
         columns = self._files.label_column
         names = None if columns is None else [name.strip() for name in columns.split(",")]
         found: Labels = labels_of(path, names, self._files.label_separator, **self._common())
-        self._put(labels=found.values, classes=found.classes, num_classes=None, called={"labels": str(path)})
+        named = found.classes is not None or self._files.label_separator is not None
+        self._put(
+            labels=found.values,
+            classes=found.classes,
+            labels_are_names=named,
+            num_classes=None,
+            called={"labels": str(path)},
+        )
 
     def _put_sets(self, path: Path) -> None:
         n = self._num_vertices

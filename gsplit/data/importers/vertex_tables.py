@@ -28,7 +28,7 @@ from gsplit.data.importers.matching import (
     vertices_by_id,
     vertices_by_number,
 )
-from gsplit.data.importers.tables import Table, is_number, open_table
+from gsplit.data.importers.tables import NULLS, Table, is_number, open_table
 from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
@@ -129,13 +129,13 @@ class VertexTable:
         return self.table.num_rows() if self.vertices is None else len(self.vertices)
 
     def is_numeric(self, column: int) -> bool:
-        """Whether the first value that there is in a column is a number."""
+        """Whether the first value that there is in a column is a number; NA and the like are none."""
         if not self.table.is_text(column):
             return self.table.holds_numbers(column)
         for (texts,) in self.table.texts([column]):
-            for text in texts.to_pylist():
-                if text.strip():
-                    return is_number(text.strip())
+            for text in map(str.strip, texts.to_pylist()):
+                if text not in NULLS:
+                    return is_number(text)
         return False
 
     def name(self, column: int) -> str:

@@ -132,3 +132,38 @@ def test_bounds_may_be_dates_of_python(made):
     options = {**BY_TIME, "split": (date(2024, 1, 3), pd.Timestamp("2024-01-05"))}
     graph = made({"y.csv": LABELS, "t.csv": days}, labels="y.csv", **options)
     assert sets_of(graph) == [[0, 1], [2, 3], [4, 5]]
+
+
+def labels(*words):
+    return {"y.csv": "id,y\n" + "".join(f'{i},"{word}"\n' for i, word in enumerate(words))}
+
+
+@pytest.mark.parametrize("gap", ["NA", "null", "nan", ""])
+def test_a_gap_at_the_top_makes_no_names_of_numbers(made, gap):
+    graph = made(labels(gap, 0, 1, 0, 1, 0), labels="y.csv")
+    assert graph.classes is None
+    assert graph.labels.tolist() == [-1, 0, 1, 0, 1, 0]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("huge", ["1e30", "-1e30", "9223372036854775808"])
+def test_a_label_too_large_for_a_class_is_refused(refused, huge):
+    assert "y.csv[0] is " in (line := refused(labels(huge, 0, 1, 0, 1, 0), labels="y.csv"))
+    assert line.endswith("too large for a class")
+
+
+def test_a_class_of_thousands_of_digits_is_refused(refused):
+    line = refused(labels("9" * 5000, 0, 1, 0, 1, 0), labels="y.csv", label_separator=";")
+    assert line == f"y.csv lists class {'9' * 40}; there may be 65,536 classes"
+
+
+def test_a_separator_is_not_for_arrays(refused, tmp_path):
+    np.save(tmp_path / "y.npy", np.arange(6))
+    line = refused(labels="y.npy", label_separator=";")
+    assert line == "--label-separator is for a column of a table, and y.npy is an array; drop it"
+
+
+@pytest.mark.parametrize(("words", "options"), [("abcabc", {}), ("010101", {"label_separator": ";"})])
+def test_names_of_classes_are_not_regressed(refused, words, options):
+    line = refused(labels(*words), labels="y.csv", task="regression", **options)
+    assert line == "y.csv holds classes by name, and --task regression takes numbers; drop it"
