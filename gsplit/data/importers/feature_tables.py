@@ -57,14 +57,16 @@ def features_of(
         return _array(paths[0])
     blocks: list[Block] = []
     names: set[str] = set()
+    are_half = True
     n = num_vertices
     for path in paths:
         if path.suffix == ".npy":
             array = _array(path)
             block, rows = block_of(array, str(path)), len(array)
+            are_half &= array.dtype == np.float16
         else:
             table = _open(path, how, n, ids)
-            block, rows = _of_table(table, how), table.num_rows
+            block, rows, are_half = _of_table(table, how), table.num_rows, False
             names |= {table.name(column) for column in range(table.table.num_columns)}
         n = rows if n is None else n
         if block.vertices is None and rows != n:
@@ -75,7 +77,13 @@ def features_of(
         blocks.append(block)
     _check_named(how.kinds, paths, names)
     assert n is not None
-    return Assembled(num_vertices=n, blocks=tuple(blocks), missing=how.missing, standardize=how.standardize)
+    return Assembled(
+        num_vertices=n,
+        blocks=tuple(blocks),
+        missing=how.missing,
+        standardize=how.standardize,
+        dtype=np.dtype(np.float16 if are_half else np.float32),
+    )
 
 
 def block_of(features: NDArray[Any] | Rows, called: str) -> Block:

@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import gsplit
+from gsplit.data.columns import filled
+from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
+from gsplit.data.columns.filled import Filled
 from gsplit.errors import InputError
 
 NAMES = [f"v{i}" for i in range(6)]
@@ -167,3 +170,73 @@ def test_a_separator_is_not_for_arrays(refused, tmp_path):
 def test_names_of_classes_are_not_regressed(refused, words, options):
     line = refused(labels(*words), labels="y.csv", task="regression", **options)
     assert line == "y.csv holds classes by name, and --task regression takes numbers; drop it"
+
+
+GAPS = {"x.csv": "id,k\n" + "".join(f"{i},{'' if i < 3 else 'ab'[i % 2]}\n" for i in range(6)), "y.csv": LABELS}
+GAPS["train.csv"] = "0\n1\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("code", {"missing": "mean"}),
+        ("code", {"missing": "zero", "standardize": True}),
+        ("category", {"missing": "zero", "standardize": True}),
+    ],
+)
+def test_a_column_whose_mean_is_not_used_needs_none(made, kind, options):
+    graph = made(GAPS, features="x.csv", labels="y.csv", train="train.csv", columns=[f"k:{kind}"], **options)
+    whole = {"code": [[0], [0], [0], [2], [1], [2]], "category": [[0, 0]] * 3 + [[0, 1], [1, 0], [0, 1]]}
+    assert graph.features.tolist() == whole[kind]
+
+
+def test_a_category_whose_share_is_used_needs_a_value(refused):
+    options = {"features": "x.csv", "labels": "y.csv", "train": "train.csv", "columns": ["k:category"]}
+    assert "x.csv: column k has no value of any training vertex" in refused(GAPS, **options, missing="mean")
+
+
+@pytest.mark.parametrize("options", [{}, {"standardize": True}, {"missing": "mean"}])
+def test_infinite_features_have_a_line_and_a_column(refused, options, tmp_path):
+    table = "id,a,b\n" + "".join(f"{i},{i}.5,{'1e39' if i == 3 else i * 2}\n" for i in range(6))
+    assert refused({"x.csv": table}, features="x.csv", **options) == (
+        "x.csv, line 5: column b is infinite, or too large for float32; replace it first"
+    )
+    np.save(tmp_path / "x.npy", np.where(np.eye(6, 2), np.inf, 1))
+    options = {"standardize": True, **options}
+    assert refused(features="x.npy", **options) == (
+        "x.npy, row 0: column 1 is infinite, or too large for float32; replace it first"
+    )
+
+
+def test_infinite_features_of_rows_left_out_do_not_matter(made):
+    table = "id,a\n9,inf\n" + "".join(f"{i},{i}.5\n" for i in range(6))
+    graph = made({"x.csv": table}, features="x.csv", unknown="drop", num_vertices=6)
+    assert graph.features.ravel().tolist() == [i + 0.5 for i in range(6)]
+
+
+def test_times_do_not_fit_float16_unless_standardised(made, refused):
+    days = {"x.csv": "id,t\n" + "".join(f"{i},2024-01-0{i + 1}\n" for i in range(6))}
+    options = {"features": "x.csv", "columns": ["t:time"], "feature_dtype": "float16"}
+    assert refused(days, **options).startswith("x.csv: column t holds times, and float16 rounds days since 1970")
+    assert len(set(made(days, **options, standardize=True).features.ravel().tolist())) == 6
+
+
+def test_arrays_of_float16_stay_so_also_standardised(made, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(12, dtype=np.float16).reshape(6, 2))
+    assert made(features="x.npy", standardize=True).features.dtype == np.float16
+    assert made(features=["x.npy", "x.npy"]).features.dtype == np.float16
+    assert made({"x.csv": LABELS}, features=["x.npy", "x.csv"]).features.dtype == np.float32
+
+
+def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
+    wide = np.random.default_rng(0).normal(size=(50, 30))
+    monkeypatch.setattr(filled, "VALUES_AT_ONCE", 100)
+    block = Block(path="x", columns=(FeatureColumn(table="x", kind="array", columns=30),), chunks=lambda: iter([wide]))
+    made = Filled(Assembled(num_vertices=60, blocks=(block,), missing="mean", standardize=True), np.arange(0))
+    pieces = list(made.pieces())
+    assert max(values.size for _, _, values in pieces) <= 100
+    out = np.full((60, 30), np.nan)
+    for vertices, columns, values in pieces:
+        out[vertices, columns] = values
+    np.testing.assert_allclose(out[:50], (wide - wide.mean(axis=0)) / wide.std(axis=0), atol=1e-12)
+    assert not out[50:].any()
