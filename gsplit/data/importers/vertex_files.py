@@ -83,7 +83,6 @@ class VertexFiles(Checked):
         if isinstance(self.features, (str, os.PathLike)):
             object.__setattr__(self, "features", (self.features,))
         super().__post_init__()
-        object.__setattr__(self, "features", tuple(Path(path) for path in self.features))
         lists = [name for name in VERTEX_SETS if getattr(self, name)]
         if self.split_file and lists:
             raise InputError(f"--split-file gives all vertex sets; drop --{lists[0]}")

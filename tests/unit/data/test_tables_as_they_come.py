@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -240,3 +241,23 @@ def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
         out[vertices, columns] = values
     np.testing.assert_allclose(out[:50], (wide - wide.mean(axis=0)) / wide.std(axis=0), atol=1e-12)
     assert not out[50:].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"features": [np.zeros(2)]}, "--features must be a path, not array([0., 0.])"),
+        ({"features": [None]}, "--features must be a path, not None"),
+        ({"features": b"x.csv"}, "--features must be a list, not b'x.csv'"),
+        ({"columns": "y:category"}, "--columns must be a list, not 'y:category'"),
+        ({"columns": [b"y:code"]}, "--columns takes NAME:KIND with KIND one of number, category, code, bool, time, "),
+        ({"split": "0.6,0.2,0.2"}, "--split must be a list, not '0.6,0.2,0.2'"),
+    ],
+)
+def test_other_types_are_refused(refused, options, message):
+    assert refused({"x.csv": LABELS}, **{"features": "x.csv", **options}).startswith(message)
+
+
+def test_one_table_several_or_what_makes_them(made):
+    for features in ("x.csv", Path("x.csv"), ["x.csv"], (Path("x.csv"),), (name for name in ["x.csv"])):
+        assert made({"x.csv": LABELS}, features=features).features.ravel().tolist() == [0, 1, 0, 1, 0, 1]
