@@ -29,7 +29,7 @@ class Joining:
     kinds: Mapping[str, str]
     """The kind of each column by its name in lower case, ``*`` for all others; by default all are numbers."""
     skip: Mapping[Path, Collection[str]]
-    """Names of columns, by the file, that are labels, sets or times."""
+    """Names of columns, by the file (its resolved path), that are labels, sets or times."""
     missing: Missing
     unknown: Unknown
     standardize: bool
@@ -68,6 +68,7 @@ def features_of(
             table = _open(path, how, n, ids)
             block, rows, are_half = _of_table(table, how), table.num_rows, False
             names |= {table.name(column) for column in range(table.table.num_columns)}
+            table.refuse_named_ids(how.kinds)
         n = rows if n is None else n
         if block.vertices is None and rows != n:
             raise InputError(
@@ -114,7 +115,7 @@ def _open(path: Path, how: Joining, n: int | None, ids: VertexIds | None) -> Ver
         ids=ids,
         every=how.missing == "refuse",
         unknown=how.unknown,
-        skip={*how.skip.get(path, ()), *(how.kinds.keys() - named)},
+        skip={*how.skip.get(path.resolve(), ()), *(how.kinds.keys() - named)},
         only=named if how.kinds.get(OTHERS) == SKIP else None,
     )
 

@@ -222,7 +222,7 @@ class _Attached:
         )
 
     def _skipped(self) -> dict[Path, set[str]]:
-        """Columns of the tables of features that hold something else."""
+        """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
         skip: dict[Path, set[str]] = {}
         files, asked = self._files, parse_columns(self._files.columns)
         for path, names in (
@@ -232,7 +232,7 @@ class _Attached:
         ):
             if path and names:
                 columns = {name.strip().lower() for name in names.split(",")}
-                skip.setdefault(path, set()).update(columns - asked.keys())
+                skip.setdefault(path.resolve(), set()).update(columns - asked.keys())
         return skip
 
     def _put_labels(self, path: Path | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.column_kinds import SKIP
 from gsplit.data.importers.matching import (
     IDS,
     INDEXES,
@@ -83,6 +84,7 @@ class VertexTable:
         self._ids: int | None = None
         self._ignored: list[int] = []
         columns = self._id_columns(id_column, ids)
+        self._all_ids = columns
         self.values = [
             column
             for column in range(self.table.num_columns)
@@ -93,7 +95,8 @@ class VertexTable:
         if take is not None:
             self.values = [named_column(self.table, name, flag) for name in take]
         if not self.values:
-            raise InputError(f"{path} has no column beside the ids")
+            rest = " and those that hold or are told to be something else" if skip or only is not None else ""
+            raise InputError(f"{path} has no column of {what}s beside the ids{rest}")
         self.num_vertices = num_vertices if ids is None else ids.num_vertices
         self.vertices: NDArray[np.int64] | None = None
         """int64 [rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
@@ -190,6 +193,20 @@ class VertexTable:
                 f"{ids}, as ids do, and is no {what}; give --id-column {flag} to match rows by it, or --id-column "
                 f"{NO_IDS} if no column holds ids"
             )
+
+    def refuse_named_ids(self, kinds: Mapping[str, str]) -> None:
+        """Refuse ``--columns`` for a column of ids, which is no feature whatever its kind.
+
+        Raises:
+            InputError: naming the first; one that is to be skipped is skipped anyway.
+        """
+        for column in self._all_ids:
+            kind = kinds.get(self.name(column).lower(), SKIP)
+            if kind != SKIP:
+                raise InputError(
+                    f"--columns {self._flag(column)}:{kind}: in {self.table.path} that column holds the ids; drop it, or "
+                    "name another by --id-column"
+                )
 
     def _flag(self, column: int) -> str:
         """The column as the value of ``--id-column``."""

@@ -224,7 +224,7 @@ WRONG = [
     (EDGES, {"ids": "whole", "source_column": "src,dst", "destination_column": "dst,src"}, "need --ids any"),
     (EDGES, {"features": "f.npy"}, "f.npy has no ids to match its rows by"),
     ({**EDGES, "f.csv": "x,y\n1,2\n"}, {"features": "f.csv"}, "f.csv has no column of ids called id; it has x, y;"),
-    ({**EDGES, "f.csv": "id\na\n"}, {"features": "f.csv"}, "f.csv has no column beside the ids"),
+    ({**EDGES, "f.csv": "id\na\n"}, {"features": "f.csv"}, "f.csv has no column of [a-z]+ beside the ids"),
     (
         {**EDGES, "f.csv": "id,x\na,1\nd,2\ne,2\n"},
         {"features": "f.csv"},

@@ -261,3 +261,42 @@ def test_other_types_are_refused(refused, options, message):
 def test_one_table_several_or_what_makes_them(made):
     for features in ("x.csv", Path("x.csv"), ["x.csv"], (Path("x.csv"),), (name for name in ["x.csv"])):
         assert made({"x.csv": LABELS}, features=features).features.ravel().tolist() == [0, 1, 0, 1, 0, 1]
+
+
+TABLE = {"x.csv": "id,a,y,set,t\n" + "".join(f"{i},{i}.5,{i % 2},train,{i * 2}\n" for i in range(6))}
+
+
+def test_labels_sets_and_times_are_no_features_whatever_way_leads_to_the_table(made, tmp_path):
+    (tmp_path / "link.csv").symlink_to("x.csv")
+    for other in (tmp_path / "x.csv", "link.csv"):
+        columns = {"label_column": "y", "columns": ["set:skip"], "split_by": "t", "split": (2, 4)}
+        graph = made(TABLE, features="x.csv", labels=other, split_file=other, **columns)
+        assert graph.features.tolist() == [[i + 0.5] for i in range(6)]
+
+
+def test_a_column_of_ids_has_no_kind(made, refused):
+    options = {"features": "x.csv", "columns": ["ID:category", "set:skip"]}
+    assert refused(TABLE, **options) == (
+        "--columns id:category: in x.csv that column holds the ids; drop it, or name another by --id-column"
+    )
+    assert made(TABLE, features="x.csv", columns=["id:skip", "*:skip", "a:number"]).num_features == 1
+
+
+def test_two_columns_of_ids_are_refused(refused):
+    table = "id,a,id\n" + "".join(f"v{i},{i}.5,{i}\n" for i in range(6))
+    assert refused({"x.csv": table}, features="x.csv", ids="any") == (
+        "x.csv has several columns called id, the --id-column; it has id, a, id"
+    )
+
+
+def test_ids_of_any_kind_need_a_column(refused):
+    assert refused({"x.csv": LABELS}, features="x.csv", ids="any", id_column="none") == (
+        "--id-column none leaves no ids to match x.csv by, as --ids any does; drop it"
+    )
+
+
+@pytest.mark.parametrize("options", [{"columns": ["*:skip"]}, {"label_column": "y"}])
+def test_a_table_without_any_feature_says_why(refused, options):
+    assert refused({"x.csv": LABELS}, features="x.csv", **options) == (
+        "x.csv has no column of features beside the ids and those that hold or are told to be something else"
+    )
