@@ -163,9 +163,9 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
             raise InputError(f"{flag} must be a path, not {value!r}")
         return Path(value)
     if get_origin(kind) is tuple:
-        if not isinstance(value, Iterable):
+        if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
             raise InputError(f"{flag} must be a list, not {value!r}")
-        return tuple(value)
+        return tuple(_of_kind(flag, item, Path) for item in value) if Path in get_args(kind) else tuple(value)
     if kind is str:
         return str(value)
     if kind is int:

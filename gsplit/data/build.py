@@ -210,6 +210,8 @@ def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple
     what, classes = source.call("labels"), source.classes
     shown = None if source.ids is None else source.ids.shown
     if task == "regression":  # numbers have no classes, whatever the source calls them
+        if source.labels_are_names:
+            raise InputError(f"{what} holds classes by name, and --task regression takes numbers; drop it")
         return *numbers_to_regress(source.labels, n, what, shown), None
     named = None if classes is None or source.labels is None else len(classes)
     count = named if source.num_classes is None else source.num_classes

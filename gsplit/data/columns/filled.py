@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
 from gsplit.errors import InputError
 
+VALUES_AT_ONCE = 1 << 22
+"""Features looked at at once, in float64; an array may have thousands of columns."""
 ROWS_AT_ONCE = 1 << 16
 COLUMNS_SHOWN = 20
 
@@ -100,24 +102,22 @@ class Filled:
                     f"{block.path} has no row for vertex {without[0]}, nor for {len(without) - 1} others; add them, "
                     "or --missing zero or mean fills them in"
                 )
-            for at in range(0, len(without), ROWS_AT_ONCE):
-                vertices = without[at : at + ROWS_AT_ONCE]
+            at_once = _rows_at_once(block)
+            for at in range(0, len(without), at_once):
+                vertices = without[at : at + at_once]
                 yield vertices, features, self._finished_fill(number)[None].repeat(len(vertices), axis=0)
 
     def _finished(self, number: int, begin: int, vertices: NDArray[np.int64], piece: NDArray[Any]) -> NDArray[Any]:
         """The rows of a block that are kept, filled and scaled."""
         block = self._features.blocks[number]
         kept = vertices >= 0
+        _check_infinite(block, begin, vertices, piece)
         gaps = np.isnan(piece) if piece.dtype.kind == "f" else np.zeros(piece.shape, np.bool_)
         gaps &= kept[:, None]
         if gaps.any():
             if self._features.missing == "refuse":
-                row, at = (int(each[0]) for each in np.nonzero(gaps))
-                column, _ = _column_at(block, at)
-                where = f"column {column.name}" if column.name else f"column {at + 1}"
                 raise InputError(
-                    f"{block.path}, {block.place(begin + row)}: {where} has no value; --missing zero or mean fills "
-                    "it in"
+                    f"{_first_place(block, begin, gaps)} has no value; --missing zero or mean fills it in"
                 )
             self._lacking[number] += [
                 int(gaps[:, at : at + column.width].any(axis=1).sum()) for column, at in _columns(block)
@@ -154,10 +154,13 @@ class Filled:
         moments = Moments.of_none(block.width)
         counts = np.zeros(self._features.num_vertices, np.bool_)
         counts[self._training if len(self._training) else slice(None)] = True
-        for _, vertices, piece in _kept(block):
+        for begin, vertices, piece in _kept(block):
+            _check_infinite(block, begin, vertices, piece)
             moments.add(piece[counts[vertices] & (vertices >= 0)])
-        if (moments.count == 0).any():
-            at = int(np.argmin(moments.count))
+        needed = [self._takes_moments(column) for column, _ in _columns(block) for _ in range(column.width)]
+        lacking = (moments.count == 0) & np.array(needed, np.bool_)
+        if lacking.any():
+            at = int(np.argmax(lacking))
             column, _ = _column_at(block, at)
             among = "training vertex" if len(self._training) else "vertex"
             raise InputError(
@@ -165,6 +168,12 @@ class Filled:
                 "the column, or --missing mean and --standardize"
             )
         return moments
+
+    def _takes_moments(self, column: FeatureColumn) -> bool:
+        """Whether the mean or deviation of a column is used: codes are filled with 0, and as they are, like others."""
+        return (self._features.standardize and column.is_scaled) or (
+            self._features.missing == "mean" and column.kind != "code"
+        )
 
     def described(self) -> list[dict[str, Any]]:
         """What was made of each column, for the description of the store; after :meth:`pieces`."""
@@ -231,13 +240,38 @@ def _told(entry: dict[str, Any]) -> str:
 
 def _kept(block: Block) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
     """The number of the first row, the vertices and the values, some rows at a time."""
-    begin = 0
+    begin, at_once = 0, _rows_at_once(block)
     for chunk in block.chunks():
-        for at in range(0, len(chunk), ROWS_AT_ONCE):
-            piece = chunk[at : at + ROWS_AT_ONCE]
+        for at in range(0, len(chunk), at_once):
+            piece = chunk[at : at + at_once]
             rows = np.arange(begin, begin + len(piece))
             yield begin, rows if block.vertices is None else block.vertices[rows], piece
             begin += len(piece)
+
+
+def _rows_at_once(block: Block) -> int:
+    return max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, block.width)))
+
+
+def _check_infinite(block: Block, begin: int, vertices: NDArray[np.int64], piece: NDArray[Any]) -> None:
+    """Refuse what is infinite in rows that are kept; a table's numbers are float32 by now.
+
+    Raises:
+        InputError: naming the first place.
+    """
+    if piece.dtype.kind == "f" and (infinite := np.isinf(piece)).any():
+        infinite &= (vertices >= 0)[:, None]
+        if infinite.any():
+            raise InputError(
+                f"{_first_place(block, begin, infinite)} is infinite, or too large for float32; replace it first"
+            )
+
+
+def _first_place(block: Block, begin: int, marked: NDArray[np.bool_]) -> str:
+    """File, row and column of the first feature that is marked, of the rows from ``begin`` on."""
+    row, at = (int(each[0]) for each in np.nonzero(marked))
+    column, _ = _column_at(block, at)
+    return f"{block.path}, {block.place(begin + row)}: column {column.name or at + 1}"
 
 
 def _columns(block: Block) -> Iterator[tuple[FeatureColumn, int]]:

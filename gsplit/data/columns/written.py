@@ -87,6 +87,11 @@ def _write_assembled(
                     f"{column.table}: column {column.name} has {len(column.categories):,} codes, but float16 tells "
                     f"{MOST_CODES:,} apart; drop --feature-dtype float16"
                 )
+            if column.kind == "time" and not features.standardize:
+                raise InputError(
+                    f"{column.table}: column {column.name} holds times, and float16 rounds days since 1970 to weeks; "
+                    "drop --feature-dtype float16, or give --standardize"
+                )
     filled = Filled(features, training)
     out = writer.create("features", features.shape, dtype)
     width = max(1, features.shape[1])

@@ -38,7 +38,7 @@ def parse_columns(words: Sequence[str]) -> dict[str, str]:
     kinds = (*get_args(Kind), SKIP)
     found: dict[str, str] = {}
     for word in words:
-        name, colon, kind = word.rpartition(":")
+        name, colon, kind = word.rpartition(":") if isinstance(word, str) else ("", "", "")
         if not colon or not name.strip() or kind not in kinds:
             raise InputError(f"--columns takes NAME:KIND with KIND one of {', '.join(kinds)}, not {word!r}")
         if found.setdefault(name.strip().lower(), kind) != kind:

@@ -29,7 +29,7 @@ class Joining:
     kinds: Mapping[str, str]
     """The kind of each column by its name in lower case, ``*`` for all others; by default all are numbers."""
     skip: Mapping[Path, Collection[str]]
-    """Names of columns, by the file, that are labels, sets or times."""
+    """Names of columns, by the file (its resolved path), that are labels, sets or times."""
     missing: Missing
     unknown: Unknown
     standardize: bool
@@ -57,15 +57,18 @@ def features_of(
         return _array(paths[0])
     blocks: list[Block] = []
     names: set[str] = set()
+    are_half = True
     n = num_vertices
     for path in paths:
         if path.suffix == ".npy":
             array = _array(path)
             block, rows = block_of(array, str(path)), len(array)
+            are_half &= array.dtype == np.float16
         else:
             table = _open(path, how, n, ids)
-            block, rows = _of_table(table, how), table.num_rows
+            block, rows, are_half = _of_table(table, how), table.num_rows, False
             names |= {table.name(column) for column in range(table.table.num_columns)}
+            table.refuse_named_ids(how.kinds)
         n = rows if n is None else n
         if block.vertices is None and rows != n:
             raise InputError(
@@ -75,7 +78,13 @@ def features_of(
         blocks.append(block)
     _check_named(how.kinds, paths, names)
     assert n is not None
-    return Assembled(num_vertices=n, blocks=tuple(blocks), missing=how.missing, standardize=how.standardize)
+    return Assembled(
+        num_vertices=n,
+        blocks=tuple(blocks),
+        missing=how.missing,
+        standardize=how.standardize,
+        dtype=np.dtype(np.float16 if are_half else np.float32),
+    )
 
 
 def block_of(features: NDArray[Any] | Rows, called: str) -> Block:
@@ -106,7 +115,7 @@ def _open(path: Path, how: Joining, n: int | None, ids: VertexIds | None) -> Ver
         ids=ids,
         every=how.missing == "refuse",
         unknown=how.unknown,
-        skip={*how.skip.get(path, ()), *(how.kinds.keys() - named)},
+        skip={*how.skip.get(path.resolve(), ()), *(how.kinds.keys() - named)},
         only=named if how.kinds.get(OTHERS) == SKIP else None,
     )
 

@@ -57,6 +57,8 @@ def labels_of(
         InputError: where the file is missing, damaged, or holds something else.
     """
     if path.suffix == ".npy":
+        if separator is not None:
+            raise InputError(f"--label-separator is for a column of a table, and {path} is an array; drop it")
         return Labels(read_npy(path))
     table = VertexTable(
         path,
@@ -110,6 +112,9 @@ def _listed(table: VertexTable, separator: str) -> Labels:
     if len(names) > MOST_LISTED:
         raise InputError(f"{table.table.path} lists {len(names):,} classes; there may be {MOST_LISTED:,}")
     if all(map(str.isdecimal, names)):
+        longest = max(names, key=len)
+        if len(longest.lstrip("0")) > len(str(MOST_LISTED)):
+            raise InputError(f"{table.table.path} lists class {longest[:40]}; there may be {MOST_LISTED:,} classes")
         return Labels(table.ordered(_marked(lists, {name: int(name) for name in names}, table)))
     number = {name: at for at, name in enumerate(names)}
     logger.info("%s: lists of %s classes by name, in the order of the names", table.table.path, f"{len(names):,}")

@@ -19,6 +19,8 @@ from gsplit.errors import InputError
 
 IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
 """Usual names of a column of ids; without one pandas writes its index."""
+INDEXES = ("", "__index_level_0__")
+"""Names under which pandas writes an index that has none, in text and in Parquet."""
 NO_IDS = "none"
 """Value of ``--id-column`` where all columns are values."""
 
@@ -59,12 +61,13 @@ def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]
     """The columns of a table that hold the ids: those of ``--id-column``, of the ids' own names, or of a usual one.
 
     Raises:
-        InputError: where there are none.
+        InputError: where there are none, or several of a name.
     """
     wanted = ids.names if id_column is None else tuple(name.strip() for name in id_column.split(","))
-    found = [table.names.index(name.lower()) for name in wanted if name.lower() in table.names]
-    if len(found) == len(wanted):
-        return found
+    if all(name.lower() in table.names for name in wanted):
+        return [named_column(table, name, "--id-column") for name in wanted]
+    if id_column == NO_IDS:
+        raise InputError(f"--id-column {NO_IDS} leaves no ids to match {table.path} by, as --ids any does; drop it")
     usual = [column for column, name in enumerate(table.names) if name in IDS[:-1]][:1]
     if id_column is None and usual and len(ids.names) == 1:
         return usual

@@ -73,6 +73,8 @@ class Source:
     """Number of classes; None: as many as have names, or one more than the largest label."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes, in the order of their numbers: distinct texts; None where there are none."""
+    labels_are_names: bool = False
+    """Whether the labels were read as names, or lists, of classes, so that their numbers mean nothing."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     where: str = ""

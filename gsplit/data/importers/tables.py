@@ -28,6 +28,8 @@ BLOCK_BYTES = 1 << 24
 """Bytes of text parsed at once."""
 SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
+NULLS = frozenset(("", "#N/A", "#NA", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"))
+"""Texts that stand for no number, of those that pyarrow takes so."""
 UNREADABLE = (OSError, EOFError, zlib.error)
 
 logger = logging.getLogger(__name__)

@@ -83,7 +83,6 @@ class VertexFiles(Checked):
         one = isinstance(self.features, (str, os.PathLike))
         object.__setattr__(self, "features", (self.features,) if one else self.features or ())
         super().__post_init__()
-        object.__setattr__(self, "features", tuple(Path(path) for path in self.features))
         lists = [name for name in VERTEX_SETS if getattr(self, name)]
         if self.split_file and lists:
             raise InputError(f"--split-file gives all vertex sets; drop --{lists[0]}")
@@ -223,7 +222,7 @@ class _Attached:
         )
 
     def _skipped(self) -> dict[Path, set[str]]:
-        """Columns of the tables of features that hold something else."""
+        """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
         skip: dict[Path, set[str]] = {}
         files, asked = self._files, parse_columns(self._files.columns)
         for path, names in (
@@ -233,7 +232,7 @@ class _Attached:
         ):
             if path and names:
                 columns = {name.strip().lower() for name in names.split(",")}
-                skip.setdefault(path, set()).update(columns - asked.keys())
+                skip.setdefault(path.resolve(), set()).update(columns - asked.keys())
         return skip
 
     def _put_labels(self, path: Path | None) -> None:
@@ -241,7 +240,14 @@ class _Attached:
         columns = self._files.label_column
         names = None if columns is None else [name.strip() for name in columns.split(",")]
         found: Labels = labels_of(path, names, self._files.label_separator, **self._common())
-        self._put(labels=found.values, classes=found.classes, num_classes=None, called={"labels": str(path)})
+        named = found.classes is not None or self._files.label_separator is not None
+        self._put(
+            labels=found.values,
+            classes=found.classes,
+            labels_are_names=named,
+            num_classes=None,
+            called={"labels": str(path)},
+        )
 
     def _put_sets(self, path: Path) -> None:
         n = self._num_vertices

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.column_kinds import SKIP
 from gsplit.data.importers.matching import (
     IDS,
+    INDEXES,
     NO_IDS,
     Unknown,
     id_columns,
@@ -27,7 +29,7 @@ from gsplit.data.importers.matching import (
     vertices_by_id,
     vertices_by_number,
 )
-from gsplit.data.importers.tables import Table, is_number, open_table
+from gsplit.data.importers.tables import NULLS, Table, is_number, open_table
 from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
@@ -82,6 +84,7 @@ class VertexTable:
         self._ids: int | None = None
         self._ignored: list[int] = []
         columns = self._id_columns(id_column, ids)
+        self._all_ids = columns
         self.values = [
             column
             for column in range(self.table.num_columns)
@@ -92,8 +95,8 @@ class VertexTable:
         if take is not None:
             self.values = [named_column(self.table, name, flag) for name in take]
         if not self.values:
-            others = f" and those that are no {what}s" if skip or only is not None else ""
-            raise InputError(f"{path} has no column beside the ids{others}")
+            rest = " and those that hold or are told to be something else" if skip or only is not None else ""
+            raise InputError(f"{path} has no column of {what}s beside the ids{rest}")
         self.num_vertices = num_vertices if ids is None else ids.num_vertices
         self.vertices: NDArray[np.int64] | None = None
         """int64 [rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
@@ -107,19 +110,21 @@ class VertexTable:
         logger.info("%s", self._described(what))
 
     def _id_columns(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
-        """The columns that hold ids; the index of pandas beside ids that are named says nothing."""
+        """The columns that hold ids; the index of pandas beside ids with a name says nothing."""
+        names = self.table.names
+        usual = [column for column, name in enumerate(names) if name in IDS]
+        columns: list[int] = []
         if ids is not None:
             columns = id_columns(self.table, id_column, ids)
-            self._ids = columns[0]
-            return columns
-        usual = [column for column, name in enumerate(self.table.names) if name in IDS][:1]
-        if self._named:
+        elif self._named:
             assert id_column is not None
-            self._ids = named_column(self.table, id_column, "--id-column")
-            self._ignored = [c for c in usual if c != self._ids and self.table.names[c] == ""]
+            columns = [named_column(self.table, id_column, "--id-column")]
         elif id_column is None and usual:
-            self._ids = usual[0]
-        return [] if self._ids is None else [self._ids]
+            columns = [min(usual, key=lambda column: names[column] in INDEXES)]
+        if columns:
+            self._ids = columns[0]
+            self._ignored = [c for c, name in enumerate(names) if name in INDEXES and c not in columns]
+        return columns
 
     @functools.cached_property
     def num_rows(self) -> int:
@@ -127,13 +132,13 @@ class VertexTable:
         return self.table.num_rows() if self.vertices is None else len(self.vertices)
 
     def is_numeric(self, column: int) -> bool:
-        """Whether the first value that there is in a column is a number."""
+        """Whether the first value that there is in a column is a number; NA and the like are none."""
         if not self.table.is_text(column):
             return self.table.holds_numbers(column)
         for (texts,) in self.table.texts([column]):
-            for text in texts.to_pylist():
-                if text.strip():
-                    return is_number(text.strip())
+            for text in map(str.strip, texts.to_pylist()):
+                if text not in NULLS:
+                    return is_number(text)
         return False
 
     def name(self, column: int) -> str:
@@ -188,6 +193,20 @@ class VertexTable:
                 f"{ids}, as ids do, and is no {what}; give --id-column {flag} to match rows by it, or --id-column "
                 f"{NO_IDS} if no column holds ids"
             )
+
+    def refuse_named_ids(self, kinds: Mapping[str, str]) -> None:
+        """Refuse ``--columns`` for a column of ids, which is no feature whatever its kind.
+
+        Raises:
+            InputError: naming the first; one that is to be skipped is skipped anyway.
+        """
+        for column in self._all_ids:
+            kind = kinds.get(self.name(column).lower(), SKIP)
+            if kind != SKIP:
+                raise InputError(
+                    f"--columns {self._flag(column)}:{kind}: in {self.table.path} that column holds the ids; drop it, or "
+                    "name another by --id-column"
+                )
 
     def _flag(self, column: int) -> str:
         """The column as the value of ``--id-column``."""

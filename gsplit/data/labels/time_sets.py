@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def check_bounds(bounds: Sequence[float | str], times: Times) -> tuple[float, fl
 
 def _number(bound: float | str, times: Times) -> float:
     if not times.are_dates:
-        if isinstance(bound, str):
+        if not isinstance(bound, Real):
             raise InputError(f"--split {bound}: {times.called} holds numbers, so its bounds are numbers")
         return float(bound)
     try:
@@ -73,12 +74,19 @@ def sets_by_time(
         some: whether a vertex is labelled that has some of its [C] labels and lacks others.
 
     Raises:
-        InputError: for bounds that are none, or that leave nothing to train on.
+        InputError: for bounds that are none, or that leave nothing to train on, and without labels.
     """
     first, second = check_bounds(bounds, times)
     lacks = np.isnan(labels).all if some else np.isnan(labels).any
     labelled = labels >= 0 if labels.ndim == 1 else ~lacks(axis=1)
+    if not labelled.any():
+        raise InputError(f"{times.called}: --split-by needs labels, and no vertex has one; give --labels FILE")
     values = times.values
+    if len(values) != len(labels):
+        raise InputError(
+            f"{times.called} has {len(values)} rows; there must be one for each of the {len(labels)} vertices, or a "
+            "column of ids (--id-column)"
+        )
     unknown = int((labelled & np.isnan(values)).sum())
     if unknown:
         logger.info("%s: %s labelled vertices have no time and are in no set", times.called, f"{unknown:,}")

@@ -236,13 +236,13 @@ def few_rows():
     return Rows(shape=(3, 1), dtype=np.dtype("f4"), chunks=lambda: iter([np.ones((2, 1))]))
 
 
-def infinite_in_row_2_of_vertex_1():
-    features = np.array([[0.0, 1, 1], [1.0, 1, 1], [np.inf, 1, 1]])
+def too_large_in_row_2_of_vertex_1():
+    features = np.array([[0.0, 1, 1], [1.0, 1, 1], [1e300, 1, 1]])
     return block_of_three(np.dtype("f4"), (features,), np.array([2, 0, 1], np.int64))
 
 
 WRONG = [
-    (source_of([(0, 1)], features=infinite_in_row_2_of_vertex_1()), {}, "the features of vertex 1 hold NaN"),
+    (source_of([(0, 1)], features=too_large_in_row_2_of_vertex_1()), {}, "the features of vertex 1 hold NaN"),
     (source_of([(0, 1), (2, -1)]), {}, "the source: edge 1: 2 -> -1 names a vertex below 0"),
     (source_of([(0, 1), (2, 5), (5, 2)], 5), {}, r"edge 1: 2 -> 5 names a vertex outside the vertices 0 \.\. 4"),
     (source_of([(0, 1)], 5), {"num_vertices": 4}, "has 5 vertices; --num-vertices 4 is fewer"),

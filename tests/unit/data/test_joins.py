@@ -89,10 +89,11 @@ def expected(order, found, kinds, missing, standardize, training):
             if kinds[name] in ("category", "code") and not table[name].str.strip().any():
                 return None
             some = values.loc[training] if training else values
-            takes = missing == "mean" or standardize
+            is_filled = missing == "mean" and kinds[name] != "code"
+            takes = is_filled or (standardize and kinds[name] in ("number", "time"))
             if takes and some.isna().all().any():
                 return None
-            values = values.fillna(some.mean() if missing == "mean" and kinds[name] != "code" else 0.0)
+            values = values.fillna(some.mean() if is_filled else 0.0)
             if standardize and kinds[name] in ("number", "time"):
                 deviation = some.std(ddof=0).where(lambda d, s=some: d > 1e-12 * s.mean().abs(), 1.0)
                 values = (values - some.mean()) / deviation
@@ -129,7 +130,7 @@ def test_joins_are_those_of_pandas(drawn):
             options["train"] = place / "train.csv"
         wanted = expected(order, found, kinds, missing, standardize, training)
         if wanted is None:
-            with pytest.raises(InputError, match=r"no value of any|is empty|no column beside"):
+            with pytest.raises(InputError, match=r"no value of any|is empty|no column of features beside"):
                 gsplit.import_graph(place / "edges.csv", place / "g", **options)
             return
         graph = gsplit.import_graph(place / "edges.csv", place / "g", **options).graph

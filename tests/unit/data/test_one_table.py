@@ -192,7 +192,7 @@ WRONG = [
         "people.csv has no row for 'dan', nor for 0 other .*--missing zero or mean",
     ),
     (PEOPLE.replace("dan", "ann"), ONE, "line 6: id 'ann' was in line 3 already"),
-    (None, {**ONE, "columns": ("*:skip",)}, "people.csv has no column beside the ids and those that are no features"),
+    (None, {**ONE, "columns": ("*:skip",)}, "people.csv has no column of features beside the ids and those"),
     (None, {"labels": "people.csv"}, "line 2: 'de' is not a number.*; --label-column names the one with the classes"),
     (None, {**ONE, "label_column": "species"}, "people.csv has no column called species, the --label-column; it has"),
     (None, {**ONE, "label_column": None, "label_separator": ";"}, "--label-separator is for labels; give --labels"),

@@ -162,7 +162,7 @@ def test_one_column_of_labels_may_be_anything_several_may_not(attached):
             r"has no header, so --id-column takes the number of a column, 1 \.\. 2, not user",
         ),
         (None, "3", "0,1\n1,1\n", "1 .. 2, not 3"),
-        (None, "user", "user\n0\n", "has no column beside the ids"),
+        (None, "user", "user\n0\n", "has no column of [a-z]+ beside the ids"),
         (None, None, "id,a\n1,1\n2,1\n", r"line 3: 2 is no id of the vertices 0 \.\. 1"),
     ],
 )
