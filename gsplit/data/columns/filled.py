@@ -170,7 +170,7 @@ class Filled:
         return moments
 
     def _takes_moments(self, column: FeatureColumn) -> bool:
-        """Whether the mean or deviation of a column is used: codes are filled with 0, and as they are, like others."""
+        """Whether the mean or deviation of a column is used; codes are filled with 0 and not scaled."""
         return (self._features.standardize and column.is_scaled) or (
             self._features.missing == "mean" and column.kind != "code"
         )

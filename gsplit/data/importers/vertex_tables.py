@@ -132,14 +132,14 @@ class VertexTable:
         return self.table.num_rows() if self.vertices is None else len(self.vertices)
 
     def is_numeric(self, column: int) -> bool:
-        """Whether the first value that there is in a column is a number; NA and the like are none."""
+        """Whether a column holds numbers: its first value is one, or it has none; NA and the like are no values."""
         if not self.table.is_text(column):
             return self.table.holds_numbers(column)
         for (texts,) in self.table.texts([column]):
             for text in map(str.strip, texts.to_pylist()):
                 if text not in NULLS:
                     return is_number(text)
-        return False
+        return True
 
     def name(self, column: int) -> str:
         """What a column is called: its number, from 1 on, where there is no header."""
@@ -204,8 +204,8 @@ class VertexTable:
             kind = kinds.get(self.name(column).lower(), SKIP)
             if kind != SKIP:
                 raise InputError(
-                    f"--columns {self._flag(column)}:{kind}: in {self.table.path} that column holds the ids; drop it, or "
-                    "name another by --id-column"
+                    f"--columns {self._flag(column)}:{kind}: in {self.table.path} that column holds the ids; drop it, "
+                    "or name another by --id-column"
                 )
 
     def _flag(self, column: int) -> str:

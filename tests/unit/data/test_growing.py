@@ -254,7 +254,7 @@ MISTAKES = [
     ("old", {"features": [["id", "a"], [3, 1], [4, 1]]}, "bad.csv has 1 features a vertex, and old has 2"),
     ("old", {"features": [["a", "b"], [3, 1]]}, "bad.csv has 1 rows and no column of ids.*, and 4 has none"),
     ("old", {"features": [[3, 1], [4, 2]], "id_column": "1"}, "bad.csv has no header, and --add finds --id-column"),
-    ("old", {"features": [["id", "a", "b"], [3, 1, 1], [4, "nan", 1]]}, "the features of vertex 4 hold NaN"),
+    ("old", {"features": [["id", "a", "b"], [3, 1, 1], [4, "nan", 1]]}, "bad.csv, line 3: column a has no value"),
     ("named", {"features": [["id", "a", "b"], [3, 1, 1], [9, 1, 1]]}, "bad.csv, line 3: the id is in no edge"),
     ("old", {"features": [["id", "a", "b"], [3, 1, 1], [3, 1, 1]]}, "bad.csv, line 3: id 3 was in line 2 already"),
     ("old", {**GIVEN, "labels": [["id", "p", "q"], [3, 1, 0]]}, "labels of 2 columns a vertex, and old of one class"),
@@ -298,7 +298,7 @@ def test_mistakes_are_one_line_and_leave_nothing(place, source, options, message
 def test_info_says_what_a_store_was_grown_from(place, capsys):
     store = import_graph("old", "grown", add="new.csv", features="x2.csv")
     command(["info", "grown", "--verify"])
-    assert f"\n  grown from {open_store('old').checksum[:16]}, in 1 steps\n" in capsys.readouterr().out
+    assert f"\n  grown from {open_store('old').checksum[:16]}, in 1 step\n" in capsys.readouterr().out
     assert store.name == "old"
 
 
