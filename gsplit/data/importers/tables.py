@@ -28,6 +28,8 @@ SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
 NULLS = frozenset(("", "#N/A", "#NA", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"))
 """Texts that stand for no number, of those that pyarrow takes so."""
+NOTHING_BELOW = ("Empty CSV", "Could not skip initial")
+"""What pyarrow says of a header with nothing below, with a line end and without."""
 UNREADABLE = (OSError, EOFError, zlib.error)
 
 
@@ -182,7 +184,7 @@ class TextTable:
                     rows += batch.num_rows
                     yield batch
         except pa.ArrowInvalid as error:
-            if not rows and "Empty CSV" in str(error):  # a header and nothing below
+            if not rows and any(words in str(error) for words in NOTHING_BELOW):
                 return
             raise self._explained(columns, kinds, str(error)) from None
         except UNREADABLE as error:
@@ -281,7 +283,8 @@ def is_number(field: str) -> bool:
 
 def _parses(field: str, kind: type) -> bool:
     try:
-        value = kind(field) if field or kind is int else 0
+        # Python takes 1_000 for a number, and digits of other scripts.
+        value = kind(field if field.isascii() and "_" not in field else "no number") if field or kind is int else 0
     except ValueError:
         return False
     return kind is not int or -(2**63) <= value < 2**63
