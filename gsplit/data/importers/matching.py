@@ -24,6 +24,8 @@ INDEXES = ("", "__index_level_0__")
 NO_IDS = "none"
 """Value of ``--id-column`` where all columns are values."""
 
+DROP_NEEDS_COUNT = "{}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
+
 Unknown = Literal["refuse", "drop"]
 
 logger = logging.getLogger(__name__)
@@ -124,9 +126,7 @@ def vertices_by_number(
         InputError: naming the first id that is out of range, there twice or missing.
     """
     if num_vertices is None and unknown == "drop":
-        raise InputError(
-            f"{table.path}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
-        )
+        raise InputError(DROP_NEEDS_COUNT.format(table.path))
     chunks = [values for (values,) in table.read([column], [np.float64])]
     values = np.concatenate(chunks) if chunks else np.empty(0)
     n = len(values) if num_vertices is None else num_vertices

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy, set_ids
-from gsplit.data.importers.matching import IDS, Unknown
+from gsplit.data.importers.matching import DROP_NEEDS_COUNT, IDS, Unknown
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
@@ -22,6 +23,8 @@ SET_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "
 NO_SET = ("", "none", "-")
 
 Place = Callable[[int], str]
+
+logger = logging.getLogger(__name__)
 
 
 def set_of_file(
@@ -40,7 +43,12 @@ def set_of_file(
     if table.num_columns != 1:
         raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
     chunks = [vertices for (vertices,) in table.read([0], [int])]
-    return np.concatenate(chunks) if chunks else np.empty(0, np.int64), table.place
+    vertices = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+    if unknown == "refuse":
+        return vertices, table.place
+    if n is None:
+        raise InputError(DROP_NEEDS_COUNT.format(path))
+    return _kept(np.where((vertices >= 0) & (vertices < n), vertices, -1), table)
 
 
 def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int64], Place]:
@@ -65,6 +73,8 @@ def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int
 
 def _kept(vertices: NDArray[np.int64], table: Table) -> tuple[NDArray[np.int64], Place]:
     rows = np.flatnonzero(vertices >= 0)
+    if len(rows) < len(vertices):
+        logger.info("%s: left out %s rows whose ids are no vertex's", table.path, f"{len(vertices) - len(rows):,}")
     return vertices[rows], lambda at: table.place(int(rows[at]))
 
 

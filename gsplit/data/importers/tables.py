@@ -293,7 +293,8 @@ def is_number(field: str) -> bool:
 
 def _parses(field: str, kind: type) -> bool:
     try:
-        value = kind(field) if field or kind is int else 0
+        # Python takes 1_000 for a number, and digits of other scripts.
+        value = kind(field if field.isascii() and "_" not in field else "no number") if field or kind is int else 0
     except ValueError:
         return False
     return kind is not int or -(2**63) <= value < 2**63

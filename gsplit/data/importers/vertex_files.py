@@ -93,6 +93,10 @@ class VertexFiles(Checked):
             raise InputError(f"--split-by {self.split_by} makes all vertex sets; drop --{lists[0]}")
         if self.columns and not self.features:
             raise InputError("--columns is for tables of --features; there is none")
+        if self.unknown == "drop" and all(path.suffix == ".npy" for path in self.given):
+            raise InputError(
+                "--unknown drop is for rows of tables of features, labels and vertex sets; there is none"
+            )
         if self.label_separator and not (self.labels or self.label_column):
             raise InputError("--label-separator is for labels; give --labels FILE or --label-column NAME")
 

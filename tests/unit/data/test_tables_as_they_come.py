@@ -279,7 +279,7 @@ def test_labels_sets_and_times_are_no_features_whatever_way_leads_to_the_table(m
 def test_a_column_of_ids_has_no_kind(made, refused):
     options = {"features": "x.csv", "columns": ["ID:category", "set:skip"]}
     assert refused(TABLE, **options) == (
-        "--columns id:category: in x.csv that column holds the ids; drop it, or name another by --id-column"
+        "--columns id:category: that column of x.csv holds the ids; drop it, or name another by --id-column"
     )
     assert made(TABLE, features="x.csv", columns=["id:skip", "*:skip", "a:number"]).num_features == 1
 
@@ -302,3 +302,36 @@ def test_a_table_without_any_feature_says_why(refused, options):
     assert refused({"x.csv": LABELS}, features="x.csv", **options) == (
         "x.csv has no column of features beside the ids and those that hold or are told to be something else"
     )
+
+
+def test_unknown_vertices_of_a_list_are_dropped(made, refused, caplog):
+    files = {"y.csv": LABELS, "train.csv": "1\n99\n-5\n0\n"}
+    options = {"labels": "y.csv", "train": "train.csv"}
+    assert "train.csv, line 2: train_idx[1] is 99, outside" in refused(files, **options)
+    with caplog.at_level("INFO"):
+        assert sets_of(made(files, **options, unknown="drop", num_vertices=6))[0] == [1, 0]
+    assert "train.csv: left out 2 rows whose ids are no vertex's" in caplog.text
+
+
+def test_unknown_needs_tables_and_the_number_of_vertices(refused, tmp_path):
+    np.save(tmp_path / "y.npy", np.arange(6) % 2)
+    line = "--unknown drop is for rows of tables of features, labels and vertex sets; there is none"
+    assert refused(unknown="drop") == refused(unknown="drop", labels="y.npy") == line
+    line = refused({"train.csv": "0\n"}, train="train.csv", unknown="drop")
+    assert (
+        line == "train.csv: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
+    )
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_header_with_nothing_below(made, refused, end):
+    files = {"x.csv": f"id,x{end}"}
+    line = refused(files, features="x.csv")
+    assert line == "x.csv has no rows; there must be one for each vertex, or give --num-vertices"
+    assert made(files, features="x.csv", missing="zero", num_vertices=6).features.ravel().tolist() == [0] * 6
+
+
+@pytest.mark.parametrize("word", ["1_0", "\u0663"])
+def test_what_only_python_takes_for_a_number_has_a_line(refused, word):
+    table = {"x.csv": f"id,x\n0,{word}\n"}
+    assert refused(table, features="x.csv").startswith(f"x.csv, line 2: {word!r} is not a number, as column x should")
