@@ -104,6 +104,14 @@ def rows_from_edges(
     keep_duplicates: bool,
     add_loops: bool,
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32], int, int, int]: ...
+def walk_edges(
+    indptr: NDArray[np.int64],
+    indices: NDArray[Any],
+    begin: int,
+    end: int,
+    component: NDArray[Any],
+    last: NDArray[Any],
+) -> tuple[int, int, int]: ...
 def gather_rows(
     rows: NDArray[np.uint8],
     ids: NDArray[np.int64],

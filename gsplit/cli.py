@@ -55,7 +55,24 @@ def _floats_from_words(words: list[str]) -> tuple[float, ...]:
         raise ValueError(f"{error} (a list with spaces takes every word after it: use commas)") from None
 
 
-def _list_spec(kind: type, metavar: str, from_words: Callable[[list[str]], tuple[Any, ...]]) -> Any:
+def _words_from_words(words: list[str]) -> tuple[str, ...]:
+    return tuple(part for word in words for part in word.split(",") if part)
+
+
+def _values_from_words(words: list[str]) -> tuple[float | str, ...]:
+    return tuple(_number_or_word(part) for part in _words_from_words(words))
+
+
+def _number_or_word(word: str) -> float | str:
+    try:
+        return float(word)
+    except ValueError:
+        return word
+
+
+def _list_spec(
+    kind: type | tuple[type, ...], metavar: str, from_words: Callable[[list[str]], tuple[Any, ...]]
+) -> Any:
     """How tyro reads and shows a list that takes commas as well as spaces."""
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
@@ -70,6 +87,11 @@ IntList = Annotated[tuple[int, ...], _list_spec(int, "N,N,...", _ints_from_words
 """A flag that takes ``20,20,20`` as well as ``20 20 20``."""
 FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_from_words)]
 """A flag that takes ``0.6,0.2,0.2`` as well as ``0.6 0.2 0.2``."""
+
+WordList = Annotated[tuple[str, ...], _list_spec(str, "WORD,WORD,...", _words_from_words)]
+"""A flag that takes ``a:x,b:y`` as well as ``a:x b:y``."""
+ValueList = Annotated[tuple[float | str, ...], _list_spec((int, float, str), "X,X,...", _values_from_words)]
+"""A flag that takes numbers or words, such as dates, with commas or spaces."""
 
 
 def check_fan_out(fan_out: Sequence[int], flag: str = "--fan-out") -> None:

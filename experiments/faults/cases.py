@@ -100,8 +100,12 @@ SUBJECTS = (
     Subject(
         "partition store --parts 2 --weights presample --fan-out 3,3 --method streaming --out out/layout", ("store",)
     ),
-    Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",)),
-    Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",)),
+    *[Subject("partition recipe.toml --out out/layout", ("recipe.toml", "store"), ("recipe.toml",))] * 2,
+    Subject("partition store --keep layout --out out/layout", ("store", "layout"), ("layout/*",)),
+    Subject(
+        "data import store --add edges.csv --features features.csv --out out/grown",
+        ("store", "edges.csv", "features.csv"),
+    ),
     Subject("partition report layout --out out/report --fan-out 3,3 --batch-size 8 --epochs 1", ("layout",)),
     *[Subject("report run --out out/report.html", ("run",), ("run/*.json*",))] * 2,
     Subject(f"train layout --out out/run {TRAIN} --epochs 1", ("layout",)),

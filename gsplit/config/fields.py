@@ -86,21 +86,24 @@ class Checked:
             object.__setattr__(self, name, checked(flag_of(name), getattr(self, name), annotation))
 
 
-def check_options(options: Iterable[str], cls: Any, where: str, *, without: Iterable[str] = ()) -> None:
-    """Check the names of arguments that become fields of a dataclass.
+def check_options(
+    options: Iterable[str], *classes: Any, where: str, beside: Iterable[str] = (), without: Iterable[str] = ()
+) -> None:
+    """Check the names of arguments that become fields of dataclasses.
 
     Args:
         options: the names.
-        cls: the dataclass.
+        classes: the dataclasses.
         where: the function that was called, for messages.
-        without: fields that are arguments of its own.
+        beside: arguments of its own that a message names as well.
+        without: fields that are no options.
 
     Raises:
         InputError: naming the first that is no such field, and those that there are.
     """
-    known = [field.name for field in fields(cls) if field.name not in without]
+    known = [field.name for cls in classes for field in fields(cls) if field.name not in without]
     if unknown := sorted(set(options) - set(known)):
-        raise InputError(f"{where} has no option {unknown[0]!r}; it has {', '.join(known)}")
+        raise InputError(f"{where} has no option {unknown[0]!r}; it has {', '.join([*beside, *known])}")
 
 
 @functools.cache
@@ -160,9 +163,9 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
             raise InputError(f"{flag} must be a path, not {value!r}")
         return Path(value)
     if get_origin(kind) is tuple:
-        if not isinstance(value, Iterable):
+        if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
             raise InputError(f"{flag} must be a list, not {value!r}")
-        return tuple(value)
+        return tuple(_of_kind(flag, item, Path) for item in value) if Path in get_args(kind) else tuple(value)
     if kind is str:
         return str(value)
     if kind is int:

@@ -105,6 +105,10 @@ class PartitionConfig(Checked):
     training on the whole graph: equal parts and even blocks in seconds, whatever is cut. random and range are
     ablations. Or a partition of your own: a file with the part of each vertex, in the order of the vertices, from 0
     on, a .npy or one column of text, as METIS writes it."""
+    keep: Path | None = None
+    """A layout of the store that this one was grown from (gsplit import --add): its vertices stay in their parts, and
+    the new ones are placed beside their neighbours, as far as --imbalance lets them. It stands in place of --method,
+    and there are as many parts as in that layout."""
     weights: Weights = "uniform"
     """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
     sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and
@@ -145,6 +149,11 @@ class PartitionConfig(Checked):
     def part_file(self) -> Path | None:
         """The file of the user's own partition; None where a partitioner makes one."""
         return None if self.method in get_args(Method) else Path(self.method)
+
+    @property
+    def asked_method(self) -> str:
+        """What gives vertices their parts: ``--method``, or what is given in its place."""
+        return "keep" if self.keep else "file" if self.part_file else self.method
 
     @property
     def training(self) -> Training:

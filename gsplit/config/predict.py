@@ -42,7 +42,8 @@ class PredictConfig(Checked):
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The run, made by gsplit train."""
     layout: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="LAYOUT")]
-    """The layout to predict on; any number of parts, and any graph with features of the same width."""
+    """The layout to predict on; any number of parts, and any graph with features of the same width, such as one that
+    has grown (gsplit import --add)."""
     out: Path | None = None
     """FILE to write: .npy (rows), .npz (vertices and values) or .csv (a line for each vertex)."""
 

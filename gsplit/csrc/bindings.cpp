@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "board.hpp"
+#include "components.hpp"
 #include "gather.hpp"
 #include "graph.hpp"
 #include "mail.hpp"
@@ -213,6 +214,19 @@ void bind_graph(nb::module_& m) {
       },
       nb::arg("pairs"), nb::arg("weights").none(), nb::arg("own"), nb::arg("first"), nb::arg("degrees"),
       nb::arg("seen"), nb::arg("keep_duplicates"), nb::arg("add_loops"));
+  m.def(
+      "walk_edges",
+      [](Array<int64_t> indptr, Array<Index> indices, int64_t begin, int64_t end, Writable<Index> component,
+         Writable<Index> last) {
+        gsplit::WalkedEdges walked;
+        {
+          nb::gil_scoped_release unlocked;
+          walked =
+              gsplit::walk_edges(span_of(indptr), span_of(indices), begin, end, span_of(component), span_of(last));
+        }
+        return nb::make_tuple(walked.self_loops, walked.repeated, walked.one_way);
+      },
+      nb::arg("indptr"), nb::arg("indices"), nb::arg("begin"), nb::arg("end"), nb::arg("component"), nb::arg("last"));
 }
 
 template <class Index>

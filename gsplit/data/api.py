@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import os
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from gsplit.config.fields import check_options
 from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
-from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.growing.grow import from_store, is_store
+from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.data.store import GraphStore, open_store
 from gsplit.errors import InputError, one_line_errors
 
+T = TypeVar("T")
+
 
 def import_graph(
-    source: Path | str,
+    source: str | os.PathLike[str],
     out: Path | str,
     *,
     name: str | None = None,
     root: Path | str | None = None,
     overwrite: bool = False,
+    add: Path | str | None = None,
     **options: Any,
 ) -> GraphStore:
     """Make a graph store of a source (docs/formats.md, "Importing"), and open it.
 
     Args:
         source: an edge list, a table, a matrix, arrays, a graph of PyG, DGL, OGB or GraphBolt, or
-            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is.
+            ``synthetic:PRESET``; ``KIND:PATH`` says what a path is. Or a graph store, open or its folder.
         out: the folder to write.
         name: what to call the graph; by default the name of the source.
         root: where OGB's datasets are.
         overwrite: replace the folder if it is there.
+        add: an edge list; ``source`` is a graph store then, and ``out`` that store with these edges and their new
+            vertices, whose features, labels and sets come as options. The old store is not changed.
         options: the flags of ``gsplit import`` with ``_`` for ``-``, such as ``features="features.csv"`` or
             ``undirected=True``: the fields of ``VertexFiles``, ``Keys``, ``IdOptions`` and ``BuildOptions`` in
             :mod:`gsplit.data`.
@@ -46,27 +54,24 @@ def import_graph(
             nothing is left then.
     """
     one_line_errors()
-    of_files, of_keys, of_ids = ({field.name for field in fields(kind)} for kind in (VertexFiles, Keys, IdOptions))
-    known = [*of_files, *of_keys, *of_ids, *(field.name for field in fields(BuildOptions))]
-    if unknown := sorted(options.keys() - set(known)):
-        raise InputError(f"gsplit.import_graph has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    given = {key: value for key, value in options.items() if key in of_files and value is not None}
-    id_column = given.pop("id_column", None)
-    files = VertexFiles(**{key: Path(value) for key, value in given.items()}, id_column=id_column)
-    keys = Keys(**{key: value for key, value in options.items() if key in of_keys})
-    ids = IdOptions(**{key: value for key, value in options.items() if key in of_ids})
-    build = BuildOptions(**{key: value for key, value in options.items() if key not in of_files | of_keys | of_ids})
+    check_options(options, VertexFiles, Keys, IdOptions, BuildOptions, where="gsplit.import_graph")
     return make_store(
-        str(source),
+        os.fspath(source),
         Path(out),
         name=name,
         root=None if root is None else Path(root),
         overwrite=overwrite,
-        files=files,
-        keys=keys,
-        ids=ids,
-        build=build,
+        add=None if add is None else str(add),
+        files=_of(VertexFiles, options),
+        keys=_of(Keys, options),
+        ids=_of(IdOptions, options),
+        build=_of(BuildOptions, options),
     )
+
+
+def _of(cls: type[T], options: dict[str, Any]) -> T:
+    """The dataclass that some of the options are fields of."""
+    return cls(**{field.name: options[field.name] for field in fields(cls) if field.name in options})  # type: ignore[arg-type]
 
 
 def make_store(
@@ -76,18 +81,28 @@ def make_store(
     name: str | None,
     root: Path | None,
     overwrite: bool,
+    add: str | None = None,
     files: VertexFiles,
     keys: Keys,
     ids: IdOptions,
     build: BuildOptions,
 ) -> GraphStore:
-    """Make a graph store of a source and of files beside it, and open it.
+    """Make a graph store of a source, of files beside it and of what is added to it, and open it.
 
     Raises:
         InputError: for a source that is no valid graph, or an ``out`` that exists.
     """
+    if files.split_by and len(build.split) != 2:
+        raise InputError(
+            f"--split-by {files.split_by} needs two bounds, such as --split 2024-01-01,2024-07-01: vertices before "
+            "the first train, those from the second on test"
+        )
     with writing_folder(out, overwrite=overwrite) as writer:
-        if ids.ids == "any":
+        if add is not None or is_store(source):
+            check_of_kind(source, root=root, keys=keys)
+            stored = from_store(source, add, files=files, ids=ids, build=build, folder=writer.path.parent)
+            found, named, files, build = stored.source, stored.ids, stored.files, stored.build
+        elif ids.ids == "any":
             kind, rest = kind_of(source)
             if kind not in TABLES:
                 raise InputError(f"--ids any is for edge lists in text or Parquet, and {source} is none; drop it")
@@ -109,6 +124,14 @@ def make_store(
                 ),
                 None,
             )
+        if found.num_vertices is None:
+            found = replace(found, num_vertices=build.num_vertices)
         opened = attach(found, files, named)
-        fill_store(writer, opened, build, name=name or opened.name, described_as=source)
+        fill_store(
+            writer,
+            opened,
+            build,
+            name=name or opened.name,
+            described_as=source if add is None else f"{source} --add {add}",
+        )
     return open_store(out)

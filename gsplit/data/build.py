@@ -7,34 +7,30 @@ the vertex sets. Nothing is left of a store that fails anywhere.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit import cli
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
+from gsplit.data.columns.written import write_features
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
-from gsplit.data.graph import VERTEX_SETS, GraphArrays, cast, check_vertex_sets, open_arrays
+from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
 from gsplit.data.importers.arrays import clean_labels, entry_of, integers, numbers_to_regress
-from gsplit.data.importers.source import Rows, Source
+from gsplit.data.importers.source import Source
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.random_sets import check_shares, random_sets
 from gsplit.data.labels.remarks import remark
-from gsplit.data.npy import forget
-from gsplit.data.store import FILE, FORMAT, VERSION, check_finite, describe
+from gsplit.data.labels.time_sets import sets_by_time
+from gsplit.data.store import FILE, FORMAT, VERSION, describe
 from gsplit.errors import InputError
-
-PIECE_BYTES = 1 << 26
-"""Bytes of features copied at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +48,9 @@ class BuildOptions(Checked):
     duplicates: Literal["drop", "keep"] | None = None
     """Drop all but the first of equal edges (its weight stays, weights are not summed), or keep them. By default
     drop; keep for GSplit's own .npz and synthetic graphs."""
-    split: Annotated[cli.FloatList, Accepted(check_shares)] = ()
+    split: Annotated[cli.ValueList, Accepted(check_shares)] = ()
     """Shares of the labelled vertices to draw for train, valid and test, as 0.6,0.2,0.2, where the source has no
-    such sets."""
+    such sets; or, with --split-by, two bounds, as 2024-01-01,2024-07-01."""
     stratify: bool = False
     """Draw the sets of --split class by class, so that each class has these shares in each of them, rounded. Of a
     class with few vertices a small set may get none."""
@@ -105,56 +101,93 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
         duplicates=options.duplicates or ("keep" if source.as_is else "drop"),
     )
     n = _num_vertices(source, options)
-    vertex_sets = source.vertex_sets
-    if options.split and vertex_sets:
+    if options.split and source.vertex_sets:
         raise InputError(
-            f"{source.where} has vertex sets already ({', '.join(vertex_sets)}); drop --split"
+            f"{source.where} has vertex sets already ({', '.join(source.vertex_sets)}); drop --split"
             + (" and --stratify" if options.stratify else "")
         )
+    labelled = None
     if n is not None:
         check_memory(n, source.where)
-        _check_rows(source, n, options.task)
+        _check_features(source, n)
+        labelled = _labelled(source, n, options)
+    columns = list(source.columns)
     if source.features is not None:
-        _copy_features(writer, source.features, options.feature_dtype, source)
-    indptr, tally = write_adjacency(writer, source, n, cleaning)
-    n = len(indptr) - 1
-    labels, num_classes, classes = _labels(source, n, options.task)
-    writer.save("labels", labels)
-    if options.split:
-        vertex_sets = random_sets(
-            labels,
-            options.split,
-            options.seed,
-            source.where,
-            some=options.task == "regression",
-            stratify=options.stratify,
+        assert labelled is not None
+        columns += write_features(
+            writer,
+            source.features,
+            dtype=options.feature_dtype,
+            training=labelled.vertex_sets["train"],
+            called=source.called.get("features", source.where),
+            shown=str if source.ids is None else source.ids.shown,
         )
-    elif vertex_sets and source.labels is None:
-        raise InputError(f"{source.where}: the {next(iter(vertex_sets))} set needs labels; give --labels FILE")
-    ids = {
-        f"{key}_idx": integers(vertex_sets.get(key, np.empty(0, np.int64)), source.call(key), ndim=1)
-        for key in VERTEX_SETS
-    }
+    indptr, tally = write_adjacency(writer, source, n, cleaning)
+    labelled = labelled or _labelled(source, len(indptr) - 1, options)
+    writer.save("labels", labelled.labels)
+    ids = {f"{key}_idx": values for key, values in labelled.vertex_sets.items()}
     for key, values in ids.items():
         writer.save(key, values)
     graph = GraphArrays(
         indptr=indptr,
         indices=writer.mapped("indices"),
         features=None if source.features is None else writer.mapped("features"),
-        labels=labels,
+        labels=labelled.labels,
         edge_weight=writer.mapped("edge_weight") if source.edges.weighted else None,
-        num_classes=num_classes,
+        num_classes=labelled.num_classes,
         regression=options.task == "regression",
-        classes=classes,
+        classes=labelled.classes,
         **ids,
     )
     check_vertex_sets(graph, source.where, source.entry, str if source.ids is None else source.ids.shown)
     header = {"format": FORMAT, "version": VERSION, **describe(graph), "name": name, "source": described_as}
     if source.ids is not None:
         header["ids"] = source.ids.write(writer.path / kept_ids.FILE)
+    if columns:
+        header["columns"] = columns
+    if source.grown_from:
+        header["grown_from"] = list(source.grown_from)
     writer.describe(FILE, header)
     _report(source.where, tally, cleaning)
     remark(graph, source.where)
+
+
+class _Labelled(NamedTuple):
+    """Labels as in a store, the number of classes or outputs, the names of classes, and ids by vertex set."""
+
+    labels: NDArray[Any]
+    num_classes: int
+    classes: tuple[str, ...] | None
+    vertex_sets: dict[str, NDArray[np.int64]]
+
+
+def _labelled(source: Source, n: int, options: BuildOptions) -> _Labelled:
+    labels, num_classes, classes = _labels(source, n, options.task)
+    found = _vertex_sets(source, labels, options)
+    sets = {key: integers(found.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in VERTEX_SETS}
+    for key, ids in sets.items():
+        check_ids(ids, n, f"{key}_idx", partial(source.entry, key))
+    return _Labelled(labels, num_classes, classes, sets)
+
+
+def _vertex_sets(source: Source, labels: NDArray[Any], options: BuildOptions) -> dict[str, NDArray[np.int64]]:
+    """The vertex sets of the source, or those that ``--split`` makes."""
+    some = options.task == "regression"
+    if source.times is not None:
+        if options.stratify:
+            raise InputError("--stratify draws at random, and --split-by does not; drop one of them")
+        return sets_by_time(labels, source.times, options.split, some=some)
+    if len(options.split) == 2:
+        shown = ",".join(map(str, options.split))
+        raise InputError(
+            f"--split takes the shares of train, valid and test, not {shown}; two bounds need --split-by"
+        )
+    if options.split:
+        shares = [float(share) for share in options.split]
+        return random_sets(labels, shares, options.seed, source.where, some=some, stratify=options.stratify)
+    if source.vertex_sets and source.labels is None:
+        raise InputError(f"{source.where}: the {next(iter(source.vertex_sets))} set needs labels; give --labels FILE")
+    return source.vertex_sets
 
 
 def _num_vertices(source: Source, options: BuildOptions) -> int | None:
@@ -177,6 +210,8 @@ def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple
     what, classes = source.call("labels"), source.classes
     shown = None if source.ids is None else source.ids.shown
     if task == "regression":  # numbers have no classes, whatever the source calls them
+        if source.labels_are_names:
+            raise InputError(f"{what} holds classes by name, and --task regression takes numbers; drop it")
         return *numbers_to_regress(source.labels, n, what, shown), None
     named = None if classes is None or source.labels is None else len(classes)
     count = named if source.num_classes is None else source.num_classes
@@ -190,8 +225,8 @@ def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple
     return labels, count, classes
 
 
-def _check_rows(source: Source, n: int, task: str) -> None:
-    """Check features and labels, before the edges are read."""
+def _check_features(source: Source, n: int) -> None:
+    """Check the shape of features, before the edges are read."""
     features = source.features
     if features is not None and (
         len(features.shape) != 2 or features.shape[0] != n or features.dtype.kind not in "fiub"
@@ -200,61 +235,6 @@ def _check_rows(source: Source, n: int, task: str) -> None:
             f"{source.call('features')} must be numbers of shape ({n}, D), not {features.dtype} of "
             f"shape {tuple(features.shape)}"
         )
-    _labels(source, n, task)
-
-
-def _copy_features(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str | None, source: Source) -> None:
-    rows = features.shape[0]
-    dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
-    copied = 0
-    with (
-        _features_out(writer, features, dtype) as write,
-        tqdm(
-            total=rows,
-            desc="copy features",
-            unit="",
-            unit_scale=True,
-            leave=False,
-            disable=None,
-            delay=SECONDS_BEFORE_BAR,
-        ) as bar,
-    ):
-        order = features.vertices if isinstance(features, Rows) else None
-        for piece in _pieces(features):
-            piece = cast(piece, dtype)
-            end = copied + len(piece)
-            vertices = range(copied, end) if order is None else order[copied:end]
-            shown = str if source.ids is None else source.ids.shown
-            check_finite(piece, vertices, source.called.get("features", source.where), shown)
-            write(vertices, piece)
-            copied = end
-            bar.update(len(piece))
-    if copied != rows:
-        raise InputError(f"{source.call('features')} have {copied} rows, but {rows} were announced")
-
-
-@contextmanager
-def _features_out(writer: FolderWriter, features: NDArray[Any] | Rows, dtype: str) -> Iterator[Callable[..., None]]:
-    """A function of vertices and their features that writes them: as a stream, or each where it belongs."""
-    rows, width = features.shape
-    if not isinstance(features, Rows) or features.vertices is None:
-        with writer.stream("features", dtype, width) as stream:
-            yield lambda _, piece: stream.write(piece)
-        return
-    out = writer.create("features", (rows, width), dtype)
-
-    def place(vertices: NDArray[np.int64], piece: NDArray[Any]) -> None:
-        out[vertices] = piece
-        forget(out)
-
-    yield place
-
-
-def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
-    at_once = max(1, PIECE_BYTES // max(1, features.shape[1] * features.dtype.itemsize))
-    for chunk in features.chunks() if isinstance(features, Rows) else (features,):
-        for begin in range(0, len(chunk), at_once):
-            yield np.asarray(chunk[begin : begin + at_once])
 
 
 def _report(where: str, tally: Tally, cleaning: Cleaning) -> None:

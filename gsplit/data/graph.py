@@ -160,7 +160,7 @@ def check(graph: GraphArrays, where: str) -> None:
     if falls.any():
         at = int(np.argmax(falls))
         raise InputError(f"{where}: indptr falls from {graph.indptr[at]} to {graph.indptr[at + 1]} at vertex {at}")
-    _check_ids(graph.indices, n, "indices", lambda _: where)
+    check_ids(graph.indices, n, "indices", lambda _: where)
     if graph.classes is not None:
         checked_names(graph.classes, graph.num_classes, where)
     check_vertex_sets(graph, where)
@@ -186,7 +186,7 @@ def check_vertex_sets(
     for name in VERTEX_SETS:
         ids = graph.vertex_set(name)
         at = partial(_place, where, entry, name)
-        _check_ids(ids, n, f"{name}_idx", at)
+        check_ids(ids, n, f"{name}_idx", at)
         _, once = np.unique(ids, return_index=True)
         if len(once) != len(ids):
             again = int(np.setdiff1d(np.arange(len(ids)), once)[0])
@@ -206,7 +206,12 @@ def _place(where: str, entry: Callable[[str, int], str] | None, name: str, index
     return where if entry is None else entry(name, index)
 
 
-def _check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) -> None:
+def check_ids(ids: NDArray[Any], n: int, what: str, at: Callable[[int], str]) -> None:
+    """Check that ids [n] are those of vertices; ``at`` is what messages call the i-th.
+
+    Raises:
+        InputError: naming the first that is not.
+    """
     if len(ids) and (ids.min() < 0 or ids.max() >= n):
         index = int(np.argmax((ids < 0) | (ids >= n)))
         raise InputError(f"{at(index)}: {what}[{index}] is {ids[index]}, outside the vertices 0 .. {n - 1}")

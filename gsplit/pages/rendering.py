@@ -9,7 +9,7 @@ from gsplit import __version__
 from gsplit.errors import InputError
 
 PACKAGE = "gsplit.pages"
-OWN = ("frame.html.j2", "picture.html.j2")
+OWN = ("frame.html.j2", "picture.html.j2", "table.html.j2")
 """Templates of this package, which others extend and import by these names."""
 
 

@@ -108,6 +108,15 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     # What auto stood for, and how many parts a file has.
     made = read_description(config.out, layout.FILE, layout.FORMAT, layout.VERSION)
     by = f"the file {made['file']}" if made["method"] == "file" else f"{made['method']}, weights {config.weights}"
+    if kept := made.get("kept"):
+        print(
+            f"{config.keep}: {kept['vertices']:,} vertices, local edges {kept['local_edges']:.4f}, balance: vertices "
+            f"{kept['balance_vertices']:.3f}, edges {kept['balance_edges']:.3f}, training targets "
+            f"{kept['balance_train_targets']:.3f}"
+        )
+        placed = made["num_vertices"] - kept["vertices"]
+        share = kept["new_local_edges"]
+        by = f"keeping {config.keep}, and {placed:,} new vertices placed with {share:.4f} of their edges local"
     print(f"{config.out}: {made['parts']} parts by {by}")
     print(f"  edge cut {measured['edge_cut']:,} directed edges, local edges {measured['local_edges']:.4f}")
     print(

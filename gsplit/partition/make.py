@@ -20,13 +20,14 @@ from gsplit.errors import InputError
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
+from gsplit.partition.methods.kept_parts import FALL, MANY_PLACED, Kept, read_kept
 from gsplit.partition.methods.own import read_parts
 from gsplit.partition.presample import Counts, check_targets, check_training, presample
 from gsplit.partition.problem import Problem, size_of
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import edge_weights, heat, vertex_weights
 
-NOT_CUT = (*methods.ABLATIONS, "deal", "file")
+NOT_CUT = (*methods.ABLATIONS, "deal", "file", "keep")
 """Methods that look for no cut."""
 CUTS_WITH_PRESAMPLE = 4
 """Cuts that are made with ``--weights presample`` where ``--cuts`` says nothing."""
@@ -47,7 +48,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
             that is not installed or does not fit in memory, a file of parts that does not fit the store, no training
             vertices to sample for, too small a disk.
     """
-    source, given, parts = _open(config)
+    source, given, parts, kept = _open(config)
     config = replace(config, parts=parts)
     graph = source.graph
     _warn_of_what_is_ignored(config)
@@ -61,7 +62,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
                 graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
             )
     edge_weight = edge_weights(graph, config.weights, counts)
-    method = methods.choose("file" if config.part_file else config.method, size_of(graph, edge_weight))
+    method = methods.choose(config.asked_method, size_of(graph, edge_weight))
     problem = Problem(
         graph=graph,
         parts=parts,
@@ -89,8 +90,11 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
         "presample": None if counts is None else _about_counts(config, counts),
         "seed": config.seed,
         "quality": measured,
+        **({} if kept is None else {"kept": kept.described(graph, assignment)}),
         "stages": {name: asdict(taken) for name, taken in stages.taken.items()},
     }
+    if kept is not None:
+        _warn_of_age(kept, graph.num_vertices, measured["local_edges"])
     order = relabel.layout_order(assignment, heat(graph, config.ordered_by, counts))
     del problem, edge_weight, counts
     with stages.stage("relabel"):
@@ -100,12 +104,12 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
 
 def dry_run(config: PartitionConfig) -> list[str]:
     """What :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
-    source, _, parts = _open(config)
+    source, _, parts, _ = _open(config)
     config, graph = replace(config, parts=parts), source.graph
     _warn_of_what_is_ignored(config)
     size = size_of(graph, None, edge_weights=config.weights == "presample")
-    method = methods.choose("auto", size) if config.method == "auto" else config.method
-    method = "file" if config.part_file else method
+    method = config.asked_method
+    method = methods.choose("auto", size) if method == "auto" else method
     cuts = _cuts(config, method)
     by = method if cuts == 1 else f"{method}, the best of {cuts} cuts"
     lines = [f"{config.store} into {parts} parts by {by}, weights {config.weights}: nothing is written"]
@@ -119,8 +123,8 @@ def dry_run(config: PartitionConfig) -> list[str]:
     return lines
 
 
-def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None, int]:
-    """The store, the part of each vertex where the user has made them, and the number of parts."""
+def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None, int, Kept | None]:
+    """The store, the part of each vertex where these are given, the number of parts, and the layout that is kept."""
     training, out, store = config.training, config.out.resolve(), config.store.resolve()
     if out == store or out in store.parents:
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
@@ -128,18 +132,52 @@ def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None
     methods.check_installed(config.method)
     source = open_store(config.store)
     vertices = source.graph.num_vertices
-    given, parts = None, config.parts or PARTS
-    if config.part_file:
+    given, parts, kept = None, config.parts or PARTS, None
+    if config.keep:
+        if config.part_file:
+            raise InputError(f"--method {config.method} and --keep both say where vertices go; drop one of them")
+        kept = read_kept(config.keep, source, config.parts)
+        given, parts = kept.part, kept.layout.parts
+    elif config.part_file:
         given, parts = read_parts(config.part_file, vertices, config.parts)
     elif parts > vertices:
         raise InputError(f"--parts {parts} is more than the {vertices} vertices of {config.store}")
     if config.presamples:
         check_targets(source.graph)
         check_training(training, vertices)
-    return source, given, parts
+    return source, given, parts, kept
 
 
 def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
+    if config.keep and config.method != PartitionConfig.method:
+        logger.warning(
+            "--method %s is ignored: --keep has new vertices placed beside their neighbours", config.method
+        )
+    if config.keep and config.cuts:
+        logger.warning("--cuts is ignored: with --keep nothing is cut")
+    if not config.keep:
+        _warn_of_what_a_method_ignores(config)
+    if not config.presamples:
+        for name in (*(field.name for field in fields(Training)), "presample_epochs"):
+            if getattr(config, name) != getattr(PartitionConfig, name):
+                flag = name.replace("_", "-")
+                logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
+
+
+def _warn_of_age(kept: Kept, vertices: int, local_edges: float) -> None:
+    """Say where a new cut may be better; by how much only cutting can tell."""
+    placed = vertices - kept.cut_vertices
+    reasons = []
+    if local_edges < kept.cut_local_edges - FALL:
+        was = f"{kept.cut_local_edges:.4f} when parts were last cut"
+        reasons.append(f"local edges are {local_edges:.4f}, and were {was}")
+    if placed > MANY_PLACED * vertices:
+        reasons.append(f"{placed:,} of {vertices:,} vertices were placed since parts were last cut")
+    if reasons:
+        logger.warning("%s: a new cut, without --keep, may do better", "; ".join(reasons))
+
+
+def _warn_of_what_a_method_ignores(config: PartitionConfig) -> None:
     if config.method == "random" and config.weights != "uniform":
         logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
     if config.part_file and config.weights == "degree":
@@ -150,16 +188,11 @@ def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
         logger.warning("--cuts is ignored: %s makes one", config.method)
     if config.cuts and config.method == "deal" and (config.parts or PARTS) > MOST_JUDGED:
         logger.warning("--cuts is ignored: deals into more than %d parts are not compared", MOST_JUDGED)
-    if not config.presamples:
-        for name in (*(field.name for field in fields(Training)), "presample_epochs"):
-            if getattr(config, name) != getattr(PartitionConfig, name):
-                flag = name.replace("_", "-")
-                logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
 
 
 def _cuts(config: PartitionConfig, method: str) -> int:
     """How many cuts are made, of which the best is kept."""
-    if config.parts == 1 or method in (*methods.ABLATIONS, "file"):
+    if config.parts == 1 or method in (*methods.ABLATIONS, "file", "keep"):
         return 1
     if method == "deal" and (config.parts or PARTS) > MOST_JUDGED:
         return 1

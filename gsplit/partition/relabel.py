@@ -22,6 +22,7 @@ from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
+from gsplit.data.growing.lineage import GROWN_FROM
 from gsplit.data.ids.kept_ids import copy_ids
 from gsplit.data.npy import forget
 from gsplit.limits import host_memory
@@ -90,7 +91,11 @@ def write_layout(
                 **names,
                 "parts": parts,
                 "offsets": offsets.tolist(),
-                "store": {"name": source.name, "checksum": source.checksum},
+                "store": {
+                    "name": source.name,
+                    "checksum": source.checksum,
+                    **({GROWN_FROM: source.description[GROWN_FROM]} if GROWN_FROM in source.description else {}),
+                },
                 **about,
             },
         )

@@ -19,7 +19,9 @@ from gsplit.config.predict import PredictConfig, check_what
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.graph import Task
+from gsplit.data.growing.lineage import grown_from
 from gsplit.data.labels.class_names import names_described
+from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
 from gsplit.engine.evaluation.single_layers import single_layers_of
@@ -76,7 +78,7 @@ def predict(
     if isinstance(vertices, Path):
         vertices = str(vertices)
     which = vertices if isinstance(vertices, str) else "those given"
-    check_options(options, PredictConfig, "gsplit.predict", without=("run", "layout", "vertices"))
+    check_options(options, PredictConfig, where="gsplit.predict", without=("run", "layout", "vertices"))
     trained_in = as_path(run, "gsplit.predict", "what gsplit.train returned, or the folder of a run")
     on = as_path(layout, "gsplit.predict", "what gsplit.partition returned, or the folder of a layout")
     config = PredictConfig(run=trained_in, layout=on, vertices=which, **options)
@@ -188,6 +190,22 @@ def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -
     return replace(layout, graph=replace(layout.graph, features=trained.numpy()[layout.permutation]))
 
 
+def _grown(trained_on: dict[str, Any], layout: Layout) -> bool:
+    """Whether the store of a layout was grown from the one that a run was trained on.
+
+    Raises:
+        InputError: for a layout that says so and has fewer vertices, or labels of another kind.
+    """
+    where = str(layout.path / LAYOUT)
+    if trained_on["store_checksum"] not in grown_from(layout.description["store"], where):
+        return False
+    graph, vertices = layout.graph, trained_on.get("num_vertices")
+    same = bool(trained_on.get("regression")) == graph.regression and trained_on["multi_label"] == graph.multi_label
+    if (isinstance(vertices, int) and vertices > graph.num_vertices) or (graph.num_classes and not same):
+        raise InputError(f"{where} is damaged: no store with these counts was grown from the one of the run")
+    return True
+
+
 def _class_names(run: Path, trained_on: Any, layout: Layout) -> tuple[str, ...] | None:
     """Names of the classes that a run has learned, those of the layout where the run does not say."""
     if not isinstance(trained_on, dict) or not isinstance(count := trained_on.get("num_classes"), int):
@@ -212,5 +230,15 @@ def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -
             f"{trained_on['num_features']}"
         )
     if trained_on["store_checksum"] != layout.store_checksum:
-        logger.warning("%s was made from another store than the one the run in %s trained on", layout.path, run)
+        if not _grown(trained_on, layout):
+            logger.warning("%s was made from another store than the one the run in %s trained on", layout.path, run)
+        elif (learned := trained_on.get("num_classes")) != graph.num_classes:
+            logger.warning(
+                "%s has %s classes since its store has grown, and the run in %s has learned %s: others are never "
+                "predicted",
+                layout.path,
+                graph.num_classes,
+                run,
+                learned,
+            )
     return "regression" if trained_on.get("regression") else "labels" if trained_on["multi_label"] else "classes"

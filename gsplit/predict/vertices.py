@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ def _not_empty(ids: NDArray[Any], where: str) -> NDArray[Any]:
     return ids
 
 
-def _read_named(path: Path, names: tuple[str, ...]) -> NDArray[Any]:
-    """Ids of any kind, a line each, in as many columns as an id has: [M], or [M, columns]; perhaps below a header."""
+def _read_named(path: Path, names: Sequence[str]) -> NDArray[Any]:
+    """Ids of any kind, [M] or [M, columns]: a line each, perhaps below the names of an id's columns."""
     columns = len(names)
     if path.suffix == ".npy":
         return np.atleast_1d(_read(path))
@@ -74,7 +75,7 @@ def _read_named(path: Path, names: tuple[str, ...]) -> NDArray[Any]:
         raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no list of ids, text with one id a line: {error}") from None
-    if len(rows) > 1 and [name.strip().lower() for name in rows[0]] == [name.lower() for name in names]:
+    if rows and [name.strip().lower() for name in rows[0]] == [name.lower() for name in names]:
         del rows[0]
     odd = next((number for number, row in enumerate(rows, 1) if len(row) != columns), None)
     if odd is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import importlib
 import os
 import re
@@ -61,10 +62,11 @@ def check_in_trainer(member, spec):
 def read(tmp_path, monkeypatch, pool, in_pool, capsys):
     """read(page): do what a page of docs/ says, in an empty folder; what each of its commands said.
 
-    Training by another library takes long, and is left out without ``theirs``.
+    Training by another library takes long, and is left out without ``theirs``. ``change`` makes another command of
+    each, or none.
     """
 
-    def follow(name, theirs=False):
+    def follow(name, theirs=False, change=str):
         blocks = re.findall(
             r"^```(python|sh)\n(.*?)^```", (ROOT / "docs" / name).read_text(), re.DOTALL | re.MULTILINE
         )
@@ -74,7 +76,8 @@ def read(tmp_path, monkeypatch, pool, in_pool, capsys):
             (tmp_path / file[1]).write_text(text)
             compile(text, file[1], "exec")
         commands = [line for kind, text in blocks if kind == "sh" for line in text.splitlines()]
-        return {command: said_by(command) for command in commands if can_run(command, theirs)}
+        changed = [after for command in commands if (after := change(command))]
+        return {command: said_by(command) for command in changed if can_run(command, theirs)}
 
     def said_by(command):
         words = shlex.split(command)
@@ -127,6 +130,64 @@ def test_bring_your_own_model(read, tmp_path):
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
     assert len(set(classes.tolist())) > 1
+
+
+def test_from_tables(read, tmp_path, pool, monkeypatch):
+    said = read("from-tables.md")
+    lines = {command.rpartition("--out ")[2]: text for command, text in said.items()}
+    assert accuracy_in(lines["run"]) > 0.9  # of 3 classes, two thirds of which are persons
+    kinds = rows_of_table(tmp_path / "kinds.csv")
+    assert len(kinds) == 900
+    reports = rows_of_table(tmp_path / "reports.csv")
+    right = np.mean([kinds[name][0] == report[0] for name, report in reports.items()])
+    assert right > 0.9
+    probabilities = rows_of_table(tmp_path / "probabilities.csv")
+    assert list(probabilities) == ["Köln, 1213", "Nantes, 1531"]
+    for name, row in probabilities.items():
+        shares = dict(zip(("mule", "person", "shop"), map(float, row), strict=True))
+        assert max(shares, key=shares.get) == kinds[name][0]
+        assert sum(shares.values()) == pytest.approx(1)
+    # In another order, and by other names or by numbers, the accounts are the same graph, and so is what is learned.
+    payments = (tmp_path / "payments.csv").open(newline="")
+    ends = [name for payer, payee, _ in list(csv.reader(payments))[1:] for name in (payer, payee)]
+    number_of = {name: str(number) for number, name in enumerate([*dict.fromkeys(ends), "Nantes, 5000"])}
+    for ids, called in (("any", {name: f'"{name[::-1]}"\n' for name in number_of}), ("whole", number_of)):
+        folder = tmp_path / ids
+        rename_tables(tmp_path, folder, called)
+        monkeypatch.chdir(folder)
+        pool.run(2, move_to, str(folder))
+        more = "" if ids == "any" else " --num-vertices 900"
+        said = read("from-tables.md", change=lambda words, ids=ids, more=more: again(words, ids, more))
+        (trained,) = [text for command, text in said.items() if command.endswith("--out run")]
+        assert accuracy_in(trained) == accuracy_in(lines["run"])
+        found = rows_of_table(folder / "kinds.csv")
+        assert {name: found[called[name].strip()] for name in kinds} == kinds
+
+
+def again(command, ids, more):
+    """A command of the page on renamed tables; nothing for those that make the tables or ask for some names."""
+    if "asked" in command or "-m" not in command:
+        return None
+    return command.replace("--ids any", f"--ids {ids}") + more * ("gsplit.data" in command)
+
+
+def rows_of_table(path):
+    """The other columns by the first one."""
+    with path.open(newline="") as file:
+        return {row[0].strip(): row[1:] for row in list(csv.reader(file))[1:]}
+
+
+def rename_tables(source, folder, called):
+    """The tables of accounts with other names, and but for the payments in another order."""
+    folder.mkdir()
+    for name, columns in (("payments.csv", 2), ("accounts.csv", 1), ("reports.csv", 1)):
+        with (source / name).open(newline="") as file:
+            header, *rows = csv.reader(file)
+        rows = [[*(called[name] for name in row[:columns]), *row[columns:]] for row in rows]
+        if columns == 1:
+            np.random.default_rng(1).shuffle(rows)
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file).writerows([header, *rows])
 
 
 LIBRARIES = ["pyg", pytest.param("dgl", marks=needs_dgl)]

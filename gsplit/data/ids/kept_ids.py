@@ -7,7 +7,7 @@ Row v belongs to the vertex with the global id v. A column is int64 where all it
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -158,6 +158,12 @@ class KeptIds:
         """The name of each column, and its N ids: an array of whole numbers, or a list of texts."""
         each = zip(self.names, self._table.columns, strict=True)
         return [(name, of.to_numpy() if of.type == self._pyarrow.int64() else of.to_pylist()) for name, of in each]
+
+    def pieces(self, at_once: int) -> Iterator[list[Any]]:
+        """Ids by vertex, at most so many at a time: arrays of pyarrow, ``large_string``, one for each column."""
+        for begin in range(0, len(self._table), at_once):
+            piece = self._table.slice(begin, at_once).combine_chunks()
+            yield [self._pyarrow.concat_arrays(column.chunks).cast("large_string") for column in piece.columns]
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""

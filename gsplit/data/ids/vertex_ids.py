@@ -30,29 +30,33 @@ class VertexIds(Protocol):
         """The id of a vertex, as messages show it."""
 
 
-class WrittenIds(VertexIds, Protocol):
-    """Ids that a store keeps."""
+class KeepsIds(Protocol):
+    """What the vertices of a new store are called, kept in a file of their own."""
+
+    def shown(self, vertex: int) -> str:
+        """The id of a vertex, as messages show it."""
 
     def write(self, path: Path) -> dict[str, Any]:
-        """Write ``ids.arrow``; what the description of the folder says of it."""
+        """Write the ids by vertex; what the description of the folder says of them."""
 
 
 class WholeIds:
     """Vertices that are called 0 .. N-1."""
 
-    names = ("id",)
+    names: tuple[str, ...] = ("id",)
 
     def __init__(self, num_vertices: int) -> None:
         self.num_vertices = num_vertices
 
     def find(self, columns: Sequence[Any]) -> NDArray[np.int64]:
         """The vertex of each id, int64 [n]; -1 where it is no number of 0 .. N-1."""
+        import pyarrow.compute as pc
+
         (texts,) = columns
-        found = np.full(len(texts), -1, np.int64)
-        for at, text in enumerate(texts.to_pylist()):
-            if text.isascii() and text.strip().isdigit() and (vertex := int(text)) < self.num_vertices:
-                found[at] = vertex
-        return found
+        whole = pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"\.0*$", "")  # pandas writes 3.0, too
+        good = pc.match_substring_regex(whole, "^[0-9]{1,18}$")
+        numbers = pc.if_else(good, whole, "-1").cast("int64").to_numpy()
+        return np.where(numbers < self.num_vertices, numbers, -1)
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""

@@ -24,6 +24,7 @@ IMPORTERS = {
     "pyg": "pyg.load_pyg",
     "dgl": "dgl.load_dgl",
     "graphbolt": "graphbolt.load_graphbolt",
+    "store": "graph_store.load_store",
 }
 """Module and function for each kind of source that is a path."""
 TABLES = ("csv", "parquet")
@@ -76,10 +77,7 @@ def load_source(
     kind, rest = kind_of(source)
     if ends != Ends() and kind not in TABLES:
         raise InputError(f"--source-column is for edge lists in text or Parquet, and {source} is none; drop it")
-    if root is not None and kind != "ogb":
-        raise InputError(f"--root is for ogb:NAME, and {source} is none")
-    if keys.given and kind not in KEYED:
-        raise InputError(f"{keys.given} is for graphs of PyG and DGL, and {source} is none; drop it")
+    check_of_kind(source, root=root, keys=keys)
     if kind == "synthetic":
         from gsplit.data.synthetic import choose
 
@@ -100,6 +98,19 @@ def load_source(
     return load(Path(rest), keys) if kind in KEYED else load(Path(rest))
 
 
+def check_of_kind(source: str, *, root: Path | None, keys: Keys) -> None:
+    """Check that flags for some kinds of sources are given for those alone.
+
+    Raises:
+        InputError: for ``--root`` and for names of tensors where the source has none.
+    """
+    kind, _ = kind_of(source)
+    if root is not None and kind != "ogb":
+        raise InputError(f"--root is for ogb:NAME, and {source} is none")
+    if keys.given and kind not in KEYED:
+        raise InputError(f"{keys.given} is for graphs of PyG and DGL, and {source} is none; drop it")
+
+
 def kind_of(source: str) -> tuple[str, str]:
     """The kind of a source, and its path or name.
 
@@ -117,6 +128,8 @@ def _kind_of(source: str) -> str:
     if path.suffix == ".npz":
         return "scipy" if _is_scipy(path) else "npz"
     if path.is_dir():
+        if (path / "graph.json").is_file():
+            return "store"
         if any((path / where).is_file() for where in ("metadata.yaml", "preprocessed/metadata.yaml")):
             return "graphbolt"
         if any(path.glob("*.npy")):

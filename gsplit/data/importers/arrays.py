@@ -16,6 +16,10 @@ Shown = Callable[[int], str] | None
 """What messages call a vertex, where that is not its number."""
 
 
+MOST_LABEL = 2.0**63
+"""Numbers from this on are no int64."""
+
+
 def integers(array: NDArray[Any], what: str, *, ndim: int) -> NDArray[np.int64]:
     """An array of integers as int64.
 
@@ -82,6 +86,9 @@ def clean_labels(
             raise InputError(
                 f"{entry_of(what, at, shown)} is {y[at]}, not a class; --task regression takes any numbers"
             )
+        huge = np.abs(y) >= MOST_LABEL
+        if huge.any():
+            raise InputError(f"{what}[{int(np.argmax(huge))}] is {y[np.argmax(huge)]}, too large for a class")
         y = np.where(np.isnan(y), -1, y)
     labels = y.astype(np.int64)
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes

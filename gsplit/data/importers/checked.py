@@ -14,6 +14,10 @@ from gsplit.data.importers.arrays import set_ids
 from gsplit.errors import InputError
 
 
+class NotNumbersError(InputError):
+    """A value of a table that was read as a number is none."""
+
+
 def as_ids(values: NDArray[Any], what: str) -> NDArray[Any]:
     """Ids [n], also from [n, 1], in their own type where that is signed: they may be too many to copy.
 

@@ -166,8 +166,8 @@ def _usual(table: Table, named: bool) -> list[int]:
         if table.num_columns > 2 and table.names:
             columns_there = ", ".join(name or "(nameless)" for name in table.names)
             raise InputError(
-                f"{table.path} has the columns {columns_there}; call those of an edge src and dst, and that of its "
-                "weight, if it has one, weight"
+                f"{table.path} has the columns {columns_there}; name those of an edge by --source-column and "
+                "--destination-column, or call them src and dst; its weight, if it has one, is called weight"
             )
         first, second = 0, 1
     columns = [first, second] if weight is None else [first, second, weight]

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from gsplit.config.fields import Accepted, Checked
 from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
-from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.edge_list import Ends, ends_of
 from gsplit.data.importers.source import EdgeChunk, Edges, Source
 from gsplit.data.importers.tables import Table, open_table
@@ -53,13 +52,16 @@ class IdOptions(Checked):
         return Ends(self.source_column, self.destination_column)
 
 
-def load_named_edges(path: Path, options: IdOptions, id_column: str | None, folder: Path) -> tuple[Source, VertexIds]:
+def load_named_edges(
+    path: Path, options: IdOptions, id_column: str | None, folder: Path, known: NamedIds | None = None
+) -> tuple[Source, NamedIds]:
     """Read a table of edges once, map its ids, and keep the edges as vertices in a folder.
 
     Args:
         options: which columns are what.
         id_column: what the tables of vertices call the columns of an id, as ``--id-column``.
         folder: for the ids and the edges; whoever's it is removes it.
+        known: ids that are vertices already; those of the table are added to them.
 
     Raises:
         InputError: where the file is missing or damaged, has no such columns, or an id is empty.
@@ -73,7 +75,12 @@ def load_named_edges(path: Path, options: IdOptions, id_column: str | None, fold
     names = names or (["id"] if width == 1 else [_shared(table, column) for column in columns.sources])
     if len(set(names)) < width:
         raise InputError(f"{path}: the columns of an id must have different names, not {', '.join(names)}")
-    ids = NamedIds(folder, names)
+    if known is not None and width != len(known.names):
+        raise InputError(
+            f"{path}: --source-column has {width} columns, but an id of the store has {len(known.names)}: "
+            f"{', '.join(known.names)}"
+        )
+    ids = NamedIds(folder, names) if known is None else known
     weighted = columns.weight is not None
     spill = EdgeSpill(folder, weighted=weighted)
     begin = 0

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.importers.checked import NotNumbersError
 from gsplit.errors import InputError
 
 BATCH_ROWS = 1 << 20
@@ -72,13 +73,21 @@ class ParquetTable:
         pa = self._pyarrow
         fields = [self._schema.field(column) for column in columns]
         for field in fields:
-            if not pa.types.is_integer(field.type) and not self._is_text(field.type):
-                raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers")
+            is_ = pa.types
+            has_words = is_.is_boolean(field.type) or is_.is_temporal(field.type)
+            if not (has_words or is_.is_integer(field.type) or self._is_text(field.type)):
+                raise InputError(
+                    f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers; store "
+                    "it as one of these"
+                )
         for rows, batch in self._batches(fields):
             yield [self._cast(column, pa.large_string(), rows).fill_null("") for column in batch]
 
     def _batches(self, fields: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
         """The number of rows above, and columns of pyarrow."""
+        for field in fields:
+            if len(self._schema.get_all_field_indices(field.name)) > 1:
+                raise InputError(f"{self.path} has several columns called {field.name!r}; rename all but one")
         rows = 0
         try:
             with self._open() as file:
@@ -103,18 +112,27 @@ class ParquetTable:
         of_dictionary = is_.is_dictionary(type_) and self._is_text(type_.value_type)
         return is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_) or of_dictionary
 
+    def _is_number(self, type_: Any) -> bool:
+        is_ = self._pyarrow.types
+        return bool(is_.is_integer(type_) or is_.is_floating(type_) or is_.is_decimal(type_))
+
     def _check_type(self, field: Any, kind: type) -> None:
         is_ = self._pyarrow.types
         whole = is_.is_integer(field.type)
-        number = whole or is_.is_floating(field.type) or is_.is_boolean(field.type)
+        number = self._is_number(field.type) or is_.is_boolean(field.type)
         text = self._is_text(field.type)
         if not {int: whole, float: number, np.float64: number, str: text}[kind]:
             wanted = {int: "whole numbers", str: "text"}.get(kind, "numbers")
-            raise InputError(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
+            fault = InputError if kind in (int, str) else NotNumbersError
+            raise fault(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
 
     def is_text(self, column: int) -> bool:
         """Whether a column holds texts."""
         return bool(self._is_text(self._schema.field(column).type))
+
+    def holds_numbers(self, column: int) -> bool:
+        """Whether the schema says that a column holds numbers."""
+        return self._is_number(self._schema.field(column).type)
 
     def num_rows(self) -> int:
         """Number of rows."""

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.assembled import Assembled
 from gsplit.data.graph import VERTEX_SETS, GraphArrays
-from gsplit.data.ids.vertex_ids import WrittenIds
+from gsplit.data.ids.vertex_ids import KeepsIds
+from gsplit.data.labels.time_sets import Times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +53,6 @@ class Rows:
     dtype: np.dtype[Any]
     chunks: Callable[[], Iterator[NDArray[Any]]]
     """Function that reads the rows from the beginning, [n, D] at a time; together they have the shape's rows."""
-    vertices: NDArray[np.int64] | None = None
-    """[N] int64, the vertex of each row, a permutation; None: rows are in the order of the vertices."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,26 +63,34 @@ class Source:
     edges: Edges
     num_vertices: int | None
     """Number of vertices; None: one more than the largest id in the edges."""
-    features: NDArray[Any] | Rows | None = None
+    features: NDArray[Any] | Rows | Assembled | None = None
     """[N, D] numbers; an array may be memory-mapped."""
+    columns: tuple[dict[str, Any], ...] = ()
+    """What ``graph.json`` said of the columns that an array of features was made of, where it was a store's."""
     labels: NDArray[Any] | None = None
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
     num_classes: int | None = None
     """Number of classes; None: as many as have names, or one more than the largest label."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes, in the order of their numbers: distinct texts; None where there are none."""
+    labels_are_names: bool = False
+    """Whether the labels were read as names, or lists, of classes, so that their numbers mean nothing."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     where: str = ""
     """What messages call the source: its path."""
     called: dict[str, str] = field(default_factory=dict)
     """What messages call features, labels, train, valid or test where they have a file of their own."""
-    ids: WrittenIds | None = None
+    times: Times | None = None
+    """When each vertex was, to split them by."""
+    ids: KeepsIds | None = None
     """What the vertices are called, where that is not 0 .. N-1."""
     other_ids: str = ""
     """What messages add where ids are not those of vertices that count from 0."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
     """What messages call the i-th vertex of train, valid or test in that file, counted from 0: its line in a text."""
+    grown_from: tuple[str, ...] = ()
+    """Checksums of the stores whose vertices are the first of these, with the same numbers, the oldest first."""
     as_is: bool = False
     """Whether this is a finished adjacency of our own, whose duplicate edges stay unless the user says otherwise."""
 

@@ -20,6 +20,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.importers.checked import NotNumbersError, one_line
 from gsplit.data.importers.parquet_tables import ParquetTable, import_pyarrow, to_numpy
 from gsplit.errors import InputError
 
@@ -27,6 +28,8 @@ BLOCK_BYTES = 1 << 24
 """Bytes of text parsed at once."""
 SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
+NULLS = frozenset(("", "#N/A", "#NA", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"))
+"""Texts that stand for no number, of those that pyarrow takes so."""
 UNREADABLE = (OSError, EOFError, zlib.error)
 
 logger = logging.getLogger(__name__)
@@ -61,6 +64,9 @@ class Table(Protocol):
 
     def is_text(self, column: int) -> bool:
         """Whether a column may hold texts that are no numbers."""
+
+    def holds_numbers(self, column: int) -> bool:
+        """Whether the file says that a column holds numbers, as text does of none."""
 
     def num_rows(self) -> int:
         """Number of rows; text is read from top to bottom for it."""
@@ -186,7 +192,7 @@ class TextTable:
         except pa.ArrowInvalid as error:
             if not rows and self._ends_with_header():
                 return
-            raise InputError(self._explain(columns, kinds, str(error))) from None
+            raise self._explained(columns, kinds, str(error)) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
 
@@ -197,6 +203,10 @@ class TextTable:
     def is_text(self, column: int) -> bool:
         """Whether a column may hold texts, as any may here."""
         return True
+
+    def holds_numbers(self, column: int) -> bool:
+        """Whether the file says that a column holds numbers, as text does of none."""
+        return False
 
     def num_rows(self) -> int:
         """Number of rows."""
@@ -227,22 +237,24 @@ class TextTable:
                         yield number + 1, [field.strip() for field in fields]
                     number = self._skipped + rows.line_num
 
-    def _explain(self, columns: Sequence[int], kinds: Sequence[type], said: str) -> str:
+    def _explained(self, columns: Sequence[int], kinds: Sequence[type], said: str) -> InputError:
         """What is wrong with the first line that is wrong."""
         for number, fields in self._lines():
+            line = f"{self.path}, line {number}"
             if len(fields) != self.num_columns:
-                return (
-                    f"{self.path}, line {number}: {len(fields)} columns, not {self.num_columns} as in the first line"
-                )
+                return InputError(f"{line}: {len(fields)} columns, not {self.num_columns} as in the first line")
             for column, kind in zip(columns, kinds, strict=True):
                 if "\ufffd" in fields[column]:
-                    return f"{self.path}, line {number}: column {column + 1} is no text in UTF-8"
+                    return InputError(f"{line}: column {column + 1} is no text in UTF-8")
                 if not fields[column] and kind is int:
-                    return f"{self.path}, line {number}: column {column + 1} is empty"
+                    return InputError(f"{line}: column {column + 1} is empty")
                 if not _parses(fields[column], kind):
-                    what = "a whole number" if kind is int else "a number"
-                    return f"{self.path}, line {number}: {fields[column][:40]!r} is not {what}"
-        return f"{self.path}: {said}"
+                    value, name = fields[column][:40], one_line(self.names[column]) if self.names else ""
+                    of_column = f", as column {name} should be" if name else ""
+                    if kind is int:
+                        return InputError(f"{line}: {value!r} is not a whole number{of_column}")
+                    return NotNumbersError(f"{line}: {value!r} is not a number{of_column}")
+        return InputError(f"{self.path}: {said}")
 
     def _unreadable(self, error: BaseException, rows: int) -> InputError:
         return InputError(f"{self.path} is damaged after row {rows}: {error}; copy or unpack it again")

@@ -1,44 +1,46 @@
 """Features, labels and vertex sets in files of their own: for sources that hold only edges, or to replace theirs.
 
 Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the order of the vertices or with ids
-(:mod:`gsplit.data.importers.vertex_tables`).
+(:mod:`gsplit.data.importers.vertex_tables`). One table may hold all three, in columns that are named.
 """
 
 from __future__ import annotations
 
-import logging
-import sys
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from gsplit import cli
+from gsplit.config.fields import Accepted, Checked
+from gsplit.data.columns.assembled import Assembled, Missing
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.arrays import read_npy, set_ids
-from gsplit.data.importers.source import Rows, Source
-from gsplit.data.importers.tables import is_number, open_table
-from gsplit.data.importers.vertex_tables import IDS, VertexTable
+from gsplit.data.importers.column_kinds import parse_columns
+from gsplit.data.importers.feature_tables import Joining, block_of, features_of
+from gsplit.data.importers.label_tables import Labels, labels_of, times_of
+from gsplit.data.importers.matching import Unknown, named_column
+from gsplit.data.importers.set_files import set_of_file, sets_of_file
+from gsplit.data.importers.source import Source
+from gsplit.data.importers.tables import open_table
+from gsplit.data.labels.time_sets import Times
 from gsplit.errors import InputError
 
-Labels = tuple[NDArray[Any], tuple[str, ...] | None]
-SET_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
-NO_SET = ("", "none", "-")
 
-logger = logging.getLogger(__name__)
+def _check_separator(separator: str | None) -> None:
+    if separator is not None and not separator.strip():
+        raise InputError("--label-separator takes what stands between the classes of a vertex, such as ';'")
 
 
 @dataclass(frozen=True, kw_only=True)
-class VertexFiles:
+class VertexFiles(Checked):
     """Files of features, labels and vertex sets: .npy, or .csv, .tsv, .txt, .parquet with a row for each vertex."""
 
     # The docstrings are the help of the command.
 
-    features: Path | None = None
-    """A file of features, a row for each vertex."""
+    features: tuple[Path, ...] = ()
+    """One or several files of features, a row for each vertex; their columns stand side by side."""
     labels: Path | None = None
     """A file of labels: one class a vertex, by number or name (-1, NaN or nothing: unlabelled), or a column of 0 and
     1 a class."""
@@ -52,8 +54,59 @@ class VertexFiles:
     """One file in place of these three, which says train, valid, test or none for each vertex."""
     id_column: str | None = None
     """The column of vertex ids in the tables of features, labels and --split-file, by which their rows are matched:
-    its name, or its number from 1 on where there is no header. none: no column holds ids. By default rows are in the
-    order of the vertices."""
+    its name, or its number from 1 on where there is no header. none: no column holds ids. By default one called id,
+    node, vertex or the like; without one rows are in the order of the vertices."""
+    columns: Annotated[cli.WordList, Accepted(parse_columns)] = ()
+    """What columns of features hold, as age:number country:category; * stands for all others. number (by default),
+    category (a feature of 0 and 1 for each), code (a number for each category, from 1 on), bool, time (days since
+    1970-01-01), or skip."""
+    missing: Missing = "refuse"
+    """What becomes of features that are not there, also of vertices without a row: refuse them, or fill in zero, or
+    the mean of the training vertices (of all where there are none; for a category, the share of each)."""
+    unknown: Unknown = "refuse"
+    """What becomes of rows whose ids are no vertex's: refuse them, or drop them."""
+    standardize: bool = False
+    """Give each number and time among the features the mean 0 and the standard deviation 1 over the training
+    vertices."""
+    label_column: str | None = None
+    """The column of --labels, or else of a table of --features, that holds the labels; several as a,b."""
+    label_separator: Annotated[str | None, Accepted(_check_separator)] = None
+    """What stands between the classes of a vertex that may have several of them in one column, such as ';'."""
+    split_column: str | None = None
+    """The column of --split-file, or else of a table of --labels or --features, that says train, valid, test or
+    none."""
+    split_by: str | None = None
+    """The column of --split-file, or else of a table of --labels or --features, of numbers or dates by which --split
+    parts the labelled vertices: those below the first bound train, those from the second on test."""
+
+    def __post_init__(self) -> None:
+        one = isinstance(self.features, (str, os.PathLike))
+        object.__setattr__(self, "features", (self.features,) if one else self.features or ())
+        super().__post_init__()
+        lists = [name for name in VERTEX_SETS if getattr(self, name)]
+        if self.split_file and lists:
+            raise InputError(f"--split-file gives all vertex sets; drop --{lists[0]}")
+        if self.split_column and (lists or self.split_by):
+            other = lists[0] if lists else "split-by"
+            raise InputError(f"--split-column {self.split_column} gives all vertex sets; drop --{other}")
+        if self.split_by and lists:
+            raise InputError(f"--split-by {self.split_by} makes all vertex sets; drop --{lists[0]}")
+        if self.columns and not self.features:
+            raise InputError("--columns is for tables of --features; there is none")
+        if self.label_separator and not (self.labels or self.label_column):
+            raise InputError("--label-separator is for labels; give --labels FILE or --label-column NAME")
+
+    @property
+    def tables(self) -> Iterator[Path]:
+        """The files with a row for each vertex that are no arrays."""
+        files = (*self.features, self.labels, self.split_file)
+        return (path for path in files if path and path.suffix != ".npy")
+
+    @property
+    def given(self) -> Iterator[Path]:
+        """All files."""
+        files = (*self.features, self.labels, self.split_file, *(getattr(self, name) for name in VERTEX_SETS))
+        return (path for path in files if path)
 
 
 def attach(source: Source, files: VertexFiles, ids: VertexIds | None = None) -> Source:
@@ -65,162 +118,161 @@ def attach(source: Source, files: VertexFiles, ids: VertexIds | None = None) -> 
     Raises:
         InputError: for files that are missing, damaged, or hold something else.
     """
-    lists = {name: path for name in VERTEX_SETS if (path := getattr(files, name))}
-    if files.split_file and lists:
-        raise InputError(f"--split-file gives all vertex sets; drop --{next(iter(lists))}")
-    tables = [path for path in (files.features, files.labels, files.split_file) if path and path.suffix != ".npy"]
-    if files.id_column is not None and not tables and ids is None:
+    if files.id_column is not None and ids is None and not any(files.tables):
         raise InputError(
             f"--id-column {files.id_column} is for a table of --features, --labels or --split-file; there is none"
         )
-    arrays = [path for path in (files.features, files.labels, files.split_file, *lists.values()) if path]
-    array = next((path for path in arrays if path.suffix == ".npy"), None)
+    array = next((path for path in files.given if path.suffix == ".npy"), None)
     if ids is not None and array is not None:
         raise InputError(f"{array} has no ids to match its rows by, as --ids any does; give a table with a header")
-    changes: dict[str, Any] = {}
-    n = source.num_vertices
-    if files.features:
-        changes["features"] = _features(files.features, files.id_column, n, ids)
-        n = _num_vertices(replace(source, **changes))
-    if files.labels:
-        changes["labels"], changes["classes"] = _labels(files.labels, files.id_column, n, ids)
-        changes["num_classes"] = None
-    n = _num_vertices(replace(source, **changes))
-    if files.split_file:
-        changes["vertex_sets"], rows = _sets_of_file(files.split_file, files.id_column, n, ids)
-        if n is not None and rows != n and ids is None:
-            raise InputError(f"{files.split_file} has {rows} rows; there must be one for each of the {n} vertices")
-        changes["num_vertices"] = rows if source.num_vertices is None else source.num_vertices
-    elif lists:
-        changes["vertex_sets"] = {name: _vertex_set(path, n, ids) for name, path in lists.items()}
-    named = {name: str(path) for name in ("features", "labels", *VERTEX_SETS) if (path := getattr(files, name))}
-    return replace(source, **changes, called={**source.called, **named})
+    return _Attached(source, files, ids).source
 
 
-def _features(path: Path, id_column: str | None, n: int | None, ids: VertexIds | None) -> NDArray[Any] | Rows:
-    if path.suffix == ".npy":
-        array = read_npy(path)
-        return array[:, None] if array.ndim == 1 else array
-    table = VertexTable(path, "feature", id_column=id_column, num_vertices=n, ids=ids)
-    return Rows(
-        shape=(table.table.num_rows(), len(table.values)),
-        dtype=np.dtype(np.float32),
-        chunks=lambda: _numbers(table),
-        vertices=table.vertices,
-    )
+class _Attached:
+    """A source while files are put to it, one after the other: what one tells the next may need."""
 
+    def __init__(self, source: Source, files: VertexFiles, ids: VertexIds | None) -> None:
+        self.source, self._files, self._ids = source, files, ids
+        self._labels_at = self._place_of(files.label_column, "--label-column", labels=True)
+        self._split_at = self._place_of(files.split_column, "--split-column") or files.split_file
+        self._times_at = self._place_of(files.split_by, "--split-by")
+        self._put_features()
+        if self._labels_at or files.labels:
+            self._put_labels(self._labels_at or files.labels)
+        if files.split_by is None and self._split_at:
+            self._put_sets(self._split_at)
+        elif files.split_by is not None and self._times_at:
+            self._put_times(self._times_at, files.split_by)
+        else:
+            self._put_lists()
 
-def _labels(path: Path, id_column: str | None, n: int | None, ids: VertexIds | None) -> Labels:
-    """Labels [N] or [N, C], and the names of the classes where the file has names."""
-    if path.suffix == ".npy":
-        return read_npy(path), None
-    table = VertexTable(path, "label", id_column=id_column, num_vertices=n, ids=ids)
-    if len(table.values) == 1 and _has_names(table):
-        return _named_classes(table)
-    chunks = list(_numbers(table))
-    labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)), np.float32)
-    return table.ordered(labels[:, 0] if len(table.values) == 1 else labels), None
-
-
-def _has_names(table: VertexTable) -> bool:
-    """Whether the first label that there is, in a column of texts, is no number."""
-    if not table.table.is_text(table.values[0]):
-        return False
-    for (texts,) in table.table.texts(table.values):
-        for text in texts.to_pylist():
-            if text.strip():
-                return not is_number(text.strip())
-    return False
-
-
-def _named_classes(table: VertexTable) -> Labels:
-    """Class numbers [N], -1 without a name, in the order of the names; and the names."""
-    words = np.array([word.strip() for (texts,) in table.read_texts() for word in texts.to_pylist()], object)
-    names = sorted({word for word in words if word})
-    number = {name: at for at, name in enumerate(names)} | {"": -1}
-    labels = table.ordered(np.array([number[word] for word in words], np.float64))
-    logger.info("%s: %s classes by name, in the order of the names", table.table.path, len(names))
-    return np.where(np.isnan(labels), -1, labels).astype(np.int64), tuple(names)
-
-
-def _num_vertices(source: Source) -> int | None:
-    """Number of vertices that the source, its features or its labels tell."""
-    rows = [array.shape[0] for array in (source.features, source.labels) if array is not None and len(array.shape)]
-    return rows[0] if source.num_vertices is None and rows else source.num_vertices
-
-
-def _numbers(table: VertexTable) -> Iterator[NDArray[np.float32]]:
-    for chunk in table.read(float):
-        yield np.stack(chunk, axis=1)
-
-
-def _vertex_set(path: Path, n: int | None, ids: VertexIds | None) -> NDArray[np.int64]:
-    """Ids from a file: a list or a mask in a ``.npy``, or the one column of a table."""
-    if path.suffix == ".npy":
-        return set_ids(read_npy(path), str(path), n)
-    if ids is not None:
-        return _named_set(path, ids)
-    table = open_table(path)
-    if table.num_columns != 1:
-        raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
-    chunks = [ids for (ids,) in table.read([0], [int])]
-    return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
-
-
-def _named_set(path: Path, ids: VertexIds) -> NDArray[np.int64]:
-    """Vertices by their ids, a line each, in as many columns as an id has; a first line of names is a header."""
-    table = open_table(path, header=False)
-    width = len(ids.names)
-    if table.num_columns != width:
-        raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}")
-    first = next(table.texts(range(width)), None)
-    names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
-    if names == [name.lower() for name in ids.names] or (width == 1 and names and names[0] in IDS[:-1]):
-        table = open_table(path, header=True)
-    pieces = [ids.find(texts) for texts in table.texts(range(width))]
-    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
-    if (vertices < 0).any():
-        at = int(np.argmin(vertices))
-        raise InputError(f"{path}, {table.place(at)}: the id is in no edge; remove the line")
-    return vertices
-
-
-def _sets_of_file(
-    path: Path, id_column: str | None, n: int | None, ids: VertexIds | None
-) -> tuple[dict[str, NDArray[np.int64]], int]:
-    """The vertex sets, and the number of rows."""
-    if path.suffix == ".npy":
-        words = read_npy(path)
-        if words.ndim != 1 or words.dtype.kind != "U":
-            raise InputError(f"{path} must be texts of shape (N,), not {words.dtype} of shape {words.shape}")
-        marks = np.ascontiguousarray(words, words.dtype.newbyteorder("=")).view(np.uint32)
-        if (marks > sys.maxunicode).any():
-            raise InputError(f"{path} is damaged: it holds characters that there are not")
-        return _sets_of_words(words, path, "entry {}".format)
-    table = VertexTable(
-        path, "set", id_column=id_column, num_vertices=n, words=frozenset((*SET_WORDS, *NO_SET)), ids=ids
-    )
-    if len(table.values) == 2 and not table.table.names:
-        raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
-    if len(table.values) != 1:
+    def _place_of(self, column: str | None, flag: str, *, labels: bool = False) -> Path | None:
+        """The table that has a column that was named, or the first of several names; None where none was."""
+        if column is None:
+            return None
+        first = column.split(",")[0].strip()
+        files = self._files
+        own = files.labels if labels else files.split_file
+        if own and own.suffix == ".npy":
+            raise InputError(f"{flag} {column} is for tables, and {own} is an array; drop it")
+        if own:
+            return own
+        tables = [path for path in (files.labels, *files.features) if path and path.suffix != ".npy"]
+        opened = [open_table(path, header=None if self._ids is None else True) for path in tables]
+        for table in opened:
+            if first.lower() in table.names:
+                return table.path
+        if len(opened) == 1:
+            named_column(opened[0], first, flag)
+            return tables[0]
         raise InputError(
-            f"{path} has {len(table.values)} columns; a split file has one, of train, valid and test"
-            + (", beside that of --id-column" if id_column is None else "")
+            f"{flag} {column}: no table of --labels or --features has it"
+            if opened
+            else f"{flag} {column} is for a table of --labels, --features or --split-file; there is none"
         )
-    chunks = [words for (words,) in table.read(str)]
-    words = np.concatenate(chunks) if chunks else np.empty(0, object)
-    vertex_sets, rows = _sets_of_words(words, path, table.table.place)
-    if table.vertices is not None:
-        vertex_sets = {name: np.sort(table.vertices[at]) for name, at in vertex_sets.items()}
-    return vertex_sets, rows
 
+    @property
+    def _num_vertices(self) -> int | None:
+        """Number of vertices that the source, its features or its labels tell."""
+        source = self.source
+        if source.num_vertices is not None:
+            return source.num_vertices
+        rows = [array.shape[0] for array in (source.features, source.labels) if array is not None and array.shape]
+        return rows[0] if rows else None
 
-def _sets_of_words(words: NDArray[Any], path: Path, place: Any) -> tuple[dict[str, NDArray[np.int64]], int]:
-    found, code = np.unique(["" if word is None else str(word) for word in words], return_inverse=True)
-    names = [SET_WORDS.get(word.strip().lower(), "") for word in found.tolist()]
-    for index, word in enumerate(found.tolist()):
-        if not names[index] and word.strip().lower() not in NO_SET:
-            at = int(np.argmax(code == index))
-            raise InputError(f"{path}, {place(at)}: {word[:40]!r} is none of train, valid, test and none")
-    set_of = np.array([VERTEX_SETS.index(name) if name else -1 for name in names] or [-1])[code]
-    return {name: np.flatnonzero(set_of == index) for index, name in enumerate(VERTEX_SETS)}, len(words)
+    def _common(self) -> dict[str, Any]:
+        return {
+            "id_column": self._files.id_column,
+            "num_vertices": self._num_vertices,
+            "ids": self._ids,
+            "unknown": self._files.unknown,
+        }
+
+    def _put(self, *, called: dict[str, str] | None = None, **changes: Any) -> None:
+        self.source = replace(self.source, **changes, called={**self.source.called, **(called or {})})
+
+    def _put_features(self) -> None:
+        files, skip = self._files, self._skipped()
+        how = Joining(
+            id_column=files.id_column,
+            kinds=parse_columns(files.columns),
+            skip=skip,
+            missing=files.missing,
+            unknown=files.unknown,
+            standardize=files.standardize,
+        )
+        if files.features:
+            found = features_of(files.features, how, self._num_vertices, self._ids)
+            self._put(features=found, columns=(), called={"features": ", ".join(map(str, files.features))})
+            return
+        own = self.source.features
+        if not how.finishes:
+            return
+        if own is None or isinstance(own, Assembled) or len(own.shape) != 2:
+            raise InputError(
+                f"--{'standardize' if how.standardize else 'missing ' + how.missing} is for features, and "
+                f"{self.source.where} has none; give --features FILE or drop it"
+            )
+        block = block_of(own, self.source.call("features"))
+        n = own.shape[0]
+        self._put(
+            features=Assembled(
+                num_vertices=n, blocks=(block,), missing=how.missing, standardize=how.standardize, dtype=own.dtype
+            )
+        )
+
+    def _skipped(self) -> dict[Path, set[str]]:
+        """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
+        skip: dict[Path, set[str]] = {}
+        files, asked = self._files, parse_columns(self._files.columns)
+        for path, names in (
+            (self._labels_at, files.label_column),
+            (self._split_at, files.split_column),
+            (self._times_at, files.split_by),
+        ):
+            if path and names:
+                columns = {name.strip().lower() for name in names.split(",")}
+                skip.setdefault(path.resolve(), set()).update(columns - asked.keys())
+        return skip
+
+    def _put_labels(self, path: Path | None) -> None:
+        assert path is not None
+        columns = self._files.label_column
+        names = None if columns is None else [name.strip() for name in columns.split(",")]
+        found: Labels = labels_of(path, names, self._files.label_separator, **self._common())
+        named = found.classes is not None or self._files.label_separator is not None
+        self._put(
+            labels=found.values,
+            classes=found.classes,
+            labels_are_names=named,
+            num_classes=None,
+            called={"labels": str(path)},
+        )
+
+    def _put_sets(self, path: Path) -> None:
+        n = self._num_vertices
+        sets, places, rows = sets_of_file(path, self._files.split_column, **self._common())
+        self._put(
+            vertex_sets=sets,
+            places=places,
+            num_vertices=rows if n is None else self.source.num_vertices,
+            called=dict.fromkeys(sets, str(path)),
+        )
+
+    def _put_times(self, path: Path, column: str) -> None:
+        values, are_dates = times_of(path, column, **self._common())
+        self._put(times=Times(values=values, are_dates=are_dates, called=f"{path}: {column}"), vertex_sets={})
+
+    def _put_lists(self) -> None:
+        paths = {name: path for name in VERTEX_SETS if (path := getattr(self._files, name))}
+        if not paths:
+            return
+        found = {
+            name: set_of_file(path, self._num_vertices, self._ids, self._files.unknown)
+            for name, path in paths.items()
+        }
+        self._put(
+            vertex_sets={name: vertices for name, (vertices, _) in found.items()},
+            places={name: place for name, (_, place) in found.items() if place is not None},
+            called={name: str(path) for name, path in paths.items()},
+        )

@@ -17,15 +17,21 @@ from gsplit.data.graph import VERTEX_SETS
 from gsplit.errors import InputError
 
 
-def check_shares(shares: Sequence[float]) -> None:
-    """Check the shares of the training, validation and test set; none at all are no mistake.
+def check_shares(shares: Sequence[float | str]) -> None:
+    """Check the shares of the training, validation and test set; none at all are no mistake, nor are two bounds.
 
     Raises:
         InputError: for other than three numbers from 0 on, at most 1 together.
     """
-    if shares and (len(shares) != 3 or not all(share >= 0 for share in shares) or not 0 < sum(shares) < 1.0001):
-        given = ",".join(f"{share:g}" for share in shares)
+    numbers = [share for share in shares if not isinstance(share, str)]
+    if shares and len(shares) != 2 and not _are_shares(shares, numbers):
+        given = ",".join(share if isinstance(share, str) else f"{share:g}" for share in shares)
         raise InputError(f"--split takes the shares of train, valid and test, at most 1 in all, not {given}")
+
+
+def _are_shares(shares: Sequence[float | str], numbers: Sequence[float]) -> bool:
+    all_positive = all(number >= 0 for number in numbers)
+    return len(shares) == len(numbers) == 3 and all_positive and 0 < sum(numbers) < 1.0001
 
 
 def random_sets(

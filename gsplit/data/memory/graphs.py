@@ -191,7 +191,7 @@ def _stored(
     options: dict[str, Any],
 ) -> GraphStore:
     """The store of a source, in ``out`` or in a temporary folder; ``to_label`` says how labels are given."""
-    check_options(options, BuildOptions, where)
+    check_options(options, BuildOptions, where=where)
     if not isinstance(name := source.name, str) or not name.isprintable():
         raise InputError(f"{where}: name must be a line of text, not {name!r}")
     build = BuildOptions(**options)

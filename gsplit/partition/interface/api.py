@@ -12,13 +12,14 @@ import logging
 import os
 import subprocess
 import sys
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gsplit.cli import BAD_INPUT
+from gsplit.config.fields import check_options
 from gsplit.config.partition import PartitionConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.memory.graphs import as_store
@@ -74,9 +75,8 @@ def partition(
         gsplit.processes.ProcessDied: where the process that partitions fails.
     """
     check_no_trainer(CALL)
-    known = [field.name for field in fields(PartitionConfig) if field.name not in OF_COMMAND]
-    if unknown := sorted(options.keys() - set(known)):
-        raise InputError(f"{CALL} has no option {unknown[0]!r}; it has parts, out, overwrite, {', '.join(known)}")
+    own = ("parts", "out", "overwrite")
+    check_options(options, PartitionConfig, where=CALL, beside=own, without=OF_COMMAND)
     # What is wrong with options is found before a graph is written.
     place = Path() if out is None else as_path(out, f"{CALL}(graph, out)", "a folder (and parts=, by name)")
     if not isinstance(options.get("method", ""), (str, os.PathLike)):

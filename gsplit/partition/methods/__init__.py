@@ -3,7 +3,8 @@
 ``metis`` and ``kaminpar`` find good cuts of graphs that fit in memory, ``streaming`` of graphs that do not; ``deal``
 cuts nothing in particular but makes parts and blocks even; ``random`` and ``range`` are ablations: a perfect balance
 with local edges of 1/P, and whatever locality the store's ids happen to have. ``file`` takes the parts
-that the user has made (:mod:`gsplit.partition.methods.own`).
+that the user has made (:mod:`gsplit.partition.methods.own`), ``keep`` those of a layout, and places what is new
+(:mod:`gsplit.partition.methods.kept_parts`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
-from gsplit.partition.methods import deal, kaminpar, metis, streaming
+from gsplit.partition.methods import deal, kaminpar, kept_parts, metis, streaming
 from gsplit.partition.methods.streaming import stream
 from gsplit.partition.problem import LEFT_OUT, Footprint, Problem, Size
 from gsplit.units import binary
@@ -88,6 +89,7 @@ PARTITIONERS: dict[str, Partitioner] = {
     "random": Partitioner(assign=random, memory=LINEAR),
     "range": Partitioner(assign=range_, memory=LINEAR),
     "file": Partitioner(assign=_given, memory=LINEAR),
+    "keep": Partitioner(assign=kept_parts.assign, memory=kept_parts.MEMORY),
 }
 
 

@@ -15,6 +15,7 @@ import gsplit._core as _core
 from gsplit.data import adjacency, open_store, write_store
 from gsplit.data.adjacency import Tally
 from gsplit.data.build import BuildOptions, build_store
+from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
 from gsplit.data.importers import source as source_module
 from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
 from gsplit.data.labels.random_sets import random_sets
@@ -152,21 +153,30 @@ def test_ids_beyond_32_bits(tmp_path):
     assert (degrees.tolist(), indices.tolist(), indices.dtype) == ([2], [0, 1], np.int64)
 
 
-@pytest.mark.parametrize("kind", ["array", "mapped", "rows", "rows with ids"])
+def block_of_three(dtype, chunks, vertices):
+    """Features [n, 3] as they come out of a table."""
+    columns = tuple(FeatureColumn(table="x.csv", name=name) for name in "abc")
+    block = Block(path="x.csv", columns=columns, chunks=lambda: iter(chunks), vertices=vertices)
+    return Assembled(num_vertices=sum(map(len, chunks)), blocks=(block,), dtype=dtype)
+
+
+@pytest.mark.parametrize("kind", ["array", "mapped", "rows", "block", "block with ids"])
 @pytest.mark.parametrize(
     ("given", "asked", "stored"), [("f8", None, "f4"), ("f2", None, "f2"), ("i4", "float16", "f2"), ("?", None, "f4")]
 )
 def test_features(build, tmp_path, monkeypatch, kind, given, asked, stored):
-    monkeypatch.setattr("gsplit.data.build.PIECE_BYTES", 100)
+    monkeypatch.setattr("gsplit.data.columns.written.PIECE_BYTES", 100)
+    monkeypatch.setattr("gsplit.data.columns.filled.ROWS_AT_ONCE", 7)
     features = np.random.default_rng(0).integers(0, 2, (50, 3)).astype(given)
     if kind == "mapped":
         np.save(tmp_path / "0.npy", features)
         array = np.load(tmp_path / "0.npy", mmap_mode="r")
-    elif kind.startswith("rows"):
+    elif kind == "rows":
+        array = Rows(shape=(50, 3), dtype=features.dtype, chunks=lambda: iter((features[:20], features[20:])))
+    elif kind.startswith("block"):
         vertices = np.random.default_rng(1).permutation(50) if "ids" in kind else None
         rows = features if vertices is None else features[vertices]
-        chunks = (rows[:20], rows[20:])
-        array = Rows(shape=(50, 3), dtype=features.dtype, chunks=lambda: iter(chunks), vertices=vertices)
+        array = block_of_three(features.dtype, (rows[:20], rows[20:]), vertices)
     else:
         array = features
     graph = build(source_of([(0, 1)], features=array), feature_dtype=asked)
@@ -226,15 +236,13 @@ def few_rows():
     return Rows(shape=(3, 1), dtype=np.dtype("f4"), chunks=lambda: iter([np.ones((2, 1))]))
 
 
-def nan_in_row_2_of_vertex_1():
-    features = np.array([[0.0], [1.0], [np.nan]])
-    return Rows(
-        shape=(3, 1), dtype=np.dtype("f4"), chunks=lambda: iter([features]), vertices=np.array([2, 0, 1], np.int64)
-    )
+def too_large_in_row_2_of_vertex_1():
+    features = np.array([[0.0, 1, 1], [1.0, 1, 1], [1e300, 1, 1]])
+    return block_of_three(np.dtype("f4"), (features,), np.array([2, 0, 1], np.int64))
 
 
 WRONG = [
-    (source_of([(0, 1)], features=nan_in_row_2_of_vertex_1()), {}, "the features of vertex 1 hold NaN"),
+    (source_of([(0, 1)], features=too_large_in_row_2_of_vertex_1()), {}, "the features of vertex 1 hold NaN"),
     (source_of([(0, 1), (2, -1)]), {}, "the source: edge 1: 2 -> -1 names a vertex below 0"),
     (source_of([(0, 1), (2, 5), (5, 2)], 5), {}, r"edge 1: 2 -> 5 names a vertex outside the vertices 0 \.\. 4"),
     (source_of([(0, 1)], 5), {"num_vertices": 4}, "has 5 vertices; --num-vertices 4 is fewer"),
@@ -249,7 +257,7 @@ WRONG = [
     (source_of([(0, 1)], features=np.full((3, 1), "a")), {}, "features must be numbers of shape"),
     (source_of([(0, 1)], features=nan_at(257)), {}, "the features of vertex 257 hold NaN or infinity as float32"),
     (source_of([(0, 1)], features=np.full((3, 1), 1e9)), {"feature_dtype": "float16"}, "vertex 0 hold .*float16"),
-    (source_of([(0, 1)], features=few_rows()), {}, "features have 2 rows, but 3 were announced"),
+    (source_of([(0, 1)], features=few_rows()), {}, "there are 2 rows of features, but 3 were announced"),
     (source_of([(0, 1)], features=np.ones((4, 2)), labels=np.ones(3)), {}, r"labels must be numbers of shape \(4,\)"),
     (source_of([(0, 1)], labels=np.array([0.5, 1])), {}, r"labels\[0\] is 0.5, not a class"),
     (source_of([(0, 1)], vertex_sets={"train": np.array([0])}), {}, "the train set needs labels; give --labels"),

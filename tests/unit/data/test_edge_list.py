@@ -113,8 +113,11 @@ def test_parquet(tmp_path, monkeypatch, table, edges):
         ("0,1\n1,\n", "line 2: column 2 is empty"),
         ("0,1\n1,99999999999999999999\n", "line 2: '99999999999999999999' is not a whole number"),
         ("0,1\n1,\0\n", r"line 2: '\\x00' is not a whole number"),
-        ("edge_id,node1,node2\n0,5,6\n", "has the columns edge_id, node1, node2; call those of an edge src and dst"),
-        (",node1,node2\n0,5,6\n", r"has the columns \(nameless\), node1, node2; call those of an edge"),
+        (
+            "edge_id,node1,node2\n0,5,6\n",
+            "has the columns edge_id, node1, node2; name those of an edge by --source-column",
+        ),
+        (",node1,node2\n0,5,6\n", r"has the columns \(nameless\), node1, node2; name those of an edge"),
     ],
 )
 def test_texts_that_are_wrong(tmp_path, text, message):

@@ -30,6 +30,10 @@ def write_files(folder: Path) -> None:
     for name, vertex in (("train", 0), ("valid", 1), ("test", 2)):
         np.save(folder / f"{name}.npy", np.array([vertex]))
     (folder / "users.csv").write_text("user,age\n3,10\n2,11\n1,12\n0,13\n")
+    (folder / "people.csv").write_text(
+        "id,age,land,joined,class,part\n3,10,de,2024-03-01,a;b,train\n2,,fr,2024-01-01,b,valid\n"
+        "1,12,de,2024-02-01,a,train\n0,13,at,2024-01-15,b,test\n9,1,de,2024-01-01,a,none\n"
+    )
     (folder / "pairs.csv").write_text("src,dst\n7,3\n")
     (folder / "numbers.csv").write_text("src,dst,other\n7,3,5\n3,0,0\n")
     (folder / "sets.csv").write_text("train\ntrain\nvalid\ntest\n")
@@ -56,6 +60,17 @@ def arrays(out: Path) -> dict:
         return {name: file[name].tolist() for name in file}
 
 
+def grown(out: Path) -> list[str]:
+    return open_store(out).description.get("grown_from", [])
+
+
+def a_store(place: Path) -> Path:
+    """A store of the files, made once."""
+    if not (place / "a-store").exists():
+        command(["import", str(place / "edges.csv"), "--out", str(place / "a-store")])
+    return place / "a-store"
+
+
 def file(name: str):
     return lambda place: place / name
 
@@ -65,15 +80,38 @@ MANY = {"labels": file("many.npy")}
 ANY = {"source": file("numbers.csv"), "ids": "any"}
 ENDS = {"source_column": "src", "destination_column": "dst"}
 OF_PYG = {"source": file("data.pt")}
+PEOPLE = {
+    "features": file("people.csv"),
+    "columns": ("land:skip", "joined:skip", "class:skip", "part:skip"),
+    "missing": "zero",
+    "unknown": "drop",
+    "num_vertices": 4,
+}
+CLASSES = {**PEOPLE, "label_column": "class"}
 IMPORT: Table = {
     "source": Row(value=file("other.csv"), see=shape),
     "out": Row(value=file("elsewhere"), see=lambda out: out.name == "elsewhere"),
     "name": Row(value="another", see=lambda out: open_store(out).name),
     "root": "only for ogb:NAME, which wants OGB's folders; tests/unit/data/test_ogb.py reads them from a root",
     "overwrite": "where a store is in --out it is refused or replaced: test_overwrite_replaces, below",
+    "add": Row(value=file("other.csv"), see=grown, base={"source": a_store}),
     "features": Row(value=file("features.npy"), see=graph_of("features")),
     "id_column": Row(
         value="user", see=graph_of("features"), base={"features": file("users.csv"), "id_column": "none"}
+    ),
+    "columns": Row(
+        value=("land:category", "joined:time", "class:skip", "part:skip"), see=graph_of("features"), base=PEOPLE
+    ),
+    "missing": Row(value="mean", see=graph_of("features"), base=PEOPLE),
+    "unknown": "with refuse, the default, a row of nobody ends the import: test_rows_of_nobody, below",
+    "standardize": Row(value=True, see=graph_of("features"), base=PEOPLE),
+    "label_column": Row(value="class", see=graph_of("labels"), base={**PEOPLE, "label_column": "land"}),
+    "label_separator": Row(value=";", see=graph_of("labels"), base=CLASSES),
+    "split_column": Row(value="part", see=graph_of("train_idx"), base=CLASSES),
+    "split_by": Row(
+        value="id",
+        see=graph_of("train_idx"),
+        base={**CLASSES, "split_by": "age", "split": ("11", "13"), "columns": ("*:skip", "age:number")},
     ),
     "labels": Row(value=file("labels.npy"), see=graph_of("labels")),
     "train": Row(value=file("train.npy"), see=graph_of("train_idx"), base=LABELLED),
@@ -144,6 +182,14 @@ def test_the_flag_of_import_does_something(place, flag):
     assert row.see(imported(place, 2, **changed)) != seen
 
 
+def test_rows_of_nobody(place):
+    people = {name: value(place) if callable(value) else value for name, value in PEOPLE.items()}
+    with pytest.raises(InputError, match=r"people\.csv, line 6: 9 is no id of the vertices 0 \.\. 3"):
+        imported(place, 0, **{**people, "unknown": "refuse"})
+    assert not (place / "store-0").exists()
+    assert graph_of("features")(imported(place, 0, **people))[1] == [[13], [12], [0], [10]]
+
+
 def test_keys_are_for_graphs_that_have_names_for_tensors(place):
     for key in ("feature_key", "label_key", "mask_key"):
         with pytest.raises(
@@ -198,6 +244,8 @@ INFO: Table = {
     "path": Row(value=lambda place: place / "store", see=lambda said: said.split()[0]),
     "verify": Row(value=True, see=lambda said: "verified" in said),
     "store_dir": "it compares and says nothing where all is well: test_info_finds_damage_and_another_store, below",
+    "html": Row(value=lambda place: place / "page.html", see=lambda said: "page.html" in said),
+    "overwrite": "where a page is in --html it is refused or replaced: tests/unit/data/test_looking_page.py",
 }
 
 

@@ -270,7 +270,7 @@ NAMED = [
     ({"labels": "id,y\na,1\nb,1.5\n"}, "labels.csv: the label of 'b' is 1.5, not a class"),
     ({"labels": "id,y\nb,1e99\n", "task": "regression"}, "labels.csv: the label of 'b' is infinite"),
     ({"labels": "id,y,z\na,1,0\nb,3,0\n", "train": "a\nb\n"}, "labels other than 0 and 1 at vertex 'b'"),
-    ({"features": "id,x\na,1\nc,inf\nb,2\n"}, "features.csv: the features of vertex 'c' hold NaN"),
+    ({"features": "id,x\na,1\nc,inf\nb,2\n"}, "features.csv, line 3: column x is infinite, or too large"),
 ]
 
 

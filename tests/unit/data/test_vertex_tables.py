@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.feature_rows import dense
 
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
@@ -38,8 +39,7 @@ def attached(tmp_path):
 
 
 def by_vertex(features):
-    rows = np.concatenate(list(features.chunks()))
-    return (rows if features.vertices is None else rows[np.argsort(features.vertices)]).tolist()
+    return dense(features).tolist()
 
 
 @pytest.mark.parametrize("n", [3, None])
@@ -52,6 +52,9 @@ def by_vertex(features):
         ("user", "user,a,b\n0,1,2\n1,3,4\n2,5,6\n"),
         ("user", ",user,a,b\n2,2,5,6\n0,0,1,2\n1,1,3,4\n"),  # pandas wrote its index beside the ids
         ("id", "id,a,b\n2,5,6\n0,1,2\n1,3,4\n"),
+        (None, "id,a,b\n2,5,6\n0,1,2\n1,3,4\n"),  # a usual name: its order is not taken for the vertices'
+        (None, ",a,b\n2,5,6\n0,1,2\n1,3,4\n"),  # pandas wrote its index after the rows were shuffled
+        (None, {"a": [5.0, 1, 3], "node_id": [2, 0, 1], "b": [6, 2, 4]}),
         ("1", "2 5 6\n0 1 2\n1 3 4\n"),
         ("2", "5,2,6\n1,0,2\n3,1,4\n"),
         ("user", {"a": [5.0, 1, 3], "user": [2, 0, 1], "b": [6, 2, 4]}),
@@ -159,8 +162,8 @@ def test_one_column_of_labels_may_be_anything_several_may_not(attached):
             r"has no header, so --id-column takes the number of a column, 1 \.\. 2, not user",
         ),
         (None, "3", "0,1\n1,1\n", "1 .. 2, not 3"),
-        (None, "user", "user\n0\n", "has no column beside the ids"),
-        (None, None, "id,a\n1,1\n0,1\n", "id 1 where 0 should be.*or --id-column id to match rows by it"),
+        (None, "user", "user\n0\n", "has no column of [a-z]+ beside the ids"),
+        (None, None, "id,a\n1,1\n2,1\n", r"line 3: 2 is no id of the vertices 0 \.\. 1"),
     ],
 )
 def test_ids_that_are_wrong(attached, n, id_column, content, message):

@@ -41,6 +41,7 @@ PARTITION: Table = {
     "out": Row(value=lambda place: place / "elsewhere", see=lambda out: out.name == "elsewhere"),
     "parts": Row(value=3, see=lambda out: open_layout(out).parts),
     "method": Row(value="random", see=permutation),  # a file: test_own_parts.py
+    "keep": Row(value=lambda place: partitioned(place, 9, method="random"), see=permutation),
     "weights": Row(value="degree", see=permutation),
     "hotness": Row(value="presample", see=permutation),
     "fan_out": Row(value=(2, 2), see=permutation, base=PRESAMPLED),

@@ -1,0 +1,113 @@
+"""Features on their way into a store: checked, cast and written piece by piece, as they need not fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.data.columns.assembled import Assembled
+from gsplit.data.columns.filled import Filled, say
+from gsplit.data.folders import FolderWriter
+from gsplit.data.graph import cast
+from gsplit.data.importers.source import Rows
+from gsplit.data.npy import forget
+from gsplit.data.store import check_finite
+from gsplit.errors import InputError
+
+PIECE_BYTES = 1 << 26
+"""Bytes of features copied at once."""
+MOST_CODES = 2048
+"""Codes that float16 tells apart."""
+
+
+def write_features(
+    writer: FolderWriter,
+    features: NDArray[Any] | Rows | Assembled,
+    *,
+    dtype: str | None,
+    training: NDArray[np.int64],
+    called: str,
+    shown: Callable[[int], str] = str,
+) -> list[dict[str, Any]]:
+    """Write ``features`` [N, D] into the folder of a store; what was made of each column, where there were tables.
+
+    Args:
+        dtype: ``float32`` or ``float16``; None: float16 stays and all else becomes float32.
+        training: ids of the training vertices.
+        called: what messages call them.
+        shown: what messages call a vertex.
+
+    Raises:
+        InputError: for values that are not finite, or missing, or that the dtype cannot hold.
+    """
+    dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
+    rows = features.shape[0]
+    bar = tqdm(
+        total=rows,
+        desc="copy features",
+        unit="",
+        unit_scale=True,
+        leave=False,
+        disable=None,
+        delay=SECONDS_BEFORE_BAR,
+    )
+    with bar:
+        if isinstance(features, Assembled):
+            return _write_assembled(writer, features, dtype, training, called, shown, bar)
+        copied = 0
+        with writer.stream("features", dtype, features.shape[1]) as stream:
+            for piece in _pieces(features):
+                piece = cast(piece, dtype)
+                check_finite(piece, range(copied, copied + len(piece)), called, shown)
+                stream.write(piece)
+                copied += len(piece)
+                bar.update(len(piece))
+    if copied != rows:
+        raise InputError(f"{called}: there are {copied} rows of features, but {rows} were announced")
+    return []
+
+
+def _write_assembled(
+    writer: FolderWriter,
+    features: Assembled,
+    dtype: str,
+    training: NDArray[np.int64],
+    called: str,
+    shown: Callable[[int], str],
+    bar: Any,
+) -> list[dict[str, Any]]:
+    if dtype == "float16":
+        for column in (column for block in features.blocks for column in block.columns):
+            if column.kind == "code" and len(column.categories) > MOST_CODES:
+                raise InputError(
+                    f"{column.table}: column {column.name} has {len(column.categories):,} codes, but float16 tells "
+                    f"{MOST_CODES:,} apart; drop --feature-dtype float16"
+                )
+            if column.kind == "time" and not features.standardize:
+                raise InputError(
+                    f"{column.table}: column {column.name} holds times, and float16 rounds days since 1970 to weeks; "
+                    "drop --feature-dtype float16, or give --standardize"
+                )
+    filled = Filled(features, training)
+    out = writer.create("features", features.shape, dtype)
+    width = max(1, features.shape[1])
+    for vertices, columns, piece in filled.pieces():
+        piece = cast(piece, dtype)
+        check_finite(piece, vertices, called, shown)
+        out[vertices, columns] = piece
+        forget(out)
+        bar.update(len(vertices) * (columns.stop - columns.start) / width)
+    columns_made = filled.described()
+    say(columns_made)
+    return columns_made
+
+
+def _pieces(features: NDArray[Any] | Rows) -> Iterator[NDArray[Any]]:
+    at_once = max(1, PIECE_BYTES // max(1, features.shape[1] * features.dtype.itemsize))
+    for chunk in features.chunks() if isinstance(features, Rows) else (features,):
+        for begin in range(0, len(chunk), at_once):
+            yield np.asarray(chunk[begin : begin + at_once])

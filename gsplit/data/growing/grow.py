@@ -1,0 +1,184 @@
+"""A graph store as a source, alone or with what is added to it (``gsplit import STORE --add EDGES``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from gsplit.config.fields import flag_of
+from gsplit.data.adjacency import check_memory
+from gsplit.data.build import BuildOptions
+from gsplit.data.growing.grown_features import grown_features
+from gsplit.data.growing.grown_labels import grown_labels
+from gsplit.data.growing.grown_sets import grown_sets
+from gsplit.data.growing.growth import Growth, attach_in_order
+from gsplit.data.growing.lineage import grown_from
+from gsplit.data.growing.named_rows import bound_of, names_vertices
+from gsplit.data.growing.new_edges import joined_edges, named_ids, read_new_edges
+from gsplit.data.ids.named_ids import NamedIds
+from gsplit.data.ids.vertex_ids import WholeIds
+from gsplit.data.importers import kind_of
+from gsplit.data.importers.graph_store import store_source
+from gsplit.data.importers.named_edges import IdOptions
+from gsplit.data.importers.source import Source
+from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.store import FILE, GraphStore, open_store
+from gsplit.errors import InputError
+
+MAKES_OTHERS = (
+    *("columns", "missing", "unknown", "standardize"),
+    *("label_column", "label_separator", "split_column", "split_by"),
+)
+"""Fields of VertexFiles that make something else of a table than what stands in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromStore:
+    """A store as a source, and what is left to be done with it."""
+
+    source: Source
+    ids: NamedIds | None
+    """What the files that are left call the vertices; None: 0 .. N-1."""
+    files: VertexFiles
+    """Files that are to be attached: none where the store has grown by them."""
+    build: BuildOptions
+
+
+def is_store(source: str) -> bool:
+    """Whether a source is a graph store.
+
+    Raises:
+        InputError: for a source that does not exist or is of no known kind.
+    """
+    return kind_of(source)[0] == "store"
+
+
+def from_store(
+    source: str, add: str | None, *, files: VertexFiles, ids: IdOptions, build: BuildOptions, folder: Path
+) -> FromStore:
+    """Open a graph store, and add to it what there is to add.
+
+    Args:
+        source: the store, as the user named it.
+        add: an edge list, likewise; None: the store is taken as it is.
+        files: tables of vertices: of new and old ones with ``add``, of all without.
+        ids: how the tables name vertices.
+        build: what is made of the source.
+        folder: for what is kept until the new store is written; whoever's it is removes it.
+
+    Raises:
+        InputError: for what is no store, or cannot be added to it.
+    """
+    if not is_store(source):
+        raise InputError(f"--add adds to a graph store, and {source} is none; gsplit import {source} makes one first")
+    store = open_store(kind_of(source)[1])
+    _check_ids(store, add, ids, build)
+    build = _with_task(store, build, replaced=add is None and files.labels is not None)
+    if add is not None:
+        return FromStore(
+            source=_grown(store, add, files, ids, build, folder), ids=None, files=VertexFiles(), build=build
+        )
+    named = named_ids(store, folder) if any(files.given) else None
+    return FromStore(source=store_source(store), ids=named, files=files, build=build)
+
+
+def _check_ids(store: GraphStore, add: str | None, ids: IdOptions, build: BuildOptions) -> None:
+    named = "ids" in store.description
+    if ids.ids == "any" and not named:
+        raise InputError(f"the vertices of {store.path} are called 0, 1, 2, ...; drop --ids any")
+    if ids.id_order != "appearance":
+        raise InputError("--id-order is for a new graph: the vertices of a store keep their numbers; drop it")
+    if not ids.header and not (named and add):
+        raise InputError("--no-header is for edges with ids of any kind; drop it")
+    if add is None and ids.source_column is not None:
+        raise InputError(f"--source-column is for edge lists in text or Parquet, and {store.path} is none; drop it")
+    if named and build.num_vertices is not None:
+        raise InputError("--num-vertices is for ids that are whole numbers, and those of the store are not; drop it")
+
+
+def _with_task(store: GraphStore, build: BuildOptions, *, replaced: bool) -> BuildOptions:
+    """The options with the task of the store, unless all labels are replaced."""
+    if replaced:
+        return build
+    if store.graph.regression:
+        return replace(build, task="regression")
+    if build.task == "regression" and store.graph.num_classes:
+        raise InputError(f"the labels of {store.path} are classes; drop --task regression")
+    return build
+
+
+def _check_files(store: GraphStore, files: VertexFiles) -> None:
+    """Check that what is added is as the store has it.
+
+    Raises:
+        InputError: for flags that make something else of a table, and features that were made of columns.
+    """
+    for field in fields(VertexFiles):
+        if field.name in MAKES_OTHERS and getattr(files, field.name) != field.default:
+            raise InputError(
+                f"{flag_of(field.name)} does not go with --add, which takes features, labels and sets as the store "
+                "has them; drop it, or import all at once"
+            )
+    if len(files.features) > 1:
+        raise InputError(f"--add takes one file of --features, not {len(files.features)}; put their columns together")
+    columns = store.description.get("columns", [])
+    made = [entry for entry in columns if entry["kind"] != "number" or "mean" in entry] if files.features else []
+    if made:
+        raise InputError(
+            f"the features of {store.path} were made of columns by --columns or --standardize ({made[0]['column']} "
+            "among them), which --add cannot do again; import all at once"
+        )
+
+
+def _grown(
+    store: GraphStore, add: str, files: VertexFiles, options: IdOptions, build: BuildOptions, folder: Path
+) -> Source:
+    """All of a store, and after it what is added."""
+    graph, where = store.graph, str(store.path)
+    _check_files(store, files)
+    if files.id_column is not None and not any(files.tables):
+        raise InputError(f"--id-column {files.id_column} is for a table of --features, --labels or --split-file")
+    named = named_ids(store, folder)
+    new, bound = read_new_edges(add, options, named, folder)
+    edges = joined_edges(store, new)
+    features = labels = None  # tables whose rows are those of the new vertices
+    n = max(graph.num_vertices, bound)
+    if named is None:
+        n = max(n, build.num_vertices or 0)
+        if files.features and graph.features is not None:
+            (path,) = files.features
+            if names_vertices(path, files.id_column):
+                n = max(n, bound_of(path, files.id_column))
+            else:
+                features = attach_in_order(where, files.id_column, features=path)
+                n = max(n, graph.num_vertices + _rows(features.features))
+        if files.labels is not None and not names_vertices(files.labels, files.id_column):
+            labels = attach_in_order(where, files.id_column, labels=files.labels)
+            n = n if graph.features is not None else max(n, graph.num_vertices + _rows(labels.labels))
+        check_memory(n, where)
+    growth = Growth(graph=graph, where=where, ids=named or WholeIds(n), named=named is not None)
+    known = grown_labels(growth, files, labels, build.task)
+    called = {name: str(path) for name in ("labels", "train", "valid", "test") if (path := getattr(files, name))}
+    if files.features:
+        called["features"] = str(files.features[0])
+    return Source(
+        name=store.name,
+        edges=edges,
+        num_vertices=n,
+        features=grown_features(growth, files, features, folder, build.feature_dtype),
+        labels=known.labels,
+        num_classes=known.num_classes,
+        classes=known.classes,
+        vertex_sets=grown_sets(growth, files),
+        where=where,
+        called=called,
+        columns=tuple(store.description.get("columns", ())),
+        ids=named,
+        grown_from=(*grown_from(store.description, str(store.path / FILE)), store.checksum),
+    )
+
+
+def _rows(array: object) -> int:
+    """Rows of features or labels, 0 of what has none."""
+    shape = getattr(array, "shape", ())
+    return int(shape[0]) if shape else 0

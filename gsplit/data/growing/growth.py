@@ -1,0 +1,86 @@
+"""What grows and by how much: N vertices in all, of which the first N0 were there before.
+
+Tables go through the same reader as in an import (:func:`gsplit.data.importers.vertex_files.attach`), one at a time.
+With a column of ids a row belongs to that vertex, new or old; without one the rows are those of the new vertices.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.vertex_ids import VertexIds
+from gsplit.data.importers.matching import NO_IDS
+from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.vertex_files import VertexFiles, attach
+from gsplit.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What grows, and by how much."""
+
+    graph: GraphArrays
+    """What there was."""
+    where: str
+    """What messages call it."""
+    ids: VertexIds
+    """What all N vertices are called."""
+    named: bool
+    """Whether ids are the user's own, so that every table has them."""
+
+    @property
+    def old(self) -> int:
+        """N0."""
+        return self.graph.num_vertices
+
+    @property
+    def all(self) -> int:
+        """N."""
+        return self.ids.num_vertices
+
+    @property
+    def new(self) -> int:
+        """N - N0."""
+        return self.all - self.old
+
+    def check_rows(self, rows: int, path: Path) -> None:
+        """Raise InputError where a table without ids has another number of rows than there are new vertices."""
+        if rows != self.new:
+            lacking = f", and {self.ids.shown(self.old + rows)} has none" if rows < self.new else ""
+            raise InputError(
+                f"{path} has {rows} rows and no column of ids, so it must have one for each of the {self.new} new "
+                f"vertices{lacking}; a column called id names the vertex of each row"
+            )
+
+
+def bare(where: str, num_vertices: int | None = None) -> Source:
+    """A source without edges, for files to be attached to."""
+    nothing = np.empty(0, np.int64)
+    return Source(name=where, edges=array_edges(nothing, nothing), num_vertices=num_vertices, where=where)
+
+
+def attach_in_order(where: str, id_column: str | None, **table: Any) -> Source:
+    """The source of a table without ids.
+
+    Args:
+        where: what messages call the store.
+        id_column: as ``--id-column``, which another table may need.
+        table: the file, by the name of its flag.
+    """
+    (path,) = table.values()
+    of_this = NO_IDS if id_column == NO_IDS and path.suffix != ".npy" else None
+    return attach(bare(where), VertexFiles(**table, id_column=of_this))
+
+
+def say_updated(path: Path | None, count: int, what: str, how: str = "replaced") -> None:
+    """Say how many rows change something of vertices that were there before."""
+    if count:
+        logger.info("%s: %s %s %s", path, f"{count:,}", what, how)

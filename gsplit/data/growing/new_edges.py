@@ -1,0 +1,118 @@
+"""The edges that a store grows by: read once, and kept in a file until the store is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gsplit.data.ids.kept_ids import FILE
+from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
+from gsplit.data.importers import TABLES, kind_of, load_source
+from gsplit.data.importers.named_edges import IdOptions, load_named_edges
+from gsplit.data.importers.source import EdgeChunk, Edges, Source, csc_edges
+from gsplit.data.spill import EdgeSpill
+from gsplit.data.store import GraphStore
+from gsplit.errors import InputError
+
+
+def named_ids(store: GraphStore, folder: Path) -> NamedIds | None:
+    """The ids of a store, to find its vertices by and to add others to; None where they are 0 .. N-1.
+
+    Args:
+        folder: for the ids; whoever's it is removes it.
+
+    Raises:
+        InputError: where the file of ids is missing or damaged.
+    """
+    kept = store.ids()
+    if kept is None:
+        return None
+    ids = NamedIds(folder, kept.names)
+    for columns in kept.pieces(IDS_AT_ONCE):
+        ids.add(columns)
+    if ids.num_vertices != store.graph.num_vertices:
+        raise InputError(f"{store.path / FILE} is damaged: two vertices have one id")
+    return ids
+
+
+def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: Path) -> tuple[Source, int]:
+    """New edges as a source, and one more than the largest vertex in them, 0 where there are no edges.
+
+    Args:
+        add: the edge list, as a source is named.
+        options: which of its columns are what.
+        ids: the ids of the store, to which those of new vertices are added; None: ids are whole numbers.
+        folder: for the edges; whoever's it is removes it.
+
+    Raises:
+        InputError: for what is no edge list, missing, damaged, or has ids below 0.
+    """
+    kind, path = kind_of(add)
+    if ids is not None:
+        if kind not in TABLES:
+            raise InputError(f"--add takes an edge list in text or Parquet for a store with ids, and {add} is none")
+        found, _ = load_named_edges(Path(path), options, None, folder, ids)
+        return replace(found, where=path), ids.num_vertices
+    if kind not in TABLES and (kind != "numpy" or Path(path).is_dir()):
+        raise InputError(f"--add takes an edge list in text or Parquet, or an edge index in a .npy; {add} is neither")
+    found = load_source(add, ends=options.ends)
+    return _kept(replace(found, where=path), folder)
+
+
+def _kept(found: Source, folder: Path) -> tuple[Source, int]:
+    """The edges in a file, so that their vertices are known before others read them."""
+    spill = EdgeSpill(folder, weighted=found.edges.weighted)
+    count, bound = 0, 0
+    try:
+        for chunk in found.edges.chunks():
+            pairs = np.stack([chunk.source, chunk.destination], axis=1).astype(np.int64, copy=False)
+            if not len(pairs):
+                continue
+            if pairs.min() < 0:
+                at = int(np.argmax((pairs < 0).any(axis=1)))
+                raise InputError(
+                    f"{found.where}, {found.edges.place(count + at)}: {pairs[at, 0]} -> {pairs[at, 1]} names a "
+                    "vertex below 0; ids count from 0"
+                )
+            largest = int(pairs.max())
+            spill.add(pairs, chunk.weight, largest)
+            bound = max(bound, largest + 1)
+            count += len(pairs)
+    finally:
+        spill.close()
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for pairs, weight in spill.pieces():
+            yield EdgeChunk(source=pairs[:, 0], destination=pairs[:, 1], weight=weight)
+
+    return replace(found, edges=replace(found.edges, chunks=chunks, count=count)), bound
+
+
+def joined_edges(store: GraphStore, new: Source) -> Edges:
+    """The edges of a store, by destination as they lie there, and after them the new ones.
+
+    Raises:
+        InputError: where either has weights and the other has none.
+    """
+    graph = store.graph
+    old = csc_edges(graph.indptr, graph.indices, graph.edge_weight)
+    if old.weighted != new.edges.weighted:
+        if old.weighted:
+            raise InputError(f"{store.path} has edge weights and {new.where} has none; add a column called weight")
+        raise InputError(
+            f"{new.where} has edge weights and {store.path} has none; remove the column, or import the graph anew"
+        )
+
+    def chunks() -> Iterator[EdgeChunk]:
+        yield from old.chunks()
+        yield from new.edges.chunks()
+
+    def place(edge: int) -> str:
+        within = edge - graph.num_edges
+        return f"edge {edge}" if within < 0 else f"{new.where}, {new.edges.place(within)}"
+
+    count = None if new.edges.count is None else graph.num_edges + new.edges.count
+    return Edges(chunks=chunks, weighted=old.weighted, count=count, place=place)

@@ -1,0 +1,182 @@
+"""Labels in a file of their own, or in a column of a table: numbers, names of classes, lists of them.
+
+N vertices, C classes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.ids.vertex_ids import VertexIds
+from gsplit.data.importers.arrays import read_npy
+from gsplit.data.importers.checked import NotNumbersError, one_line
+from gsplit.data.importers.matching import Unknown
+from gsplit.data.importers.vertex_tables import VertexTable
+from gsplit.errors import InputError
+
+MOST_LISTED = 1 << 16
+"""Classes of lists at most: each is a column of labels."""
+
+logger = logging.getLogger(__name__)
+
+
+class Labels(NamedTuple):
+    """Labels of a graph as they were read."""
+
+    values: NDArray[Any]
+    """[N] or [N, C] numbers, NaN for unlabelled."""
+    classes: tuple[str, ...] | None = None
+    """[C] names of the classes, where the file has names."""
+
+
+def labels_of(
+    path: Path,
+    columns: Sequence[str] | None,
+    separator: str | None,
+    *,
+    id_column: str | None,
+    num_vertices: int | None,
+    ids: VertexIds | None,
+    unknown: Unknown,
+) -> Labels:
+    """The labels in a file.
+
+    Args:
+        path: a ``.npy`` or a table.
+        columns: names of the columns of a table that hold them; None: all but the ids.
+        separator: what stands between the classes of a vertex; None: a vertex has one.
+        id_column, num_vertices, ids, unknown: as of :class:`gsplit.data.importers.vertex_tables.VertexTable`.
+
+    Raises:
+        InputError: where the file is missing, damaged, or holds something else.
+    """
+    if path.suffix == ".npy":
+        if separator is not None:
+            raise InputError(f"--label-separator is for a column of a table, and {path} is an array; drop it")
+        return Labels(read_npy(path))
+    table = VertexTable(
+        path,
+        "label",
+        id_column=id_column,
+        num_vertices=num_vertices,
+        ids=ids,
+        unknown=unknown,
+        take=columns,
+        flag="--label-column",
+    )
+    if separator is not None:
+        if len(table.values) != 1:
+            raise InputError(
+                f"{path} has {len(table.values)} columns of labels; --label-separator is for one, which "
+                "--label-column names"
+            )
+        return _listed(table, separator)
+    if len(table.values) == 1 and table.table.is_text(table.values[0]) and not table.is_numeric(table.values[0]):
+        return _named(table)
+    try:
+        chunks = [np.stack(chunk, axis=1) for chunk in table.read(float)]
+    except NotNumbersError as error:
+        several = len(table.values) > 1
+        hint = "; several columns of labels are numbers; --label-column names the one with the classes"
+        raise InputError(f"{error}{hint if several else ''}") from None
+    labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)), np.float32)
+    return Labels(table.ordered(labels[:, 0] if len(table.values) == 1 else labels))
+
+
+def _words(table: VertexTable) -> list[str]:
+    return [word.strip() for (texts,) in table.read_texts() for word in texts.to_pylist()]
+
+
+def _named(table: VertexTable) -> Labels:
+    """Class numbers [N], -1 without a name, in the order of the names; and the names."""
+    words = np.array(_words(table), object)
+    names = sorted({word for word in words if word})
+    number = {name: at for at, name in enumerate(names)} | {"": -1}
+    labels = table.ordered(np.array([number[word] for word in words], np.float64))
+    logger.info("%s: %s classes by name, in the order of the names", table.table.path, len(names))
+    return Labels(np.where(np.isnan(labels), -1, labels).astype(np.int64), tuple(names))
+
+
+def _listed(table: VertexTable, separator: str) -> Labels:
+    """Labels [N, C] of 0 and 1, NaN without a list, and the names of the classes in their order."""
+    lists = [[part.strip() for part in word.split(separator)] if word else None for word in _words(table)]
+    names = sorted({part for parts in lists if parts for part in parts if part})
+    if not names:
+        raise InputError(f"{table.table.path} has no class in its column of labels")
+    if len(names) > MOST_LISTED:
+        raise InputError(f"{table.table.path} lists {len(names):,} classes; there may be {MOST_LISTED:,}")
+    if all(map(str.isdecimal, names)):
+        longest = max(names, key=len)
+        if len(longest.lstrip("0")) > len(str(MOST_LISTED)):
+            raise InputError(f"{table.table.path} lists class {longest[:40]}; there may be {MOST_LISTED:,} classes")
+        return Labels(table.ordered(_marked(lists, {name: int(name) for name in names}, table)))
+    number = {name: at for at, name in enumerate(names)}
+    logger.info("%s: lists of %s classes by name, in the order of the names", table.table.path, f"{len(names):,}")
+    return Labels(table.ordered(_marked(lists, number, table)), tuple(names))
+
+
+def _marked(lists: Sequence[Sequence[str] | None], number: dict[str, int], table: VertexTable) -> NDArray[np.float32]:
+    """1 where a class is in a row's list and 0 where not, float32 [rows, C]; NaN for a row without one."""
+    count = max(number.values()) + 1
+    if count > MOST_LISTED:
+        raise InputError(f"{table.table.path} lists class {count - 1}; there may be {MOST_LISTED:,} classes")
+    marks = np.zeros((len(lists), count), np.float32)
+    for row, parts in enumerate(lists):
+        if parts is None:
+            marks[row] = np.nan
+            continue
+        for part in parts:
+            if part:
+                marks[row, number[part]] = 1
+    return marks
+
+
+def times_of(
+    path: Path,
+    column: str,
+    *,
+    id_column: str | None,
+    num_vertices: int | None,
+    ids: VertexIds | None,
+    unknown: Unknown,
+) -> tuple[NDArray[np.float64], bool]:
+    """The times in a column of a table, float64 [N], NaN where there is none; and whether they are dates.
+
+    Dates are days since 1970-01-01 UTC. Arguments as of :func:`labels_of`.
+
+    Raises:
+        InputError: naming the first line that holds something else.
+    """
+    from gsplit.data.importers.column_kinds import WANTED, days_of
+
+    table = VertexTable(
+        path,
+        "time",
+        id_column=id_column,
+        num_vertices=num_vertices,
+        ids=ids,
+        unknown=unknown,
+        take=(column,),
+        flag="--split-by column",
+    )
+    if table.is_numeric(table.values[0]):
+        chunks = [values for (values,) in table.read(np.float64)]
+        return table.ordered(np.concatenate(chunks) if chunks else np.empty(0)), False
+    days = [np.empty(0)]
+    begin = 0
+    for (texts,) in table.read_texts():
+        found, bad = days_of(texts)
+        if bad is not None:
+            raise InputError(
+                f"{path}, {table.table.place(begin + bad)}: {one_line(str(texts[bad]))[:40]!r} is not "
+                f"{WANTED['time']}, as column {one_line(column)} should be"
+            )
+        days.append(found)
+        begin += len(texts)
+    return table.ordered(np.concatenate(days)), True

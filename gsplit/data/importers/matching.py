@@ -1,0 +1,178 @@
+"""Which vertex each row of a table belongs to, by its ids; and what is done with those that do not fit.
+
+N vertices. A row whose id is no vertex's is *unknown*; a vertex without a row *lacks* one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.ids.vertex_ids import VertexIds
+from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.tables import Table
+from gsplit.errors import InputError
+
+IDS = ("id", "node", "node_id", "vertex", "vertex_id", "")
+"""Usual names of a column of ids; without one pandas writes its index."""
+INDEXES = ("", "__index_level_0__")
+"""Names under which pandas writes an index that has none, in text and in Parquet."""
+NO_IDS = "none"
+"""Value of ``--id-column`` where all columns are values."""
+
+Unknown = Literal["refuse", "drop"]
+
+logger = logging.getLogger(__name__)
+
+
+def shown_names(table: Table) -> str:
+    """The names of a table's columns, as messages list them."""
+    return ", ".join(one_line(name) or "(nameless)" for name in table.names)
+
+
+def named_column(table: Table, name: str, flag: str) -> int:
+    """The column of that name, or, where there is no header, of that number, from 1 on.
+
+    Args:
+        flag: what messages call the name, such as ``--id-column``.
+
+    Raises:
+        InputError: where there is none, or several.
+    """
+    if not table.names:
+        if name.isdecimal() and 1 <= int(name) <= table.num_columns:
+            return int(name) - 1
+        raise InputError(
+            f"{table.path} has no header, so {flag} takes the number of a column, 1 .. {table.num_columns}, "
+            f"not {name}"
+        )
+    found = [column for column, there in enumerate(table.names) if there == name.lower()]
+    if len(found) != 1:
+        many = "several columns" if found else "no column"
+        raise InputError(f"{table.path} has {many} called {name}, the {flag}; it has {shown_names(table)}")
+    return found[0]
+
+
+def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]:
+    """The columns of a table that hold the ids: those of ``--id-column``, of the ids' own names, or of a usual one.
+
+    Raises:
+        InputError: where there are none, or several of a name.
+    """
+    wanted = ids.names if id_column is None else tuple(name.strip() for name in id_column.split(","))
+    if all(name.lower() in table.names for name in wanted):
+        return [named_column(table, name, "--id-column") for name in wanted]
+    if id_column == NO_IDS:
+        raise InputError(f"--id-column {NO_IDS} leaves no ids to match {table.path} by, as --ids any does; drop it")
+    usual = [column for column, name in enumerate(table.names) if name in IDS[:-1]][:1]
+    if id_column is None and usual and len(ids.names) == 1:
+        return usual
+    raise InputError(
+        f"{table.path} has no column of ids called {', '.join(wanted)}; it has {shown_names(table)}; name it by "
+        "--id-column"
+    )
+
+
+def vertices_by_id(
+    table: Table, columns: Sequence[int], ids: VertexIds, *, every: bool, unknown: Unknown
+) -> NDArray[np.int64]:
+    """The vertex of each row, int64 [rows]; -1 for rows that are dropped.
+
+    Args:
+        columns: of the ids.
+        ids: what the vertices are called.
+        every: whether each vertex needs a row.
+        unknown: what is done with rows of other ids.
+
+    Raises:
+        InputError: naming the first id that is no vertex's, that is there twice, or that has no row and needs one.
+    """
+    pieces = [ids.find(texts) for texts in table.texts(columns)]
+    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    others = vertices < 0
+    if others.any() and unknown == "refuse":
+        at = int(np.argmax(others))
+        raise InputError(
+            f"{table.path}, {table.place(at)}: the id is in no edge, nor are those of {int(others.sum()) - 1} other "
+            "rows; remove these rows, or --unknown drop leaves them out"
+        )
+    times = _check_once(table, vertices, ids.num_vertices, ids.shown)
+    lacking = int((times == 0).sum())
+    if lacking and every:
+        raise InputError(
+            f"{table.path} has no row for {ids.shown(int(np.argmin(times)))}, nor for {lacking - 1} other of the "
+            f"{ids.num_vertices} vertices; add them, or --missing zero or mean fills them in"
+        )
+    _say(table, lacking, ids.num_vertices, int(others.sum()))
+    return vertices
+
+
+def vertices_by_number(
+    table: Table, column: int, num_vertices: int | None, *, every: bool, unknown: Unknown
+) -> NDArray[np.int64] | None:
+    """The vertex of each row, int64 [rows], where ids are 0 .. N-1; None where rows are those of all, in order.
+
+    Args:
+        num_vertices: None where it is not known: then there are as many as rows.
+        column, every, unknown: as of :func:`vertices_by_id`.
+
+    Raises:
+        InputError: naming the first id that is out of range, there twice or missing.
+    """
+    if num_vertices is None and unknown == "drop":
+        raise InputError(
+            f"{table.path}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
+        )
+    chunks = [values for (values,) in table.read([column], [np.float64])]
+    values = np.concatenate(chunks) if chunks else np.empty(0)
+    n = len(values) if num_vertices is None else num_vertices
+    good = (values >= 0) & (values < n) & (values == np.floor(values))
+    number = np.isfinite(values) & (values == np.floor(values))
+    if not (number if unknown == "drop" else good).all():
+        at = int(np.argmin(number if unknown == "drop" else good))
+        id_ = int(values[at]) if number[at] else values[at]
+        raise InputError(
+            f"{table.path}, {table.place(at)}: "
+            + ("the id is missing" if np.isnan(values[at]) else f"{id_} is no id of the vertices 0 .. {n - 1}")
+            + "; "
+            + ("there must be a row for each vertex, and ids count from 0" if every else "ids count from 0")
+            + ("; give --num-vertices if there are more" if num_vertices is None and not every else "")
+        )
+    vertices = np.where(good, values, -1).astype(np.int64)
+    del chunks, values, number
+    times = _check_once(table, vertices, n, str)
+    lacking = int((times == 0).sum())
+    if lacking and every:
+        raise InputError(
+            f"{table.path} has no row with the id {np.argmin(times)}; there must be one for each of the {n} "
+            "vertices, or --missing zero or mean fills them in"
+        )
+    _say(table, lacking, n, int((~good).sum()))
+    return None if len(vertices) == n and (np.diff(vertices) > 0).all() and good.all() else vertices
+
+
+def _check_once(table: Table, vertices: NDArray[np.int64], n: int, shown: Callable[[int], str]) -> NDArray[np.int64]:
+    """How many rows each vertex has, int64 [n].
+
+    Raises:
+        InputError: naming the first vertex that has two.
+    """
+    times = np.bincount(vertices[vertices >= 0], minlength=n)
+    if (times > 1).any():
+        twice = int(vertices[np.argmax((times[vertices] > 1) & (vertices >= 0))])
+        first, second = np.flatnonzero(vertices == twice)[:2].tolist()
+        raise InputError(
+            f"{table.path}, {table.place(second)}: id {shown(twice)} was in {table.place(first)} already"
+        )
+    return times
+
+
+def _say(table: Table, lacking: int, n: int, others: int) -> None:
+    if lacking:
+        logger.info("%s: %s of the %s vertices have no row", table.path, f"{lacking:,}", f"{n:,}")
+    if others:
+        logger.info("%s: left out %s rows whose ids are no vertex's", table.path, f"{others:,}")

@@ -1,0 +1,151 @@
+"""Vertex sets in files of their own: lists of ids, masks, and tables that say for each vertex which set it is in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.graph import VERTEX_SETS
+from gsplit.data.ids.vertex_ids import VertexIds
+from gsplit.data.importers.arrays import read_npy, set_ids
+from gsplit.data.importers.matching import IDS, Unknown
+from gsplit.data.importers.tables import Table, open_table
+from gsplit.data.importers.vertex_tables import VertexTable
+from gsplit.errors import InputError
+
+SET_WORDS = {"train": "train", "valid": "valid", "val": "valid", "validation": "valid", "test": "test"}
+NO_SET = ("", "none", "-")
+
+Place = Callable[[int], str]
+
+
+def set_of_file(
+    path: Path, n: int | None, ids: VertexIds | None, unknown: Unknown
+) -> tuple[NDArray[np.int64], Place | None]:
+    """The vertices of a set, and what messages call the i-th: a list or a mask in a ``.npy``, or a table of ids.
+
+    Raises:
+        InputError: where the file is missing, damaged, or holds something else.
+    """
+    if path.suffix == ".npy":
+        return set_ids(read_npy(path), str(path), n), None
+    if ids is not None:
+        return _named(path, ids, unknown)
+    table = open_table(path)
+    if table.num_columns != 1:
+        raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set need one")
+    chunks = [vertices for (vertices,) in table.read([0], [int])]
+    return np.concatenate(chunks) if chunks else np.empty(0, np.int64), table.place
+
+
+def _named(path: Path, ids: VertexIds, unknown: Unknown) -> tuple[NDArray[np.int64], Place]:
+    """Vertices by their ids, a line each, in as many columns as an id has; a first line of names is a header."""
+    table = open_table(path, header=False)
+    width = len(ids.names)
+    if table.num_columns != width:
+        raise InputError(f"{path} has {table.num_columns} columns; the ids of a vertex set have {width}")
+    first = next(table.texts(range(width)), None)
+    names = [] if first is None or not len(first[0]) else [column[0].as_py().lower() for column in first]
+    if names == [name.lower() for name in ids.names] or (width == 1 and names and names[0] in IDS[:-1]):
+        table = open_table(path, header=True)
+    pieces = [ids.find(texts) for texts in table.texts(range(width))]
+    vertices = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+    if (vertices < 0).any() and unknown == "refuse":
+        at = int(np.argmin(vertices))
+        raise InputError(
+            f"{path}, {table.place(at)}: the id is in no edge; remove the line, or --unknown drop leaves it out"
+        )
+    return _kept(vertices, table)
+
+
+def _kept(vertices: NDArray[np.int64], table: Table) -> tuple[NDArray[np.int64], Place]:
+    rows = np.flatnonzero(vertices >= 0)
+    return vertices[rows], lambda at: table.place(int(rows[at]))
+
+
+def sets_of_file(
+    path: Path,
+    column: str | None,
+    *,
+    id_column: str | None,
+    num_vertices: int | None,
+    ids: VertexIds | None,
+    unknown: Unknown,
+) -> tuple[dict[str, NDArray[np.int64]], dict[str, Place], int]:
+    """The vertex sets, what messages call their vertices, and the number of rows.
+
+    Args:
+        path: a ``.npy`` of texts or a table.
+        column: the one of a table that says train, valid or test; None: the only one beside the ids.
+        id_column, num_vertices, ids, unknown: as of :class:`gsplit.data.importers.vertex_tables.VertexTable`.
+
+    Raises:
+        InputError: where the file is missing, damaged, or holds something else.
+    """
+    if path.suffix == ".npy":
+        words = read_npy(path)
+        if words.ndim != 1 or words.dtype.kind != "U":
+            raise InputError(f"{path} must be texts of shape (N,), not {words.dtype} of shape {words.shape}")
+        marks = np.ascontiguousarray(words, words.dtype.newbyteorder("=")).view(np.uint32)
+        if (marks > sys.maxunicode).any():
+            raise InputError(f"{path} is damaged: it holds characters that there are not")
+        _check_rows(path, len(words), num_vertices)
+        return _rows_of_words(words, path, "entry {}".format), {}, len(words)
+    table = VertexTable(
+        path,
+        "set",
+        id_column=id_column,
+        num_vertices=num_vertices,
+        words=frozenset((*SET_WORDS, *NO_SET)),
+        ids=ids,
+        unknown=unknown,
+        take=None if column is None else (column,),
+        flag="--split-column",
+    )
+    if len(table.values) == 2 and not table.table.names:
+        raise InputError(f"{path} has two columns and no header; add the line id,split at the top")
+    if len(table.values) != 1:
+        raise InputError(
+            f"{path} has {len(table.values)} columns; a split file has one, of train, valid and test"
+            + (", beside that of --id-column" if id_column is None else "")
+            + "; --split-column names it"
+        )
+    chunks = [words for (words,) in table.read(str)]
+    words = np.concatenate(chunks) if chunks else np.empty(0, object)
+    rows = _rows_of_words(words, path, table.table.place)
+    if table.vertices is None:
+        _check_rows(path, len(words), num_vertices)
+    sets: dict[str, NDArray[np.int64]] = {}
+    places: dict[str, Place] = {}
+    for name, at in rows.items():
+        vertices = at if table.vertices is None else table.vertices[at]
+        order = np.argsort(vertices[vertices >= 0], kind="stable")
+        sets[name] = vertices[vertices >= 0][order]
+        places[name] = _place_of(table.table, at[vertices >= 0][order])
+    return sets, places, len(words)
+
+
+def _check_rows(path: Path, rows: int, n: int | None) -> None:
+    if n is not None and rows != n:
+        raise InputError(f"{path} has {rows} rows; there must be one for each of the {n} vertices")
+
+
+def _place_of(table: Table, rows: NDArray[np.int64]) -> Place:
+    return lambda index: table.place(int(rows[index]))
+
+
+def _rows_of_words(words: NDArray[Any], path: Path, place: Place) -> dict[str, NDArray[np.int64]]:
+    """The rows of each set."""
+    found, code = np.unique(["" if word is None else str(word) for word in words], return_inverse=True)
+    names = [SET_WORDS.get(word.strip().lower(), "") for word in found.tolist()]
+    for index, word in enumerate(found.tolist()):
+        if not names[index] and word.strip().lower() not in NO_SET:
+            at = int(np.argmax(code == index))
+            raise InputError(f"{path}, {place(at)}: {word[:40]!r} is none of train, valid, test and none")
+    set_of = np.array([VERTEX_SETS.index(name) if name else -1 for name in names] or [-1])[code]
+    return {name: np.flatnonzero(set_of == index) for index, name in enumerate(VERTEX_SETS)}

@@ -1,0 +1,161 @@
+"""Labels counted: vertices of each class in each vertex set, or the range of each output of a regression.
+
+N vertices, C classes or outputs, K classes that have a vertex or a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gsplit.data.graph import VERTEX_SETS, GraphArrays
+
+VALUES_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputRange:
+    """One output of a regression, over the vertices for which it is known."""
+
+    known: int
+    least: float
+    mean: float
+    most: float
+    deviation: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelCounts:
+    """The labels of a graph in numbers."""
+
+    labelled: int
+    """Vertices with a label; of a regression with one output at least."""
+    in_no_set: int
+    """Vertices in neither the training, nor the validation, nor the test set."""
+    shared: dict[tuple[str, str], int]
+    """Vertices that are in two sets, by the names of both; only where there are some."""
+    numbers: NDArray[np.int64]
+    """[K] classes that have a vertex, or all where that many can be listed, ascending."""
+    counts: NDArray[np.int64]
+    """[K] vertices of each of these classes; one with several labels counts for each."""
+    in_sets: NDArray[np.int64]
+    """[K, 3] those of them in the training, validation and test set."""
+    unknown: int
+    """Vertices with a number that is no class; they are in no set."""
+    outputs: Sequence[OutputRange]
+    """Outputs of a regression."""
+
+
+LISTED = 1 << 16
+"""Classes that are listed at most where not all of them have a vertex."""
+
+
+def label_counts(graph: GraphArrays) -> LabelCounts:
+    """Count labels, class by class and set by set; reads them once, and those of the sets once more."""
+    sets = [graph.vertex_set(name) for name in VERTEX_SETS]
+    member_of = np.zeros(graph.num_vertices, np.uint8)  # a bit for each set
+    for bit, ids in enumerate(sets):
+        member_of[ids] |= np.uint8(1 << bit)
+    sizes = np.bincount(member_of, minlength=8)
+    both = {
+        (VERTEX_SETS[a], VERTEX_SETS[b]): int(sum(sizes[bits] for bits in range(8) if bits >> a & bits >> b & 1))
+        for a, b in ((0, 1), (0, 2), (1, 2))
+    }
+    if graph.regression:
+        labelled, outputs = _outputs(graph.labels)
+        numbers = counts = np.empty(0, np.int64)
+        in_sets = np.empty((0, 3), np.int64)
+        unknown = 0
+    else:
+        outputs = []
+        count = _of_labels if graph.labels.ndim == 2 else _of_classes
+        numbers, counts, in_sets, labelled, unknown = count(graph, sets)
+    return LabelCounts(
+        labelled=labelled,
+        in_no_set=int(sizes[0]),
+        shared={names: count for names, count in both.items() if count},
+        numbers=numbers,
+        counts=counts,
+        in_sets=in_sets,
+        unknown=unknown,
+        outputs=outputs,
+    )
+
+
+Counted = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int, int]
+"""Classes [K], their vertices [K], those in sets [K, 3], labelled vertices, and vertices of no class."""
+
+
+def _of_classes(graph: GraphArrays, sets: Sequence[NDArray[np.int64]]) -> Counted:
+    # Not by bincount: only labels of vertices in the sets are checked, another may be as large as it likes.
+    found, all_counts = np.unique(graph.labels, return_counts=True)
+    is_class = (found >= 0) & (found < graph.num_classes)
+    unknown = int(all_counts[(found < -1) | (found >= graph.num_classes)].sum())
+    numbers, counts = found[is_class], all_counts[is_class]
+    if graph.num_classes <= LISTED:
+        every = np.zeros(graph.num_classes, np.int64)
+        every[numbers] = counts
+        numbers, counts = np.arange(graph.num_classes), every
+    in_sets = np.zeros((len(numbers), 3), np.int64)
+    for column, ids in enumerate(sets):
+        of_set, number = np.unique(graph.labels[ids], return_counts=True)
+        in_sets[np.searchsorted(numbers, of_set), column] = number
+    return numbers, counts, in_sets, int(counts.sum()), unknown
+
+
+def _of_labels(graph: GraphArrays, sets: Sequence[NDArray[np.int64]]) -> Counted:
+    columns = graph.labels.shape[1]
+    counts, labelled = np.zeros(columns, np.int64), 0
+    for rows in _pieces(graph.labels):
+        counts += np.count_nonzero(rows > 0, axis=0)
+        labelled += int(np.count_nonzero(~np.isnan(rows).any(axis=1)))
+    in_sets = np.zeros((columns, 3), np.int64)
+    for column, ids in enumerate(sets):
+        for some in _pieces(ids, columns):
+            in_sets[:, column] += np.count_nonzero(graph.labels[some] > 0, axis=0)
+    return np.arange(columns), counts, in_sets, labelled, 0
+
+
+def _outputs(labels: NDArray[Any]) -> tuple[int, list[OutputRange]]:
+    """Labelled vertices, and the range of each column; sums are taken about the first known value of a column."""
+    columns = labels.shape[1]
+    labelled, known = 0, np.zeros(columns, np.int64)
+    least, most = np.full(columns, np.inf), np.full(columns, -np.inf)
+    about, sums, squares = np.full(columns, np.nan), np.zeros(columns), np.zeros(columns)
+    for piece in _pieces(labels):
+        rows = piece.astype(np.float64)
+        there = np.isfinite(rows)
+        labelled += int(np.count_nonzero(there.any(axis=1)))
+        known += there.sum(axis=0)
+        least = np.minimum(least, np.where(there, rows, np.inf).min(axis=0, initial=np.inf))
+        most = np.maximum(most, np.where(there, rows, -np.inf).max(axis=0, initial=-np.inf))
+        first = rows[there.argmax(axis=0), np.arange(columns)]
+        about = np.where(np.isnan(about) & there.any(axis=0), first, about)
+        off = np.where(there, rows - np.nan_to_num(about), 0)
+        sums += off.sum(axis=0)
+        squares += (off**2).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = sums / known
+        deviations = np.sqrt(np.maximum(squares / known - means**2, 0))
+    return labelled, [
+        OutputRange(
+            known=int(known[c]),
+            least=float(least[c]),
+            mean=float(about[c] + means[c]),
+            most=float(most[c]),
+            deviation=float(deviations[c]),
+        )
+        for c in range(columns)
+    ]
+
+
+def _pieces(rows: NDArray[Any], width: int | None = None) -> Iterator[NDArray[Any]]:
+    """Rows in pieces of bounded size; ``width`` is how many values a row stands for."""
+    wide = rows.shape[1] if width is None else width
+    at_once = max(1, VALUES_AT_ONCE // max(1, wide))
+    for begin in range(0, len(rows), at_once):
+        yield np.asarray(rows[begin : begin + at_once])

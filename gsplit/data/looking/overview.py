@@ -1,0 +1,113 @@
+"""All that is to be said of an open graph store or layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gsplit.data.graph import GraphArrays
+from gsplit.data.ids.kept_ids import FILE, KeptIds, verify_ids
+from gsplit.data.layout import Layout
+from gsplit.data.looking.concerns import Concern, Names, concerns
+from gsplit.data.looking.described_columns import DescribedColumn, described_columns, feature_names, shortened
+from gsplit.data.looking.feature_columns import ColumnSums, FeatureColumns, pieces_of
+from gsplit.data.looking.label_counts import LabelCounts, label_counts
+from gsplit.data.looking.leaks.search import Leaks, leaks_of
+from gsplit.data.looking.structure import Structure, bar_over, structure_of
+from gsplit.data.memory.opened import OpenFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """A graph in numbers, with what is odd about it."""
+
+    opened: OpenFolder
+    """The graph store or layout."""
+    ids: Sequence[str]
+    """Columns of the user's own ids; nothing where vertices are called by their numbers."""
+    names: Names
+    structure: Structure
+    labels: LabelCounts
+    features: FeatureColumns | None
+    columns: Sequence[DescribedColumn]
+    """What the features were made of, as far as that is known."""
+    leaks: Leaks
+    concerns: Sequence[Concern]
+
+    @property
+    def graph(self) -> GraphArrays:
+        """The graph of the store or layout."""
+        return self.opened.graph
+
+
+def look(opened: OpenFolder) -> Overview:
+    """Look at all of a graph: its edges and features are read once, some features perhaps again.
+
+    Vertices are called by the user's own ids, else by global ids, also those of a layout.
+
+    Raises:
+        InputError: where the file of ids is missing or damaged.
+    """
+    ids = _checked_ids(opened)
+    with np.errstate(all="ignore"):  # a damaged or odd file may hold any bits
+        return _look(opened, ids)
+
+
+def _checked_ids(opened: OpenFolder) -> KeptIds | None:
+    """The ids of the user's own, compared with their checksum first: Arrow trusts its files."""
+    described, path = opened.description.get("ids"), opened.path / FILE
+    if isinstance(described, dict) and path.is_file() and path.stat().st_size == described.get("bytes"):
+        verify_ids(opened.path, described)
+    return opened.ids()
+
+
+def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
+    graph = opened.graph
+    columns = described_columns(opened.description, graph.num_features)
+    names = _names(opened, ids.shown if ids is not None else str, columns)
+    structure = structure_of(graph)
+    labels = label_counts(graph)
+    features = None if graph.features is None else _columns(graph)
+    leaks = Leaks()
+    if features is not None:
+        leaks = leaks_of(graph, features, labels, [(each.begin, each.end) for each in columns if each.one_each])
+    return Overview(
+        opened=opened,
+        ids=() if ids is None else ids.names,
+        names=names,
+        structure=structure,
+        labels=labels,
+        features=features,
+        columns=columns,
+        leaks=leaks,
+        concerns=concerns(graph, structure, labels, features, leaks, names),
+    )
+
+
+def _columns(graph: GraphArrays) -> FeatureColumns:
+    assert graph.features is not None
+    sums = ColumnSums(graph.features)
+    with bar_over(len(graph.features), "look at features") as bar:
+        for _, rows in pieces_of(graph.features):
+            sums.add(rows)
+            bar.update(len(rows))
+    return sums.result()
+
+
+def _names(opened: OpenFolder, shown: Callable[[int], str], columns: Sequence[DescribedColumn]) -> Names:
+    """What lines call vertices and features: a vertex of a layout by what it was in the store."""
+    permutation = opened.permutation if isinstance(opened, Layout) else None
+    named = feature_names(columns)
+
+    def vertex(number: int) -> str:
+        return shown(number if permutation is None else int(permutation[number]))
+
+    def feature(first: int, width: int) -> str:
+        for each in columns:
+            if width > 1 and (each.begin, each.end) == (first, first + width):
+                return f"{shortened(each.column)} ({each.features})"
+        return f"{first} ({named[first]})" if first in named else str(first)
+
+    return Names(vertex=vertex, feature=feature)

@@ -1,0 +1,138 @@
+"""What is in a graph, as a page of HTML that needs no network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gsplit.aside import put_right
+from gsplit.data.graph import VERTEX_SETS
+from gsplit.data.layout import Layout
+from gsplit.data.looking.feature_columns import FeatureColumns
+from gsplit.data.looking.overview import Overview
+from gsplit.data.looking.shown import cells, sentences
+from gsplit.errors import InputError
+from gsplit.files import check_writable, replace_file
+from gsplit.pages.drawing import Picture, grouped, series, stacked
+from gsplit.pages.rendering import printable, render
+from gsplit.units import binary
+
+WRITER, PACKAGE = "gsplit.data.looking", "gsplit.data.looking.shown"
+CLASSES_DRAWN, FEATURES, ROWS = 30, 12, 1000
+"""Classes that are drawn, features that stand in sight, and rows of a table, at most."""
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Check, before the work, that a page can be written; ``overwrite`` allows a file in its place.
+
+    Raises:
+        InputError: where it cannot, or something is there.
+    """
+    put_right(out)
+    check_writable(out, "--html")
+    if os.path.lexists(out) and not overwrite:
+        raise InputError(f"--html {out} exists already; choose another file or add --overwrite")
+
+
+def write_page(seen: Overview, out: Path, *, overwrite: bool = False) -> int:
+    """Write the page of a graph to a file; its size in bytes.
+
+    Raises:
+        InputError: where :func:`check_free` does, and where Jinja or Matplotlib is not installed.
+    """
+    content = page(seen).encode()
+    check_free(out, overwrite=overwrite)  # somebody else may have been faster
+    replace_file(out, content)
+    return len(content)
+
+
+def page(seen: Overview) -> str:
+    """The page of a graph.
+
+    Raises:
+        InputError: where Jinja or Matplotlib is not installed.
+    """
+    graph, opened = seen.graph, seen.opened
+    degrees = cells.degree_table(seen.structure, graph.num_vertices)
+    ids = f"; {sentences.ids(seen)}" if seen.ids else ""
+    return render(
+        PACKAGE,
+        "graph.html.j2",
+        writer=WRITER,
+        title=printable(opened.name),
+        subtitle=printable(f"{sentences.title(seen)}{ids}"),
+        cards=_cards(seen),
+        concerns=[printable(concern.text) for concern in seen.concerns],
+        left_out=seen.leaks.left_out,
+        edges=[
+            ["edges", sentences.edges(seen)],
+            ["components", sentences.components(seen)],
+            ["in-degree", printable(sentences.degrees(seen))],
+        ],
+        picture_of_degrees=_bars(
+            "Vertices by in-degree", {str(each): each.vertices for each in seen.structure.degrees}
+        ),
+        degrees=degrees,
+        most_in_sight=CLASSES_DRAWN,
+        labels=_labels(seen) if graph.num_classes else None,
+        features=None if seen.features is None else _features(seen, seen.features),
+        columns=cells.column_table(seen.columns, ROWS) if seen.columns else None,
+        partition={"note": sentences.partition(opened), "table": cells.quality_table(opened)}
+        if isinstance(opened, Layout)
+        else None,
+    )
+
+
+def _cards(seen: Overview) -> list[dict[str, str]]:
+    graph = seen.graph
+    shown = [
+        (f"{graph.num_vertices:,}", "vertices", f"{len(seen.structure.isolated):,} isolated"),
+        (f"{graph.num_edges:,}", "directed edges", f"{seen.structure.mean_degree:.1f} a vertex"),
+    ]
+    if graph.features is not None:
+        shown.append(
+            (f"{graph.num_features:,}", "features", f"{graph.features.dtype}, {binary(graph.features.nbytes)}")
+        )
+    if graph.num_classes:
+        what = {"classes": "classes", "labels": "labels, several a vertex", "regression": "outputs of a regression"}
+        note = f"{seen.labels.labelled:,} vertices labelled"
+        shown.append((f"{graph.num_classes:,}", what[graph.task], note))
+        sizes = [len(graph.vertex_set(name)) for name in VERTEX_SETS]
+        share = cells.share(sizes[0], graph.num_vertices)
+        shown.append((f"{sizes[0]:,}", f"training vertices, {share}", f"{sizes[1]:,} valid, {sizes[2]:,} test"))
+    cards = zip(shown, range(len(shown)), strict=True)
+    return [{"value": value, "of": of, "note": note, "colour": series(at)} for (value, of, note), at in cards]
+
+
+def _labels(seen: Overview) -> dict[str, Any]:
+    graph, labels = seen.graph, seen.labels
+    if graph.regression:
+        return {"note": sentences.labels(seen), "picture": None, "table": cells.output_table(labels, ROWS)}
+    drawn = cells.class_places(labels, CLASSES_DRAWN)
+    rows = {
+        cells.class_name(graph, int(labels.numbers[at])): {
+            **dict(zip(("training", "validation", "test"), labels.in_sets[at].tolist(), strict=True)),
+            "in no set": int(max(0, labels.counts[at] - labels.in_sets[at].sum())),
+        }
+        for at in drawn
+    }
+    title = "Vertices by class" if len(drawn) == len(labels.numbers) else f"The {len(drawn)} largest classes"
+    picture = stacked(rows, title, "vertices", lambda count: f"{count:,.0f}", first=1)
+    return {"note": sentences.labels(seen), "picture": picture, "table": cells.class_table(graph, labels, ROWS)}
+
+
+def _features(seen: Overview, features: FeatureColumns) -> dict[str, Any]:
+    note = "; ".join(filter(None, (sentences.features(seen, features), sentences.ranges(features))))
+    first = cells.feature_table(seen, features, FEATURES)
+    return {
+        "note": note,
+        "first": first,
+        "table": cells.feature_table(seen, features, ROWS) if first.left_out else None,
+    }
+
+
+def _bars(title: str, counts: Mapping[str, int]) -> Picture:
+    groups = {name: [count] for name, count in counts.items()}
+    return grouped(groups, {"vertices": series(0)}, title, "vertices", lambda count: f"{count:,.0f}")

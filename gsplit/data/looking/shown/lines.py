@@ -1,0 +1,79 @@
+"""What is in a graph, as lines for a terminal: sentences, small tables with bars, and at the end what is odd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gsplit.data.layout import Layout
+from gsplit.data.looking.overview import Overview
+from gsplit.data.looking.shown import cells, sentences
+from gsplit.data.looking.shown.text_table import bars, text_table
+from gsplit.units import binary
+
+SHOWN = 12
+"""Rows of a table at most: classes, features, columns of tables."""
+FEATURES = 5
+"""Features that are shown where there are many, and they have no names."""
+TASKS = {"labels": "multi-label", "classes": "multi-class", "regression": "regression"}
+
+
+def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
+    """All lines about a graph; ``verified`` is whether the checksums of its arrays were compared."""
+    graph = seen.graph
+    features = "none" if graph.features is None else f"{graph.features.dtype}, {binary(graph.features.nbytes)}"
+    kind = TASKS[graph.task] if graph.num_classes else "no"
+    yield sentences.title(seen) + (", verified" if verified else "")
+    yield f"  {sentences.counts(graph)}"
+    yield f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
+    if seen.ids:
+        yield f"  {sentences.ids(seen)}"
+    if said := sentences.growth(seen):
+        yield f"  {said}"
+    yield from ("", f"edges: {sentences.edges(seen)}", f"  {sentences.components(seen)}")
+    yield f"  in-degree: {sentences.degrees(seen)}"
+    degrees = cells.degree_table(seen.structure, graph.num_vertices)
+    yield from _lines_of(degrees, [each.vertices for each in seen.structure.degrees])
+    if graph.num_classes:
+        yield from ("", f"labels: {sentences.labels(seen)}")
+        if graph.regression:
+            yield from _lines_of(cells.output_table(seen.labels, SHOWN))
+        else:
+            counts = seen.labels.counts[cells.class_places(seen.labels, SHOWN)].tolist()
+            yield from _lines_of(cells.class_table(graph, seen.labels, SHOWN), counts)
+    if seen.features is not None:
+        yield from ("", f"features: {sentences.features(seen, seen.features)}")
+        if said := sentences.ranges(seen.features):
+            yield f"  {said}"
+        few = seen.features.count <= SHOWN or seen.columns
+        yield from _lines_of(cells.feature_table(seen, seen.features, SHOWN if few else FEATURES))
+    if seen.columns:
+        yield from ("", "columns of tables")
+        yield from _lines_of(cells.column_table(seen.columns, SHOWN), right=())
+    if isinstance(seen.opened, Layout):
+        yield from ("", f"partition: {sentences.partition(seen.opened)}")
+        yield from _lines_of(cells.quality_table(seen.opened), right=())
+    yield from ("", *_concerns(seen))
+
+
+def _concerns(seen: Overview) -> Iterator[str]:
+    if seen.leaks.left_out:
+        yield f"features that give the label away were not looked for: {seen.leaks.left_out}"
+    if not seen.concerns:
+        yield "nothing odd was found"
+        return
+    yield f"{len(seen.concerns)} odd thing{'s' if len(seen.concerns) > 1 else ''}:"
+    yield from (f"  ! {concern.text}" for concern in seen.concerns)
+
+
+def _lines_of(
+    table: cells.Table, counts: Sequence[int] | None = None, right: Sequence[int] | None = None
+) -> Iterator[str]:
+    """The lines of a table, with a bar behind each row for its count."""
+    head, rows = list(table.head), [list(row) for row in table.rows]
+    right = range(1, len(head)) if right is None else right
+    if counts is not None:
+        head, rows = [*head, ""], [[*row, bar] for row, bar in zip(rows, bars(counts), strict=True)]
+    if rows:
+        yield from text_table(head, rows, right)
+    if table.left_out:
+        yield f"  ... {table.left_out}"

@@ -1,0 +1,131 @@
+"""Sentences about a graph, which the terminal and the page both have."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gsplit.data.graph import GraphArrays
+from gsplit.data.growing.lineage import grown_from
+from gsplit.data.layout import Layout
+from gsplit.data.looking.described_columns import shortened
+from gsplit.data.looking.feature_columns import FeatureColumns
+from gsplit.data.looking.overview import Overview
+from gsplit.data.looking.shown.cells import number, share
+from gsplit.data.store import GraphStore
+
+
+def counts(graph: GraphArrays) -> str:
+    """The counts of a graph."""
+    weights = "" if graph.edge_weight is None else "edge weights, "
+    outputs = "outputs of a regression" if graph.regression else "classes"
+    return (
+        f"{graph.num_vertices:,} vertices, {graph.num_edges:,} directed edges, {graph.num_features:,} features, "
+        f"{graph.num_classes:,} {outputs}, {weights}train/valid/test {len(graph.train_idx):,}/"
+        f"{len(graph.valid_idx):,}/{len(graph.test_idx):,}"
+    )
+
+
+def title(seen: Overview) -> str:
+    """What was looked at, and where it is."""
+    kind = "layout" if isinstance(seen.opened, Layout) else "graph store"
+    return f"{kind} {seen.opened.name} ({seen.opened.path}), checksum {seen.opened.checksum[:16]}"
+
+
+def ids(seen: Overview) -> str:
+    """What vertices are called by; nothing where they have numbers alone."""
+    if not seen.ids:
+        return ""
+    columns = "column" if len(seen.ids) == 1 else "columns"
+    return f"vertices are called by their own ids ({columns} {', '.join(map(shortened, seen.ids))})"
+
+
+def growth(seen: Overview) -> str:
+    """What a store was grown from; nothing where it was made at once, and of layouts."""
+    before = grown_from(seen.opened.description, str(seen.opened.path)) if isinstance(seen.opened, GraphStore) else ()
+    steps = f"{len(before)} step{'s' * (len(before) > 1)}"
+    return f"grown from {before[-1][:16]}, in {steps}" if before else ""
+
+
+def edges(seen: Overview) -> str:
+    """What kind of edges there are."""
+    structure = seen.structure
+    if not seen.graph.num_edges:
+        return "none"
+    return ", ".join(
+        [
+            "every one has its reverse" if structure.both_ways else "not every one has its reverse",
+            _none_or(structure.self_loops, "self-loop"),
+            _none_or(structure.repeated, "repeated edge"),
+            "weighted" if seen.graph.edge_weight is not None else "no weights",
+        ]
+    )
+
+
+def components(seen: Overview) -> str:
+    """How the graph hangs together when directions are left aside."""
+    structure = seen.structure
+    if structure.components == 1:
+        return "1 weak component: the graph is connected, when directions are left aside"
+    of = f"{structure.largest_component:,} vertices ({share(structure.largest_component, seen.graph.num_vertices)})"
+    count = len(structure.isolated)
+    alone = "none is" if not count else "1 is" if count == 1 else f"{count:,} are"
+    return f"{structure.components:,} weak components; the largest has {of}, {alone} a single vertex"
+
+
+def degrees(seen: Overview) -> str:
+    """The in-degrees in a few numbers."""
+    structure = seen.structure
+    return (
+        f"mean {structure.mean_degree:.1f}, median {structure.median_degree:g}, largest "
+        f"{structure.largest_degree:,} (vertex {seen.names.vertex(structure.largest_at)}), "
+        f"without in-edges {structure.without_in_edges:,}"
+    )
+
+
+def labels(seen: Overview) -> str:
+    """How many vertices have a label, and are in no set."""
+    of = seen.labels
+    unlabelled = seen.graph.num_vertices - of.labelled
+    return f"{of.labelled:,} vertices labelled, {unlabelled:,} not; {of.in_no_set:,} in no set"
+
+
+def features(seen: Overview, of: FeatureColumns) -> str:
+    """What kinds of columns there are, and how many of their values are 0 or missing."""
+    flags, constant = int(of.of_0_and_1.sum()), len(of.constant)
+    whole = int(np.delete(of.whole, of.constant).sum()) - flags
+    others = of.count - flags - whole - constant
+    kinds = {"of 0 and 1": flags, "of whole numbers": whole, "of numbers": others, "constant": constant}
+    values = seen.graph.num_vertices * of.count
+    missing, zeros = int(of.missing.sum()), int(of.zeros.sum())
+    parts = [
+        ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count) or "none",
+        f"{share(zeros, values)} of the values are 0",
+        f"{missing:,} ({share(missing, values)}) are NaN or infinite" if missing else "all are finite",
+    ]
+    return "; ".join(parts)
+
+
+def ranges(of: FeatureColumns) -> str:
+    """Ranges over all columns; nothing where no value is finite."""
+    there = np.isfinite(of.mean)
+    if not there.any():
+        return ""
+    means, deviations = of.mean[there], of.deviation[there]
+    return (
+        f"values from {number(of.least[there].min())} to {number(of.most[there].max())}; means of the columns from "
+        f"{number(means.min())} to {number(means.max())}, deviations from {number(deviations.min())} to "
+        f"{number(deviations.max())}"
+    )
+
+
+def partition(opened: Layout) -> str:
+    """How a layout was made."""
+    about = opened.description
+    return (
+        f"{opened.parts} parts, method {about['method']}, weights {about['weights']}, seed {about['seed']}, "
+        f"hottest by {about['hotness']}, of store {opened.store_checksum[:16]}"
+    )
+
+
+def _none_or(count: int, what: str) -> str:
+    return f"no {what}s" if not count else f"{count:,} {what}{'s' if count > 1 else ''}"
