@@ -1,7 +1,7 @@
 """Every command of a document is run here or by a test that is named, or is one of those that take too long.
 
 Those that are not run must parse. Commands of experiments, and those of docs/bring_your_own_model.md and of the
-pages for those who come from DGL and PyG, have tests of their own in test_docs.py; docs/log.md has commands of its
+pages about tables and for those who come from DGL and PyG, have tests of their own in test_docs.py; docs/log.md has commands of its
 days.
 """
 
@@ -26,7 +26,13 @@ from gsplit.partition.report import ReportConfig
 from gsplit.report.__main__ import PageConfig
 
 ROOT = Path(__file__).parent.parent.parent
-ELSEWHERE = ("docs/log.md", "docs/bring_your_own_model.md", "docs/coming-from-dgl.md", "docs/coming-from-pyg.md")
+ELSEWHERE = (
+    "docs/log.md",
+    "docs/bring_your_own_model.md",
+    "docs/coming-from-dgl.md",
+    "docs/coming-from-pyg.md",
+    "docs/from-tables.md",
+)
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
