@@ -116,7 +116,9 @@ class Filled:
         gaps &= kept[:, None]
         if gaps.any():
             if self._features.missing == "refuse":
-                raise InputError(f"{_first_place(block, begin, gaps)} has no value; --missing zero or mean fills it in")
+                raise InputError(
+                    f"{_first_place(block, begin, gaps)} has no value; --missing zero or mean fills it in"
+                )
             self._lacking[number] += [
                 int(gaps[:, at : at + column.width].any(axis=1).sum()) for column, at in _columns(block)
             ]
@@ -168,7 +170,7 @@ class Filled:
         return moments
 
     def _takes_moments(self, column: FeatureColumn) -> bool:
-        """Whether the mean or deviation of a column is used: codes are filled with 0, and as they are, like others."""
+        """Whether the mean or deviation of a column is used; codes are filled with 0 and stay as they are."""
         return (self._features.standardize and column.is_scaled) or (
             self._features.missing == "mean" and column.kind != "code"
         )

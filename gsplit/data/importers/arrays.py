@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
-
 MOST_LABEL = 2.0**63
 """Numbers from this on are no int64."""
 

@@ -24,9 +24,7 @@ INDEXES = ("", "__index_level_0__")
 NO_IDS = "none"
 """Value of ``--id-column`` where all columns are values."""
 
-DROP_NEEDS_COUNT = (
-    "{}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
-)
+DROP_NEEDS_COUNT = "{}: --unknown drop has to know how many vertices there are; give --num-vertices, or --ids any"
 
 Unknown = Literal["refuse", "drop"]
 

@@ -77,8 +77,8 @@ class ParquetTable:
             has_words = is_.is_boolean(field.type) or is_.is_temporal(field.type)
             if not (has_words or is_.is_integer(field.type) or self._is_text(field.type)):
                 raise InputError(
-                    f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers; store it as one "
-                    "of these"
+                    f"{self.path}: column {field.name!r} holds {field.type}, not text or whole numbers; store it as "
+                    "one of these"
                 )
         for rows, batch in self._batches(fields):
             yield [self._cast(column, pa.large_string(), rows).fill_null("") for column in batch]

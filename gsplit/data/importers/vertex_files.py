@@ -94,7 +94,9 @@ class VertexFiles(Checked):
         if self.columns and not self.features:
             raise InputError("--columns is for tables of --features; there is none")
         if self.unknown == "drop" and all(path.suffix == ".npy" for path in self.given):
-            raise InputError("--unknown drop is for rows of tables of features, labels and vertex sets; there is none")
+            raise InputError(
+                "--unknown drop is for rows of tables of features, labels and vertex sets; there is none"
+            )
         if self.label_separator and not (self.labels or self.label_column):
             raise InputError("--label-separator is for labels; give --labels FILE or --label-column NAME")
 

@@ -204,8 +204,8 @@ class VertexTable:
             kind = kinds.get(self.name(column).lower(), SKIP)
             if kind != SKIP:
                 raise InputError(
-                    f"--columns {self._flag(column)}:{kind}: in {self.table.path} that column holds the ids; drop it, or "
-                    "name another by --id-column"
+                    f"--columns {self._flag(column)}:{kind}: in {self.table.path} that column holds the ids; "
+                    "drop it, or name another by --id-column"
                 )
 
     def _flag(self, column: int) -> str:

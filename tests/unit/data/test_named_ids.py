@@ -238,7 +238,11 @@ WRONG = [
     ({**EDGES, "f.csv": "id,x\na,1\nc,2\n"}, {"features": "f.csv"}, "f.csv has no row for 'b', nor for 0 other"),
     ({**EDGES, "f.csv": "id,x\na,1\nb,2\nc,x\n"}, {"features": "f.csv"}, "f.csv, line 4: 'x' is not a number"),
     ({**EDGES, "f.csv": "id,x\nb,2\na,1\nc,\n"}, {"features": "f.csv"}, "f.csv, line 4: column x has no value"),
-    ({**EDGES, "f.csv": "id,x\nb,2\na,1\nc,inf\n"}, {"features": "f.csv"}, "f.csv, line 4: column x is infinite, or too large for float32"),
+    (
+        {**EDGES, "f.csv": "id,x\nb,2\na,1\nc,inf\n"},
+        {"features": "f.csv"},
+        "f.csv, line 4: column x is infinite, or too large for float32",
+    ),
     ({**EDGES, "l.csv": "id,y\na,1\nb,x\n"}, {"labels": "l.csv"}, "l.csv, line 3: 'x' is not a number"),
     ({**EDGES, "t.txt": "a\nz\n"}, {"train": "t.txt"}, "t.txt, line 2: the id is in no edge"),
     ({**EDGES, "t.txt": "a,b\n"}, {"train": "t.txt"}, "t.txt has 2 columns; the ids of a vertex set have 1"),
