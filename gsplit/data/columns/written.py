@@ -95,11 +95,16 @@ def _write_assembled(
     filled = Filled(features, training)
     out = writer.create("features", features.shape, dtype)
     width = max(1, features.shape[1])
+    dirty_bytes = 0
     for vertices, columns, piece in filled.pieces():
         piece = cast(piece, dtype)
         check_finite(piece, vertices, called, shown)
         out[vertices, columns] = piece
-        forget(out)
+        # Rows in any order touch most pages at every piece, so they are let go seldom.
+        dirty_bytes += piece.nbytes
+        if dirty_bytes >= PIECE_BYTES:
+            forget(out)
+            dirty_bytes = 0
         bar.update(len(vertices) * (columns.stop - columns.start) / width)
     columns_made = filled.described()
     say(columns_made)

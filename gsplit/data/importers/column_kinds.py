@@ -158,14 +158,18 @@ def _moments(texts: Any, zoned: Any) -> Any:
 
 
 def _first_bad(texts: Any, zoned: Any) -> int:
+    """The first of some texts, of which one at least is no time, that is none: by halves, as they may be millions."""
     import pyarrow as pa
 
-    for at in range(len(texts)):
+    begin, end = 0, len(texts)
+    while end - begin > 1:
+        middle = (begin + end) // 2
         try:
-            _moments(texts[at : at + 1] if hasattr(texts, "slice") else texts, zoned[at : at + 1])
+            _moments(texts[begin:middle], zoned[begin:middle])
+            begin = middle
         except pa.ArrowInvalid:
-            return at
-    raise AssertionError("all of them are times")
+            end = middle
+    return begin
 
 
 Encoded = tuple[NDArray[Any], "int | None"]

@@ -69,7 +69,7 @@ def features_of(
             block, rows, are_half = _of_table(table, how), table.num_rows, False
             names |= {table.name(column) for column in range(table.table.num_columns)}
             table.refuse_named_ids(how.kinds)
-        if not rows and n is None:
+        if not rows and n is None and ids is None:
             raise InputError(f"{path} has no rows; there must be one for each vertex, or give --num-vertices")
         n = rows if n is None else n
         if block.vertices is None and rows != n:

@@ -17,6 +17,7 @@ import gsplit
 from gsplit.data.columns import filled
 from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
 from gsplit.data.columns.filled import Filled
+from gsplit.data.importers import column_kinds
 from gsplit.errors import InputError
 
 NAMES = [f"v{i}" for i in range(6)]
@@ -335,3 +336,13 @@ def test_a_header_with_nothing_below(made, refused, end):
 def test_what_only_python_takes_for_a_number_has_a_line(refused, word):
     table = {"x.csv": f"id,x\n0,{word}\n"}
     assert refused(table, features="x.csv").startswith(f"x.csv, line 2: {word!r} is not a number, as column x should")
+
+
+@pytest.mark.parametrize("at", [0, 1, 499, 500, 998, 999])
+def test_the_first_text_that_is_no_time_is_found_by_halves(monkeypatch, at):
+    moments, calls = column_kinds._moments, []
+    monkeypatch.setattr(column_kinds, "_moments", lambda *texts: (calls.append(1), moments(*texts))[1])
+    texts = pa.array(["2024-01-01", "2024-01-01T00:00Z"] * 500, pa.large_string()).to_pylist()
+    texts[at] = texts[999] = "never"
+    assert column_kinds.days_of(pa.array(texts, pa.large_string()))[1] == at
+    assert len(calls) < 20
