@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
+from gsplit.data.columns.moments import Moments
 from gsplit.errors import InputError
 
 VALUES_AT_ONCE = 1 << 22
@@ -24,40 +24,6 @@ ROWS_AT_ONCE = 1 << 16
 COLUMNS_SHOWN = 20
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(kw_only=True)
-class Moments:
-    """Count, mean and sum of squared deviations of each feature, float64 [D], added up piece by piece."""
-
-    count: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    squares: NDArray[np.float64]
-
-    @classmethod
-    def of_none(cls, width: int) -> Moments:
-        """Moments of no values yet."""
-        return cls(count=np.zeros(width), mean=np.zeros(width), squares=np.zeros(width))
-
-    def add(self, values: NDArray[Any]) -> None:
-        """Add the rows [n, D], but for NaN (Chan, Golub and LeVeque, 1983, for sums of pieces)."""
-        values = np.asarray(values, np.float64)
-        there = np.isfinite(values)
-        count = there.sum(axis=0)
-        mean = np.where(there, values, 0).sum(axis=0) / np.maximum(count, 1)
-        squares = (np.where(there, values - mean, 0) ** 2).sum(axis=0)
-        total = np.maximum(self.count + count, 1)
-        step = mean - self.mean
-        self.squares += squares + step**2 * self.count * count / total
-        self.mean += step * count / total
-        self.count += count
-
-    @property
-    def deviation(self) -> NDArray[np.float64]:
-        """Standard deviation, float64 [D]; 0 where all values are the same."""
-        deviation = np.sqrt(self.squares / np.maximum(self.count, 1))
-        # What is left of a constant by rounding is none.
-        return np.where(deviation > 1e-12 * np.abs(self.mean), deviation, 0)
 
 
 class Filled:
@@ -151,7 +117,7 @@ class Filled:
         return np.where(scaled, moments.mean, 0.0), np.where(scaled & (deviation > 0), deviation, 1.0)
 
     def _moments_of(self, block: Block) -> Moments:
-        moments = Moments.of_none(block.width)
+        moments = Moments(block.width)
         counts = np.zeros(self._features.num_vertices, np.bool_)
         counts[self._training if len(self._training) else slice(None)] = True
         for begin, vertices, piece in _kept(block):

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.moments import Moments
+
 VALUES_AT_ONCE = 1 << 22
 WEIGHTS_SEED = 0x6C6F6F6B
 """Seed of the weights of rows in a column's fingerprint."""
@@ -70,8 +72,7 @@ class ColumnSums:
         self._dtype, self._bytes = features.dtype, features.nbytes
         columns = features.shape[1]
         self._least, self._most = np.full(columns, np.inf), np.full(columns, -np.inf)
-        self._count = np.zeros(columns, np.int64)
-        self._mean, self._squares = np.zeros(columns), np.zeros(columns)
+        self._moments = Moments(columns)
         self._zeros, self._missing = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
         self._whole = np.ones(columns, bool)
         self._prints = np.zeros(columns, np.uint64)
@@ -81,7 +82,6 @@ class ColumnSums:
         """Take the next rows [n, D]."""
         self._prints += self._fingerprints(rows)
         least, most = rows.min(axis=0), rows.max(axis=0)
-        finite: Any = True
         if not (np.isfinite(least).all() and np.isfinite(most).all()):
             finite = np.isfinite(rows)
             self._missing += len(rows) - finite.sum(axis=0)
@@ -92,21 +92,7 @@ class ColumnSums:
         if len(maybe):
             some = rows if len(maybe) == rows.shape[1] else rows[:, maybe]
             self._whole[maybe] = ((some == np.trunc(some)) | ~np.isfinite(some)).all(axis=0)
-        self._add_moments(rows, finite)
-
-    def _add_moments(self, rows: NDArray[Any], finite: Any) -> None:
-        """Means and squares about them, of two parts made one (Chan, Golub, LeVeque, 1979)."""
-        values = rows.astype(np.float64) if finite is True else np.where(finite, rows, 0).astype(np.float64)
-        count = np.broadcast_to(len(rows) if finite is True else finite.sum(axis=0), self._count.shape)
-        mean = values.sum(axis=0) / np.maximum(count, 1)
-        values -= mean
-        if finite is not True:
-            values[~finite] = 0
-        total = np.maximum(self._count + count, 1)
-        apart = mean - self._mean
-        self._squares += np.einsum("ij,ij->j", values, values) + apart**2 * self._count * count / total
-        self._mean += apart * count / total
-        self._count += count
+        self._moments.add(rows)
 
     def _fingerprints(self, rows: NDArray[Any]) -> NDArray[np.uint64]:
         """Sums of a column's bits, each row with a weight of 64 bits; others differ but for a chance below 2^-32."""
@@ -116,7 +102,7 @@ class ColumnSums:
 
     def result(self) -> FeatureColumns:
         """The columns, once all rows were taken."""
-        none = self._count == 0
+        none = self._moments.count == 0
         with np.errstate(invalid="ignore"):
             constant = (self._least == self._most) & (self._missing == 0)
         return FeatureColumns(
@@ -124,8 +110,8 @@ class ColumnSums:
             num_bytes=self._bytes,
             least=self._least,
             most=self._most,
-            mean=np.where(none, np.nan, self._mean),
-            deviation=np.where(none, np.nan, np.sqrt(self._squares / np.maximum(self._count, 1))),
+            mean=np.where(none, np.nan, self._moments.mean),
+            deviation=np.where(none, np.nan, self._moments.deviation),
             zeros=self._zeros,
             missing=self._missing,
             whole=self._whole & ~none,

@@ -71,7 +71,7 @@ def test_no_gpu_at_all(gpus):
         ({"fan_out": 5}, "--fan-out must be a list, not 5"),
         ({"sampler_memory": -5}, "--sampler-memory: '-5' is no number of bytes"),
         ({"sampler_memory": "9" * 400}, "--sampler-memory: '9+' is more than any memory has"),
-        ({"fan_out": "5,x"}, "--fan-out takes whole numbers, not '5'"),
+        ({"fan_out": "5,x"}, "--fan-out must be a list, not '5,x'"),
         ({"fan_out": ()}, "--fan-out needs a number"),
         ({"fan_out": [3], "num_layers": 2}, "--fan-out has 1 numbers, but --num-layers is 2"),
     ],

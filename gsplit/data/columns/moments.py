@@ -1,0 +1,48 @@
+"""Means and standard deviations of columns that are read piece by piece."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Moments:
+    """Count, mean and sum of squared deviations of each column of [N, D] numbers; what is not finite is left out.
+
+    Args:
+        width: D.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.count = np.zeros(width, np.int64)
+        """[D] finite values."""
+        self.mean = np.zeros(width)
+        """[D] float64; 0 where there is no value."""
+        self._squares = np.zeros(width)
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Take the next rows [n, D]: the moments of two parts are made one (Chan, Golub and LeVeque, 1983)."""
+        values = rows.astype(np.float64)
+        finite = np.isfinite(values)
+        everywhere = bool(finite.all())
+        if not everywhere:
+            values[~finite] = 0
+        count = finite.sum(axis=0)
+        mean = values.sum(axis=0) / np.maximum(count, 1)
+        values -= mean
+        if not everywhere:
+            values[~finite] = 0
+        total = np.maximum(self.count + count, 1)
+        apart = mean - self.mean
+        self._squares += np.einsum("ij,ij->j", values, values) + apart**2 * self.count * count / total
+        self.mean += apart * count / total
+        self.count += count
+
+    @property
+    def deviation(self) -> NDArray[np.float64]:
+        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same."""
+        deviation = np.sqrt(self._squares / np.maximum(self.count, 1))
+        # What is left of a constant by rounding is none.
+        return np.where(deviation > 1e-12 * np.abs(self.mean), deviation, 0)
