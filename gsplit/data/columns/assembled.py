@@ -32,6 +32,9 @@ class FeatureColumn:
     columns: int = 1
     """Number of columns of an array."""
 
+    closed: bool = False
+    """Whether texts that are no category are refused; else no value stands there."""
+
     @property
     def width(self) -> int:
         """Number of features."""
@@ -41,6 +44,18 @@ class FeatureColumn:
     def is_scaled(self) -> bool:
         """Whether standardising changes it: categories, codes and truth values stay."""
         return self.kind in ("number", "time", "array")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What the features of a block are filled with and scaled by, each float64 [width]."""
+
+    fill: NDArray[np.float64]
+    """What stands for a value that is not there, before it is scaled."""
+    mean: NDArray[np.float64]
+    """What is taken from each feature; 0 where nothing is."""
+    deviation: NDArray[np.float64]
+    """What divides it then; 1 where nothing does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +72,8 @@ class Block:
     order."""
     place: Callable[[int], str] = "row {}".format
     """What messages call the i-th row, counted from 0."""
+    statistics: Statistics | None = None
+    """What is known of before; None: it is taken of the values."""
 
     @property
     def width(self) -> int:

@@ -8,12 +8,13 @@ from pathlib import Path
 from gsplit.config.fields import flag_of
 from gsplit.data.adjacency import check_memory
 from gsplit.data.build import BuildOptions
-from gsplit.data.growing.grown_features import grown_features
+from gsplit.data.growing.added_table import Adding
+from gsplit.data.growing.grown_features import added_tables, grown_features
 from gsplit.data.growing.grown_labels import grown_labels
 from gsplit.data.growing.grown_sets import grown_sets
 from gsplit.data.growing.growth import Growth, attach_in_order
 from gsplit.data.growing.lineage import grown_from
-from gsplit.data.growing.named_rows import bound_of, names_vertices
+from gsplit.data.growing.named_rows import names_vertices
 from gsplit.data.growing.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.vertex_ids import WholeIds
@@ -21,15 +22,12 @@ from gsplit.data.importers import kind_of
 from gsplit.data.importers.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.source import Source
-from gsplit.data.importers.vertex_files import VertexFiles
+from gsplit.data.importers.vertex_files import VertexFiles, places_of
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
 
-MAKES_OTHERS = (
-    *("columns", "missing", "unknown", "standardize"),
-    *("label_column", "label_separator", "split_column", "split_by"),
-)
-"""Fields of VertexFiles that make something else of a table than what stands in it."""
+OF_THE_STORE = ("columns", "standardize")
+"""Fields of VertexFiles that the store has answered: features are made as those there were."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,27 +105,29 @@ def _with_task(store: GraphStore, build: BuildOptions, *, replaced: bool) -> Bui
     return build
 
 
-def _check_files(store: GraphStore, files: VertexFiles) -> None:
-    """Check that what is added is as the store has it.
+def _completed(files: VertexFiles, where: str, *, named: bool) -> VertexFiles:
+    """The files with those that hold the labels and the sets, where a column of another is named.
 
     Raises:
-        InputError: for flags that make something else of a table, and features that were made of columns.
+        InputError: for flags that do not go with ``--add``, and columns that are not there.
     """
     for field in fields(VertexFiles):
-        if field.name in MAKES_OTHERS and getattr(files, field.name) != field.default:
+        if field.name in OF_THE_STORE and getattr(files, field.name) != field.default:
             raise InputError(
-                f"{flag_of(field.name)} does not go with --add, which takes features, labels and sets as the store "
-                "has them; drop it, or import all at once"
+                f"{flag_of(field.name)} does not go with --add, which makes features as those of {where} were made; "
+                "drop it, or import all at once"
             )
-    if len(files.features) > 1:
-        raise InputError(f"--add takes one file of --features, not {len(files.features)}; put their columns together")
-    columns = store.description.get("columns", [])
-    made = [entry for entry in columns if entry["kind"] != "number" or "mean" in entry] if files.features else []
-    if made:
+    if files.split_by is not None:
         raise InputError(
-            f"the features of {store.path} were made of columns by --columns or --standardize ({made[0]['column']} "
-            "among them), which --add cannot do again; import all at once"
+            "--split-by does not go with --add, where vertices keep their sets; say those of new ones by "
+            "--split-file, --split-column, --train, --valid or --test"
         )
+    if files.missing != "refuse" and not files.features:
+        raise InputError(f"--missing {files.missing} is for --features; there is none")
+    if files.id_column is not None and not any(files.tables):
+        raise InputError(f"--id-column {files.id_column} is for a table of --features, --labels or --split-file")
+    labels, split_file, _ = places_of(files, named=named)
+    return replace(files, labels=labels, split_file=split_file)
 
 
 def _grown(
@@ -135,44 +135,45 @@ def _grown(
 ) -> Source:
     """All of a store, and after it what is added."""
     graph, where = store.graph, str(store.path)
-    _check_files(store, files)
-    if files.id_column is not None and not any(files.tables):
-        raise InputError(f"--id-column {files.id_column} is for a table of --features, --labels or --split-file")
     named = named_ids(store, folder)
+    files = _completed(files, where, named=named is not None)
+    adding = Adding(
+        where=where,
+        named=named is not None,
+        id_column=files.id_column,
+        missing=files.missing,
+        unknown=files.unknown,
+        skip=files.columns_beside_features,
+    )
+    tables = added_tables(store, files.features, adding)
     new, bound = read_new_edges(add, options, named, folder)
     edges = joined_edges(store, new)
-    features = labels = None  # tables whose rows are those of the new vertices
+    labels = None  # a table whose rows are those of the new vertices
     n = max(graph.num_vertices, bound)
     if named is None:
-        n = max(n, build.num_vertices or 0)
-        if files.features and graph.features is not None:
-            (path,) = files.features
-            if names_vertices(path, files.id_column):
-                n = max(n, bound_of(path, files.id_column))
-            else:
-                features = attach_in_order(where, files.id_column, features=path)
-                n = max(n, graph.num_vertices + _rows(features.features))
+        n = max(n, build.num_vertices or 0, *(table.reach(graph.num_vertices) for table in tables))
         if files.labels is not None and not names_vertices(files.labels, files.id_column):
-            labels = attach_in_order(where, files.id_column, labels=files.labels)
+            labels = attach_in_order(where, files, "labels")
             n = n if graph.features is not None else max(n, graph.num_vertices + _rows(labels.labels))
         check_memory(n, where)
     growth = Growth(graph=graph, where=where, ids=named or WholeIds(n), named=named is not None)
     known = grown_labels(growth, files, labels, build.task)
+    grown = grown_features(growth, store, tables, adding, folder, build.feature_dtype)
     called = {name: str(path) for name in ("labels", "train", "valid", "test") if (path := getattr(files, name))}
     if files.features:
-        called["features"] = str(files.features[0])
+        called["features"] = ", ".join(map(str, files.features))
     return Source(
         name=store.name,
         edges=edges,
         num_vertices=n,
-        features=grown_features(growth, files, features, folder, build.feature_dtype),
+        features=grown.features,
         labels=known.labels,
         num_classes=known.num_classes,
         classes=known.classes,
         vertex_sets=grown_sets(growth, files),
         where=where,
         called=called,
-        columns=tuple(store.description.get("columns", ())),
+        columns=grown.columns,
         ids=named,
         grown_from=(*grown_from(store.description, str(store.path / FILE)), store.checksum),
     )

@@ -50,27 +50,30 @@ def grown_labels(growth: Growth, files: VertexFiles, in_order: Source | None, ta
         labels = _longer(graph.labels, growth.all)
         return GrownLabels(labels=labels, num_classes=graph.num_classes, classes=graph.classes)
     noted = Noted(growth.ids)
-    if in_order is None:
-        given = attach(bare(growth.where), VertexFiles(labels=path, id_column=files.id_column), noted)
-    else:
-        given = in_order
+    given = attach(bare(growth.where), files.only("labels"), noted) if in_order is None else in_order
     assert given.labels is not None
     rows = len(given.labels) if given.labels.ndim else 0
     if in_order is not None:
         growth.check_rows(rows, path)
         noted.named[growth.old :] = True
     new, count = _as_stored(given.labels, rows, task, str(path))
-    if there and (new.ndim != graph.labels.ndim or (new.ndim == 2 and count != graph.num_classes)):
+    listed = files.label_separator is not None
+    if there and (new.ndim != graph.labels.ndim or (new.ndim == 2 and not listed and count != graph.num_classes)):
         kinds = [f"{labels.shape[1]} columns" if labels.ndim == 2 else "one class" for labels in (new, graph.labels)]
         raise InputError(f"{path} has labels of {kinds[0]} a vertex, and {growth.where} of {kinds[1]}")
     classes = given.classes
-    if there and new.ndim == 1:
-        new, classes = _same_classes(new, given.classes, graph.classes, path, growth.where)
+    if there and (new.ndim == 1 or listed):
+        numbers, classes = _same_classes(
+            count, given.classes, graph.classes, bool((new >= 0).any()), path, growth.where
+        )
         count = max(count, graph.num_classes) if classes is None else len(classes)
+        new = np.append(numbers, -1)[new] if new.ndim == 1 else _placed(new, numbers, count)
     elif there:
         classes = graph.classes
     say_updated(path, int(noted.named[: growth.old].sum()), "labels of vertices that were there")
     base = graph.labels if there else np.full((0, *new.shape[1:]), 0, new.dtype)
+    if listed and there:
+        base = _placed(base, np.arange(base.shape[1]), count)
     labels = _longer(base, growth.all)
     labels[noted.named] = new if in_order is not None else new[noted.named]
     return GrownLabels(labels=labels, num_classes=count, classes=classes)
@@ -88,14 +91,30 @@ def _longer(labels: NDArray[Any], n: int) -> NDArray[Any]:
     return longer
 
 
+def _placed(labels: NDArray[Any], numbers: NDArray[np.int64], count: int) -> NDArray[Any]:
+    """Labels of 0 and 1 [n, C] in the columns of these numbers [C] of ``count`` classes; NaN stays for unlabelled."""
+    placed = np.zeros((len(labels), count), labels.dtype)
+    placed[:, numbers] = labels
+    placed[np.isnan(labels).any(axis=1)] = np.nan
+    return placed
+
+
 def _same_classes(
-    labels: NDArray[Any], names: tuple[str, ...] | None, known: tuple[str, ...] | None, path: Path, where: str
-) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Labels [n] by the numbers that classes have in the store, and the names of all classes."""
+    count: int, names: tuple[str, ...] | None, known: tuple[str, ...] | None, some: bool, path: Path, where: str
+) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
+    """The numbers that classes 0 .. count - 1 have in the store, and the names of all classes.
+
+    Args:
+        names: of these classes.
+        known: of those of the store.
+        some: whether any vertex has a class.
+        path: the file of labels.
+        where: the store, for messages.
+    """
     if known is None and names is not None:
         raise InputError(f"{path} has names of classes, such as {names[0]!r}, and the classes of {where} have none")
-    if known is None or not (labels >= 0).any():
-        return labels, known
+    if known is None or not some:
+        return np.arange(count), known
     if names is None:
         raise InputError(
             f"{path} has numbers of classes, and those of {where} have names; begin it with a row whose class is a "
@@ -104,5 +123,4 @@ def _same_classes(
     number = {name: at for at, name in enumerate(known)}
     for name in names:
         number.setdefault(name, len(number))
-    numbers = np.array([*(number[name] for name in names), -1])  # -1 finds the last
-    return numbers[labels], tuple(number)
+    return np.array([number[name] for name in names], np.int64), tuple(number)

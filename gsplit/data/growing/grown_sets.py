@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,8 +50,8 @@ def _of_split_file(growth: Growth, files: VertexFiles, noted: Noted) -> dict[str
     path = files.split_file
     assert path is not None
     if growth.named or names_vertices(path, files.id_column, SPLIT_WORDS):
-        return attach(bare(growth.where), VertexFiles(split_file=path, id_column=files.id_column), noted).vertex_sets
-    found = attach_in_order(growth.where, files.id_column, split_file=path)
+        return attach(bare(growth.where), files.only("split_file"), noted).vertex_sets
+    found = attach_in_order(growth.where, files, "split_file")
     growth.check_rows(found.num_vertices or 0, path)
     noted.named[growth.old :] = True
     return {name: growth.old + at for name, at in found.vertex_sets.items()}
@@ -57,6 +59,8 @@ def _of_split_file(growth: Growth, files: VertexFiles, noted: Noted) -> dict[str
 
 def _of_lists(growth: Growth, files: VertexFiles, noted: Noted) -> dict[str, NDArray[np.int64]]:
     lists = VertexFiles(train=files.train, valid=files.valid, test=files.test)
+    if any(path.suffix != ".npy" for path in lists.given):
+        lists = replace(lists, unknown=files.unknown)
     source = bare(growth.where, growth.all)
     given = attach(source, lists, noted if growth.named else None).vertex_sets
     for name, vertices in given.items():

@@ -7,9 +7,9 @@ With a column of ids a row belongs to that vertex, new or old; without one the r
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
@@ -67,17 +67,17 @@ def bare(where: str, num_vertices: int | None = None) -> Source:
     return Source(name=where, edges=array_edges(nothing, nothing), num_vertices=num_vertices, where=where)
 
 
-def attach_in_order(where: str, id_column: str | None, **table: Any) -> Source:
+def attach_in_order(where: str, files: VertexFiles, name: Literal["labels", "split_file"]) -> Source:
     """The source of a table without ids.
 
     Args:
         where: what messages call the store.
-        id_column: as ``--id-column``, which another table may need.
-        table: the file, by the name of its flag.
+        files: with the table, and flags that other tables may need.
+        name: of the field that holds it.
     """
-    (path,) = table.values()
-    of_this = NO_IDS if id_column == NO_IDS and path.suffix != ".npy" else None
-    return attach(bare(where), VertexFiles(**table, id_column=of_this))
+    only = files.only(name)
+    none = NO_IDS if files.id_column == NO_IDS and any(only.tables) else None
+    return attach(bare(where), replace(only, id_column=none, unknown="refuse"))
 
 
 def say_updated(path: Path | None, count: int, what: str, how: str = "replaced") -> None:

@@ -22,7 +22,13 @@ SKIP = "skip"
 MOST_CATEGORIES = {"category": 1000, "code": 1 << 20}
 """Categories of a column at most: one column of features each, or one line of the description each."""
 TRUE, FALSE = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
-WANTED = {"bool": "true or false", "time": "a date or time such as 2024-07-31 or 2024-07-31 18:00"}
+KNOWN = "one of the categories that there were"
+WANTED = {
+    "bool": "true or false",
+    "time": "a date or time such as 2024-07-31 or 2024-07-31 18:00",
+    "category": KNOWN,
+    "code": KNOWN,
+}
 SECONDS_A_DAY = 86_400
 VALUES_AT_ONCE = 1 << 24
 """Features made at once; a column of a thousand categories is a thousand."""
@@ -105,8 +111,8 @@ def _features(table: Table, begin: int, values: Sequence[Any], made: Sequence[Fe
         encoded, bad = (column, None) if each.kind == "number" else _ENCODERS[each.kind](column, each)
         if bad is not None:
             raise InputError(
-                f"{table.path}, {table.place(begin + bad)}: {str(column[bad])[:40]!r} is not {WANTED[each.kind]}, as "
-                f"column {one_line(each.name)} should be"
+                f"{table.path}, {table.place(begin + bad)}: {one_line(str(column[bad]))[:40]!r} is not "
+                f"{WANTED[each.kind]}, as column {one_line(each.name)} should be{_OTHERWISE.get(each.kind, '')}"
             )
         out[:, at : at + each.width] = encoded.reshape(len(out), -1)
         at += each.width
@@ -190,29 +196,34 @@ def _bool(texts: Any, _column: FeatureColumn) -> Encoded:
     return values, int(np.argmax(bad)) if bad.any() else None
 
 
-def _codes(texts: Any, column: FeatureColumn) -> NDArray[np.int64]:
-    """The number of each text's category, -1 where empty."""
+def _codes(texts: Any, column: FeatureColumn) -> tuple[NDArray[np.int64], int | None]:
+    """The number of each text's category, -1 where it is none; and the first that may not be there."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     words = pc.utf8_trim_whitespace(texts)
     found = pc.index_in(words, pa.array(column.categories, words.type)).fill_null(-1)
-    return found.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    if not column.closed or (codes >= 0).all():
+        return codes, None
+    bad = (codes < 0) & pc.not_equal(words, "").to_numpy(zero_copy_only=False)
+    return codes, int(np.argmax(bad)) if bad.any() else None
 
 
 def _code(texts: Any, column: FeatureColumn) -> Encoded:
-    codes = _codes(texts, column)
-    return np.where(codes < 0, np.nan, codes + 1.0), None
+    codes, bad = _codes(texts, column)
+    return np.where(codes < 0, np.nan, codes + 1.0), bad
 
 
 def _category(texts: Any, column: FeatureColumn) -> Encoded:
-    codes = _codes(texts, column)
+    codes, bad = _codes(texts, column)
     values = np.zeros((len(codes), column.width), np.float32)
     values[np.arange(len(codes)), codes] = 1
     values[codes < 0] = np.nan
-    return values, None
+    return values, bad
 
 
+_OTHERWISE = dict.fromkeys(MOST_CATEGORIES, "; --missing zero or mean takes it as no value")
 _ENCODERS: dict[str, Callable[[Any, FeatureColumn], Encoded]] = {
     "category": _category,
     "code": _code,

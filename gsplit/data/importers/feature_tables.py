@@ -54,14 +54,14 @@ def features_of(
     """
     if len(paths) == 1 and paths[0].suffix == ".npy" and not how.finishes:
         _check_named(how.kinds, paths, set())
-        return _array(paths[0])
+        return read_array(paths[0])
     blocks: list[Block] = []
     names: set[str] = set()
     are_half = True
     n = num_vertices
     for path in paths:
         if path.suffix == ".npy":
-            array = _array(path)
+            array = read_array(path)
             block, rows = block_of(array, str(path)), len(array)
             are_half &= array.dtype == np.float16
         else:
@@ -99,7 +99,12 @@ def block_of(features: NDArray[Any] | Rows, called: str) -> Block:
     return Block(path=called, columns=(column,), chunks=chunks)
 
 
-def _array(path: Path) -> NDArray[Any]:
+def read_array(path: Path) -> NDArray[Any]:
+    """Features [N, D] of a ``.npy``, also of [N].
+
+    Raises:
+        InputError: for an array of something else.
+    """
     array = read_npy(path)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.dtype.kind not in "fiub":

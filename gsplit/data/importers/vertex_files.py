@@ -18,12 +18,12 @@ from gsplit.data.columns.assembled import Assembled, Missing
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.column_kinds import parse_columns
+from gsplit.data.importers.column_places import table_with
 from gsplit.data.importers.feature_tables import Joining, block_of, features_of
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
-from gsplit.data.importers.matching import Unknown, named_column
+from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.set_files import set_of_file, sets_of_file
 from gsplit.data.importers.source import Source
-from gsplit.data.importers.tables import open_table
 from gsplit.data.labels.time_sets import Times
 from gsplit.errors import InputError
 
@@ -107,10 +107,46 @@ class VertexFiles(Checked):
         return (path for path in files if path and path.suffix != ".npy")
 
     @property
+    def columns_beside_features(self) -> set[str]:
+        """Names of columns, in lower case, that are labels, sets or times, in whatever table."""
+        named = (self.label_column, self.split_column, self.split_by)
+        return {name.strip().lower() for names in named if names for name in names.split(",")}
+
+    def only(self, name: str) -> VertexFiles:
+        """The labels or the split file alone, with what is said of it."""
+        path = getattr(self, name)
+        of_labels = name == "labels"
+        return VertexFiles(
+            **{name: path},
+            id_column=self.id_column,
+            unknown="refuse" if path.suffix == ".npy" else self.unknown,
+            label_column=self.label_column if of_labels else None,
+            label_separator=self.label_separator if of_labels else None,
+            split_column=None if of_labels else self.split_column,
+        )
+
+    @property
     def given(self) -> Iterator[Path]:
         """All files."""
         files = (*self.features, self.labels, self.split_file, *(getattr(self, name) for name in VERTEX_SETS))
         return (path for path in files if path)
+
+
+def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | None, Path | None]:
+    """The files that hold the labels, the words of vertex sets and the times by which vertices are parted.
+
+    Args:
+        named: whether ids are of any kind.
+
+    Raises:
+        InputError: for a column that none of them has.
+    """
+    tables = (files.labels, *files.features)
+    return (
+        table_with(files.label_column, "--label-column", files.labels, tables, named=named) or files.labels,
+        table_with(files.split_column, "--split-column", files.split_file, tables, named=named) or files.split_file,
+        table_with(files.split_by, "--split-by", files.split_file, tables, named=named),
+    )
 
 
 def attach(source: Source, files: VertexFiles, ids: VertexIds | None = None) -> Source:
@@ -137,43 +173,16 @@ class _Attached:
 
     def __init__(self, source: Source, files: VertexFiles, ids: VertexIds | None) -> None:
         self.source, self._files, self._ids = source, files, ids
-        self._labels_at = self._place_of(files.label_column, "--label-column", labels=True)
-        self._split_at = self._place_of(files.split_column, "--split-column") or files.split_file
-        self._times_at = self._place_of(files.split_by, "--split-by")
+        self._labels_at, self._split_at, self._times_at = places_of(files, named=ids is not None)
         self._put_features()
-        if self._labels_at or files.labels:
-            self._put_labels(self._labels_at or files.labels)
+        if self._labels_at:
+            self._put_labels(self._labels_at)
         if files.split_by is None and self._split_at:
             self._put_sets(self._split_at)
         elif files.split_by is not None and self._times_at:
             self._put_times(self._times_at, files.split_by)
         else:
             self._put_lists()
-
-    def _place_of(self, column: str | None, flag: str, *, labels: bool = False) -> Path | None:
-        """The table that has a column that was named, or the first of several names; None where none was."""
-        if column is None:
-            return None
-        first = column.split(",")[0].strip()
-        files = self._files
-        own = files.labels if labels else files.split_file
-        if own and own.suffix == ".npy":
-            raise InputError(f"{flag} {column} is for tables, and {own} is an array; drop it")
-        if own:
-            return own
-        tables = [path for path in (files.labels, *files.features) if path and path.suffix != ".npy"]
-        opened = [open_table(path, header=None if self._ids is None else True) for path in tables]
-        for table in opened:
-            if first.lower() in table.names:
-                return table.path
-        if len(opened) == 1:
-            named_column(opened[0], first, flag)
-            return tables[0]
-        raise InputError(
-            f"{flag} {column}: no table of --labels or --features has it"
-            if opened
-            else f"{flag} {column} is for a table of --labels, --features or --split-file; there is none"
-        )
 
     @property
     def _num_vertices(self) -> int | None:
@@ -239,8 +248,7 @@ class _Attached:
                 skip.setdefault(path.resolve(), set()).update(columns - asked.keys())
         return skip
 
-    def _put_labels(self, path: Path | None) -> None:
-        assert path is not None
+    def _put_labels(self, path: Path) -> None:
         columns = self._files.label_column
         names = None if columns is None else [name.strip() for name in columns.split(",")]
         found: Labels = labels_of(path, names, self._files.label_separator, **self._common())

@@ -251,7 +251,7 @@ MISTAKES = [
     ("old", {}, "vertex 3 is new and has no features, which old has; give a row for each of the 2 new vertices"),
     ("named", {}, "vertex '3' is new and has no features, which named has"),
     ("old", {"features": [["id", "a", "b"], [4, 1, 1]]}, "bad.csv has no row for 3, nor for 0 other of the 2"),
-    ("old", {"features": [["id", "a"], [3, 1], [4, 1]]}, "bad.csv has 1 features a vertex, and old has 2"),
+    ("old", {"features": [["id", "a"], [3, 1], [4, 1]]}, "bad.csv has no column called b, the column that features"),
     ("old", {"features": [["a", "b"], [3, 1]]}, "bad.csv has 1 rows and no column of ids.*, and 4 has none"),
     ("old", {"features": [[3, 1], [4, 2]], "id_column": "1"}, "bad.csv has no header, and --add finds --id-column"),
     ("old", {"features": [["id", "a", "b"], [3, 1, 1], [4, "nan", 1]]}, "bad.csv, line 3: column a has no value"),

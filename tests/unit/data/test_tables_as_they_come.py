@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import gsplit
-from gsplit.data.columns import filled
+from gsplit.data.columns import block_rows
 from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
 from gsplit.data.columns.filled import Filled
 from gsplit.data.importers import column_kinds
@@ -232,7 +232,7 @@ def test_arrays_of_float16_stay_so_also_standardised(made, tmp_path):
 
 def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
     wide = np.random.default_rng(0).normal(size=(50, 30))
-    monkeypatch.setattr(filled, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(block_rows, "VALUES_AT_ONCE", 100)
     block = Block(
         path="x", columns=(FeatureColumn(table="x", kind="array", columns=30),), chunks=lambda: iter([wide])
     )
