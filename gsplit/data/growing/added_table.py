@@ -113,8 +113,8 @@ class AddedTable:
         return replace(block, vertices=table.vertices, place=table.table.place)
 
     def _block(self, chunks: Callable[[], Iterator[NDArray[Any]]]) -> Block:
-        kept = self.kept
-        return Block(path=str(self.path), columns=kept.columns, chunks=chunks, statistics=kept.statistics)
+        columns = tuple(replace(column, table=str(self.path)) for column in self.kept.columns)
+        return Block(path=str(self.path), columns=columns, chunks=chunks, statistics=self.kept.statistics)
 
     def _open(self, ids: UpdatedRows | None) -> VertexTable:
         how = self._how
