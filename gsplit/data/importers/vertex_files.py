@@ -17,7 +17,8 @@ from gsplit.config.fields import Accepted, Checked
 from gsplit.data.columns.assembled import Assembled, Missing
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.column_kinds import parse_columns
+from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.column_kinds import SKIP, parse_columns
 from gsplit.data.importers.column_places import table_with
 from gsplit.data.importers.feature_tables import Joining, block_of, features_of
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
@@ -109,8 +110,7 @@ class VertexFiles(Checked):
     @property
     def columns_beside_features(self) -> set[str]:
         """Names of columns, in lower case, that are labels, sets or times, in whatever table."""
-        named = (self.label_column, self.split_column, self.split_by)
-        return {name.strip().lower() for names in named if names for name in names.split(",")}
+        return names_in(self.label_column) | names_in(self.split_column) | names_in(self.split_by)
 
     def only(self, name: str) -> VertexFiles:
         """The labels or the split file alone, with what is said of it."""
@@ -130,6 +130,11 @@ class VertexFiles(Checked):
         """All files."""
         files = (*self.features, self.labels, self.split_file, *(getattr(self, name) for name in VERTEX_SETS))
         return (path for path in files if path)
+
+
+def names_in(names: str | None) -> set[str]:
+    """The names of columns, in lower case, in the value of a flag that takes several."""
+    return set() if names is None else {name.strip().lower() for name in names.split(",")}
 
 
 def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | None, Path | None]:
@@ -238,14 +243,16 @@ class _Attached:
         """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""
         skip: dict[Path, set[str]] = {}
         files, asked = self._files, parse_columns(self._files.columns)
+        for name in names_in(files.label_column) & {name for name, kind in asked.items() if kind != SKIP}:
+            if self._labels_at in files.features:
+                raise InputError(f"--columns {one_line(name)}:{asked[name]} makes a feature of the labels; drop it")
         for path, names in (
             (self._labels_at, files.label_column),
             (self._split_at, files.split_column),
             (self._times_at, files.split_by),
         ):
             if path and names:
-                columns = {name.strip().lower() for name in names.split(",")}
-                skip.setdefault(path.resolve(), set()).update(columns - asked.keys())
+                skip.setdefault(path.resolve(), set()).update(names_in(names) - asked.keys())
         return skip
 
     def _put_labels(self, path: Path) -> None:

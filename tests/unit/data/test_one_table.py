@@ -172,6 +172,11 @@ WRONG = [
         {**ONE, "columns": ("ages:bool",)},
         "--columns names ages, which is in none of .*people.csv; there are age",
     ),
+    (
+        None,
+        {**ONE, "columns": (*ALL, "Kind:category")},
+        "--columns kind:category makes a feature of the labels; drop",
+    ),
     (None, {"columns": ("age:bool",)}, "--columns is for tables of --features; there is none"),
     (None, {**ONE, "columns": ()}, r"people.csv, line 2: 'de' is not a number, as column land should be; say what"),
     (None, {**ONE, "columns": (*ALL, "age:bool")}, "line 2: '50' is not true or false, as column age should be"),
