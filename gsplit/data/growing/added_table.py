@@ -66,8 +66,10 @@ class AddedTable:
             self._array = read_array(path)
             self._check_count(self._array.shape[1], in_array=True)
             return
-        if kept.has_names and open_table(path, header=True if how.named else None).names:
-            self._names = [column.name for column in kept.columns]
+        there = open_table(path, header=True if how.named else None).names
+        names = [column.name for column in kept.columns]
+        if there and (kept.has_names or {name.lower() for name in names} <= set(there) - {""}):
+            self._names = names
         if not how.named and not names_vertices(path, how.id_column):
             self._in_order = self._open(None)
 

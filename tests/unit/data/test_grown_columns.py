@@ -231,6 +231,15 @@ def test_several_files_or_one_that_has_all_columns(place):
     assert graph.features.tolist()[3:] == [[5, 2, 1], [6, 2, 0], [7, 1, 1]]
 
 
+def test_names_may_be_numbers(place):
+    rows = (["ann", 1, 5], ["bob", 2, 5], ["cid", 3, 6], ["dan", 5, 7])
+    first = write(Path("a.csv"), ["id", "10", "20"], *rows)
+    gsplit.import_graph("edges.csv", "years", ids="any", features=first)
+    new = write(Path("b.csv"), ["20", "10", "id"], [8, 9, "eve"], [6, 7, "fay"])
+    graph = gsplit.import_graph("years", "grown", add="more.csv", features=new).graph
+    assert graph.features[4:].tolist() == [[9, 8], [7, 6]]
+
+
 def test_rows_of_strangers_are_left_out(place, caplog):
     stranger = ["zoe", *NEW[0][1:]]
     both = grown(PEOPLE[0], *NEW, label_column="kind", label_separator=";").checksum
