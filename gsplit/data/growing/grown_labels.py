@@ -57,7 +57,7 @@ def grown_labels(growth: Growth, files: VertexFiles, in_order: Source | None, ta
         growth.check_rows(rows, path)
         noted.named[growth.old :] = True
     new, count = _as_stored(given.labels, rows, task, str(path))
-    listed = files.label_separator is not None
+    listed = files.label_separator is not None and task != "regression"
     if there and (new.ndim != graph.labels.ndim or (new.ndim == 2 and not listed and count != graph.num_classes)):
         kinds = [f"{labels.shape[1]} columns" if labels.ndim == 2 else "one class" for labels in (new, graph.labels)]
         raise InputError(f"{path} has labels of {kinds[0]} a vertex, and {growth.where} of {kinds[1]}")

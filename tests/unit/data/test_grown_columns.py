@@ -179,6 +179,14 @@ def test_a_table_as_before_gives_features_labels_and_sets(place):
     assert store.description["columns"] == before
 
 
+def test_lists_are_no_numbers_to_be_predicted(place):
+    numbers = write(Path("y.csv"), ["id", "y"], ["ann", 0.5], ["bob", -1])
+    gsplit.import_graph("edges.csv", "numbers", ids="any", labels=numbers, task="regression")
+    lists = write(Path("y2.csv"), ["id", "y"], ["eve", "1;2"])
+    with pytest.raises(InputError, match=r"y2\.csv has labels of 3 columns a vertex, and numbers of 1 columns"):
+        gsplit.import_graph("numbers", "grown", add="more.csv", labels=lists, label_separator=";")
+
+
 def test_columns_are_found_by_name_and_others_are_left_out(place):
     order = [4, 0, 3, 1, 2, 7]
     shuffled = [[row[at] for at in order] for row in (PEOPLE[0], *NEW)]
