@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import Block, FeatureColumn, Missing
 from gsplit.data.growing.kept_tables import KeptTable
-from gsplit.data.growing.named_rows import UpdatedRows, bound_of, names_vertices
+from gsplit.data.growing.named_rows import UpdatedRows, bound_of, names_vertices, refuse_unnamed_ids
 from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.column_kinds import read_columns
 from gsplit.data.importers.feature_tables import read_array
@@ -30,6 +30,8 @@ class Adding:
 
     where: str
     """The store, for messages."""
+    old: int
+    """N0."""
     named: bool
     """Whether vertices have ids of the user's own, by which all rows are matched."""
     id_column: str | None
@@ -71,6 +73,8 @@ class AddedTable:
         if there and (kept.has_names or {name.lower() for name in names} <= set(there) - {""}):
             self._names = names
         if not how.named and not names_vertices(path, how.id_column):
+            if self._names is not None and how.id_column is None:
+                refuse_unnamed_ids(path, {*how.skip, *(name.lower() for name in names)}, how.old)
             self._in_order = self._open(None)
 
     @property

@@ -5,7 +5,7 @@ N vertices in all, of which the first N0 were there before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
+from gsplit.data.importers.checked import NotNumbersError, one_line
 from gsplit.data.importers.matching import IDS, NO_IDS, id_columns
 from gsplit.data.importers.set_files import NO_SET, SET_WORDS
 from gsplit.data.importers.tables import open_table
@@ -111,6 +112,35 @@ def names_vertices(path: Path, id_column: str | None, words: frozenset[str] = fr
     if id_column is not None and not names:
         raise InputError(f"{path} has no header, and --add finds --id-column by its name; add a line such as id,x")
     return id_column is not None or any(name in IDS[:-1] for name in names)
+
+
+def refuse_unnamed_ids(path: Path, used: Collection[str], old: int) -> None:
+    """Refuse a table whose rows would be those of the new vertices, in order, though a column says which they are.
+
+    Args:
+        path: a table; an array has no such column.
+        used: names of the columns, in lower case, that hold something else.
+        old: N0.
+
+    Raises:
+        InputError: where a column holds other numbers of vertices in each row, one of a new vertex among them.
+    """
+    table = None if path.suffix == ".npy" else open_table(path, SPLIT_WORDS)
+    for column, name in enumerate([] if table is None else table.names):
+        assert table is not None
+        if name in used or name == "":
+            continue
+        try:
+            chunks = [values for (values,) in table.read([column], [np.float64])]
+        except NotNumbersError:
+            continue
+        values = np.concatenate([np.empty(0), *chunks])
+        may_be = (values >= 0) & (values < old + len(values)) & (values == np.floor(values))
+        if may_be.all() and (values >= old).any() and len(np.unique(values)) == len(values):
+            raise InputError(
+                f"{path}: column {one_line(name)} holds numbers of vertices, as ids do, new ones among them; give "
+                f"--id-column {one_line(name)} to match rows by it, or --id-column {NO_IDS} if no column holds ids"
+            )
 
 
 def bound_of(path: Path, id_column: str | None) -> int:

@@ -224,7 +224,7 @@ class _Attached:
             self._put(features=found, columns=(), called={"features": ", ".join(map(str, files.features))})
             return
         own = self.source.features
-        if not how.finishes:
+        if not how.finishes or (self.source.columns and not how.standardize):  # a store has no gaps
             return
         if own is None or isinstance(own, Assembled) or len(own.shape) != 2:
             raise InputError(
@@ -233,11 +233,10 @@ class _Attached:
             )
         block = block_of(own, self.source.call("features"))
         n = own.shape[0]
-        self._put(
-            features=Assembled(
-                num_vertices=n, blocks=(block,), missing=how.missing, standardize=how.standardize, dtype=own.dtype
-            )
+        made = Assembled(
+            num_vertices=n, blocks=(block,), missing=how.missing, standardize=how.standardize, dtype=own.dtype
         )
+        self._put(features=made, columns=())
 
     def _skipped(self) -> dict[Path, set[str]]:
         """Columns of the tables of features that hold something else, by the file, whatever way leads to it."""

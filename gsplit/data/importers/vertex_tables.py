@@ -10,6 +10,7 @@ import functools
 import logging
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import NotNumbersError, one_line
 from gsplit.data.importers.column_kinds import SKIP
 from gsplit.data.importers.matching import (
     IDS,
@@ -107,6 +108,8 @@ class VertexTable:
         self._may_hold_ids = ids is None and id_column != NO_IDS
         if what == "label" and take is None and len(self.values) > 1:
             self.refuse_ids(self.values, what)
+        if what == "feature" and self._ids is None:
+            self._refuse_left_out_ids(skip, what)
         logger.info("%s", self._described(what))
 
     def _id_columns(self, id_column: str | None, ids: VertexIds | None) -> list[int]:
@@ -193,6 +196,15 @@ class VertexTable:
                 f"{ids}, as ids do, and is no {what}; give --id-column {flag} to match rows by it, or --id-column "
                 f"{NO_IDS} if no column holds ids"
             )
+
+    def _refuse_left_out_ids(self, skip: Collection[str], what: str) -> None:
+        """Refuse a column of ids among those that are no values: rows are not in the order of the vertices then."""
+        for column in range(self.table.num_columns):
+            if column in (*self.values, *self._ignored) or self.name(column).lower() in skip:
+                continue
+            if self.is_numeric(column):
+                with suppress(NotNumbersError):
+                    self.refuse_ids([column], what)
 
     def refuse_named_ids(self, kinds: Mapping[str, str]) -> None:
         """Refuse ``--columns`` for a column of ids, which is no feature whatever its kind.

@@ -239,6 +239,46 @@ def test_several_files_or_one_that_has_all_columns(place):
     assert graph.features.tolist()[3:] == [[5, 2, 1], [6, 2, 0], [7, 1, 1]]
 
 
+def test_a_column_of_ids_that_nobody_named_is_refused(place):
+    write(Path("a.csv"), ["account", "age"], [3, 30], [2, 20], [1, 11], [0, 5])
+    gsplit.import_graph("numbered.csv", "old", features="a.csv", id_column="account", overwrite=True)
+    write(Path("add.csv"), ["src", "dst"], [4, 0], [5, 0])
+    rows = (["account", "age", "note"], [5, 50, "x"], [4, 40, "y"])
+    options = {"add": "add.csv", "features": write(Path("b.csv"), *rows), "overwrite": True}
+    with pytest.raises(
+        InputError, match=r"b\.csv: column account holds numbers of vertices.* give --id-column account"
+    ):
+        gsplit.import_graph("old", "grown", **options)
+    for id_column, ages in (("account", [40, 50]), ("none", [50, 40])):
+        graph = gsplit.import_graph("old", "grown", id_column=id_column, **options).graph
+        assert graph.features[4:, 0].tolist() == ages
+    labels = write(Path("y.csv"), ["account", "kind"], [5, 1], [4, 0])
+    options |= {"id_column": None, "features": write(Path("x.csv"), ["age"], [40], [50]), "labels": labels}
+    with pytest.raises(InputError, match=r"y\.csv: column account holds numbers of vertices"):
+        gsplit.import_graph("old", "grown", label_column="kind", **options)
+
+
+def test_ids_that_nobody_named_are_refused_at_an_import_too(place):
+    write(Path("a.csv"), ["account", "age"], [3, 30], [2, 20], [1, 11], [0, 5])
+    options = {"features": "a.csv", "columns": ["age:number", "*:skip"], "overwrite": True}
+    with pytest.raises(InputError, match=r"a\.csv: column account holds each of 0 \.\. 3 once, as ids do"):
+        gsplit.import_graph("numbered.csv", "one", **options)
+    options["columns"] = ["account:skip"]  # whoever names it knows it
+    assert gsplit.import_graph("numbered.csv", "one", **options).graph.features[0].tolist() == [30]
+
+
+def test_a_store_that_is_standardised_anew_has_an_array(place):
+    """What its columns were made of no longer says what the features are."""
+    store = gsplit.import_graph("old", "anew", standardize=True)
+    assert [(entry["kind"], entry["features"]) for entry in store.description["columns"]] == [("array", [0, 5])]
+    mean, deviation = (np.array(store.description["columns"][0][key]) for key in ("mean", "deviation"))
+    table = write(Path("x.csv"), ["id", *"abcde"], ["eve", 1, 2, 3, 4, 5], ["fay", 5, 4, 3, 2, 1])
+    graph = gsplit.import_graph(store, "grown", add="more.csv", features=table).graph
+    np.testing.assert_allclose(graph.features[4], (np.arange(1, 6) - mean) / deviation, rtol=1e-6)
+    same = gsplit.import_graph("old", "same", missing="mean")
+    assert same.description["columns"] == json.loads(Path("old/graph.json").read_text())["columns"]
+
+
 def test_names_may_be_numbers(place):
     rows = (["ann", 1, 5], ["bob", 2, 5], ["cid", 3, 6], ["dan", 5, 7])
     first = write(Path("a.csv"), ["id", "10", "20"], *rows)
