@@ -18,7 +18,7 @@ from gsplit.data.growing.named_rows import UpdatedRows, bound_of, names_vertices
 from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.column_kinds import read_columns
 from gsplit.data.importers.feature_tables import read_array
-from gsplit.data.importers.matching import Unknown
+from gsplit.data.importers.matching import IDS, NO_IDS, Unknown
 from gsplit.data.importers.tables import open_table
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
@@ -30,8 +30,6 @@ class Adding:
 
     where: str
     """The store, for messages."""
-    old: int
-    """N0."""
     named: bool
     """Whether vertices have ids of the user's own, by which all rows are matched."""
     id_column: str | None
@@ -68,13 +66,14 @@ class AddedTable:
             self._array = read_array(path)
             self._check_count(self._array.shape[1], in_array=True)
             return
-        there = open_table(path, header=True if how.named else None).names
-        names = [column.name for column in kept.columns]
-        if there and (kept.has_names or {name.lower() for name in names} <= set(there) - {""}):
+        there = set(open_table(path, header=True if how.named else None).names)
+        names = [column.name.lower() for column in kept.columns]
+        if len(set(names)) == len(names) and "" not in names and there and (kept.has_names or there & set(names)):
             self._names = names
+            self._check_ids()
         if not how.named and not names_vertices(path, how.id_column):
             if self._names is not None and how.id_column is None:
-                refuse_unnamed_ids(path, {*how.skip, *(name.lower() for name in names)}, how.old)
+                refuse_unnamed_ids(path, {*how.skip, *names})
             self._in_order = self._open(None)
 
     @property
@@ -121,6 +120,17 @@ class AddedTable:
     def _block(self, chunks: Callable[[], Iterator[NDArray[Any]]]) -> Block:
         columns = tuple(replace(column, table=str(self.path)) for column in self.kept.columns)
         return Block(path=str(self.path), columns=columns, chunks=chunks, statistics=self.kept.statistics)
+
+    def _check_ids(self) -> None:
+        """Check that no feature of the store is about to be taken as the ids."""
+        how, names = self._how, self._names or ()
+        asked = {name.strip().lower() for name in (how.id_column or "").split(",")}
+        taken = [name for name in names if name in asked or (not how.named and not how.id_column and name in IDS)]
+        if taken:
+            raise InputError(
+                f"{self.path}: column {one_line(taken[0])} is a feature of {how.where}, and not the ids; name the "
+                f"column of ids by --id-column, or --id-column {NO_IDS} if no column holds them"
+            )
 
     def _open(self, ids: UpdatedRows | None) -> VertexTable:
         how = self._how

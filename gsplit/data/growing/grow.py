@@ -139,7 +139,6 @@ def _grown(
     files = _completed(files, where, named=named is not None)
     adding = Adding(
         where=where,
-        old=graph.num_vertices,
         named=named is not None,
         id_column=files.id_column,
         missing=files.missing,
@@ -154,7 +153,7 @@ def _grown(
     if named is None:
         n = max(n, build.num_vertices or 0, *(table.reach(graph.num_vertices) for table in tables))
         if files.labels is not None and not names_vertices(files.labels, files.id_column):
-            labels = attach_in_order(where, graph.num_vertices, files, "labels")
+            labels = attach_in_order(where, files, "labels")
             n = n if graph.features is not None else max(n, graph.num_vertices + _rows(labels.labels))
         check_memory(n, where)
     growth = Growth(graph=graph, where=where, ids=named or WholeIds(n), named=named is not None)

@@ -22,7 +22,7 @@ from gsplit.data.growing.kept_tables import as_one, kept_tables
 from gsplit.data.growing.named_rows import UpdatedRows
 from gsplit.data.importers.source import Rows
 from gsplit.data.npy import forget
-from gsplit.data.store import GraphStore
+from gsplit.data.store import FILE, GraphStore
 from gsplit.errors import InputError
 
 
@@ -86,7 +86,10 @@ def grown_features(
     Raises:
         InputError: for new vertices without a row, and values that are not there or that no feature can be made of.
     """
-    old, columns = growth.graph.features, tuple(store.description.get("columns", ()))
+    old, columns = growth.graph.features, store.description.get("columns", [])
+    if not isinstance(columns, list):
+        raise InputError(f"{store.path / FILE} is damaged where it says what the features were made of")
+    columns = tuple(columns)
     if old is None:
         return GrownFeatures(features=None, columns=())
     if not tables:

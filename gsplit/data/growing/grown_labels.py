@@ -52,12 +52,14 @@ def grown_labels(growth: Growth, files: VertexFiles, in_order: Source | None, ta
     noted = Noted(growth.ids)
     given = attach(bare(growth.where), files.only("labels"), noted) if in_order is None else in_order
     assert given.labels is not None
+    if task == "regression" and given.labels_are_names:
+        raise InputError(f"{path} holds classes, and the labels of {growth.where} are numbers (--task regression)")
     rows = len(given.labels) if given.labels.ndim else 0
     if in_order is not None:
         growth.check_rows(rows, path)
         noted.named[growth.old :] = True
     new, count = _as_stored(given.labels, rows, task, str(path))
-    listed = files.label_separator is not None and task != "regression"
+    listed = files.label_separator is not None
     if there and (new.ndim != graph.labels.ndim or (new.ndim == 2 and not listed and count != graph.num_classes)):
         kinds = [f"{labels.shape[1]} columns" if labels.ndim == 2 else "one class" for labels in (new, graph.labels)]
         raise InputError(f"{path} has labels of {kinds[0]} a vertex, and {growth.where} of {kinds[1]}")

@@ -51,7 +51,7 @@ def _of_split_file(growth: Growth, files: VertexFiles, noted: Noted) -> dict[str
     assert path is not None
     if growth.named or names_vertices(path, files.id_column, SPLIT_WORDS):
         return attach(bare(growth.where), files.only("split_file"), noted).vertex_sets
-    found = attach_in_order(growth.where, growth.old, files, "split_file")
+    found = attach_in_order(growth.where, files, "split_file")
     growth.check_rows(found.num_vertices or 0, path)
     noted.named[growth.old :] = True
     return {name: growth.old + at for name, at in found.vertex_sets.items()}

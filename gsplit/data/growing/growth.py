@@ -68,19 +68,18 @@ def bare(where: str, num_vertices: int | None = None) -> Source:
     return Source(name=where, edges=array_edges(nothing, nothing), num_vertices=num_vertices, where=where)
 
 
-def attach_in_order(where: str, old: int, files: VertexFiles, name: Literal["labels", "split_file"]) -> Source:
+def attach_in_order(where: str, files: VertexFiles, name: Literal["labels", "split_file"]) -> Source:
     """The source of a table without ids.
 
     Args:
         where: what messages call the store.
-        old: N0.
         files: with the table, and flags that other tables may need.
         name: of the field that holds it.
     """
     only = files.only(name)
     path = getattr(files, name)
     if only.columns_beside_features and files.id_column is None and path not in files.features:
-        refuse_unnamed_ids(path, files.columns_beside_features, old)
+        refuse_unnamed_ids(path, files.columns_beside_features)
     none = NO_IDS if files.id_column == NO_IDS and any(only.tables) else None
     return attach(bare(where), replace(only, id_column=none, unknown="refuse"))
 

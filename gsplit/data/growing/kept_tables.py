@@ -52,7 +52,8 @@ class KeptTable:
     @property
     def has_names(self) -> bool:
         """Whether columns can be found by their names: those of a table without a header have numbers."""
-        return all(column.name and not column.name.isdecimal() for column in self.columns)
+        names = [column.name for column in self.columns]
+        return all(names) and not all(map(str.isdecimal, names))
 
 
 def kept_tables(store: GraphStore, missing: Missing) -> tuple[KeptTable, ...]:
@@ -105,7 +106,8 @@ def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[
             mean, deviation = (np.array(entry[key], np.float64) for key in ("mean", "deviation"))
         if missing == "mean" and column.kind != "code":
             fill = mean if "mean" in entry else means[at:end]
-        if not mean.shape == deviation.shape == fill.shape or not (np.isfinite(mean) & (deviation > 0)).all():
+        shapes = {each.shape for each in (fill, mean, deviation)}
+        if shapes != {(column.width,)} or not (np.isfinite(mean) & (deviation > 0)).all():
             raise ValueError
         statistics.append(Statistics(fill=fill, mean=mean, deviation=deviation))
         at = end

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
-from gsplit.data.importers.checked import NotNumbersError, one_line
+from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.matching import IDS, NO_IDS, id_columns
 from gsplit.data.importers.set_files import NO_SET, SET_WORDS
 from gsplit.data.importers.tables import open_table
@@ -114,32 +114,25 @@ def names_vertices(path: Path, id_column: str | None, words: frozenset[str] = fr
     return id_column is not None or any(name in IDS[:-1] for name in names)
 
 
-def refuse_unnamed_ids(path: Path, used: Collection[str], old: int) -> None:
-    """Refuse a table whose rows would be those of the new vertices, in order, though a column says which they are.
+def refuse_unnamed_ids(path: Path, used: Collection[str]) -> None:
+    """Refuse a table whose rows would be those of the new vertices, in order, and that has a column nobody asked for.
+
+    It may hold the ids, and then the rows would be those of other vertices.
 
     Args:
-        path: a table; an array has no such column.
+        path: a table.
         used: names of the columns, in lower case, that hold something else.
-        old: N0.
 
     Raises:
-        InputError: where a column holds other numbers of vertices in each row, one of a new vertex among them.
+        InputError: naming the first such column.
     """
-    table = None if path.suffix == ".npy" else open_table(path, SPLIT_WORDS)
-    for column, name in enumerate([] if table is None else table.names):
-        assert table is not None
-        if name in used or name == "":
-            continue
-        try:
-            chunks = [values for (values,) in table.read([column], [np.float64])]
-        except NotNumbersError:
-            continue
-        values = np.concatenate([np.empty(0), *chunks])
-        may_be = (values >= 0) & (values < old + len(values)) & (values == np.floor(values))
-        if may_be.all() and (values >= old).any() and len(np.unique(values)) == len(values):
+    for name in open_table(path, SPLIT_WORDS).names:
+        if name not in used:
+            shown = one_line(name) or "(nameless)"
+            call = f"give --id-column {one_line(name)}" if name else "call it id"
             raise InputError(
-                f"{path}: column {one_line(name)} holds numbers of vertices, as ids do, new ones among them; give "
-                f"--id-column {one_line(name)} to match rows by it, or --id-column {NO_IDS} if no column holds ids"
+                f"{path}: column {shown} was not asked for; if it holds the ids, {call}, and if the rows are those "
+                f"of the new vertices, in order, --id-column {NO_IDS}"
             )
 
 

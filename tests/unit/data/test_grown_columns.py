@@ -182,9 +182,10 @@ def test_a_table_as_before_gives_features_labels_and_sets(place):
 def test_lists_are_no_numbers_to_be_predicted(place):
     numbers = write(Path("y.csv"), ["id", "y"], ["ann", 0.5], ["bob", -1])
     gsplit.import_graph("edges.csv", "numbers", ids="any", labels=numbers, task="regression")
-    lists = write(Path("y2.csv"), ["id", "y"], ["eve", "1;2"])
-    with pytest.raises(InputError, match=r"y2\.csv has labels of 3 columns a vertex, and numbers of 1 columns"):
-        gsplit.import_graph("numbers", "grown", add="more.csv", labels=lists, label_separator=";")
+    for labels, options in (("1;2", {"label_separator": ";"}), ("high", {})):
+        table = write(Path("y2.csv"), ["id", "y"], ["eve", labels])
+        with pytest.raises(InputError, match=r"y2\.csv holds classes, and the labels of numbers are numbers"):
+            gsplit.import_graph("numbers", "grown", add="more.csv", labels=table, **options)
 
 
 def test_columns_are_found_by_name_and_others_are_left_out(place):
@@ -245,17 +246,35 @@ def test_a_column_of_ids_that_nobody_named_is_refused(place):
     write(Path("add.csv"), ["src", "dst"], [4, 0], [5, 0])
     rows = (["account", "age", "note"], [5, 50, "x"], [4, 40, "y"])
     options = {"add": "add.csv", "features": write(Path("b.csv"), *rows), "overwrite": True}
-    with pytest.raises(
-        InputError, match=r"b\.csv: column account holds numbers of vertices.* give --id-column account"
-    ):
+    with pytest.raises(InputError, match=r"b\.csv: column account was not asked for.* give --id-column account"):
         gsplit.import_graph("old", "grown", **options)
     for id_column, ages in (("account", [40, 50]), ("none", [50, 40])):
         graph = gsplit.import_graph("old", "grown", id_column=id_column, **options).graph
         assert graph.features[4:, 0].tolist() == ages
     labels = write(Path("y.csv"), ["account", "kind"], [5, 1], [4, 0])
     options |= {"id_column": None, "features": write(Path("x.csv"), ["age"], [40], [50]), "labels": labels}
-    with pytest.raises(InputError, match=r"y\.csv: column account holds numbers of vertices"):
+    with pytest.raises(InputError, match=r"y\.csv: column account was not asked for"):
         gsplit.import_graph("old", "grown", label_column="kind", **options)
+
+
+def test_a_feature_is_not_taken_as_the_ids(place):
+    write(Path("a.csv"), ["acc", "node", "age"], [3, 7, 40], [2, 1, 30], [1, 7, 20], [0, 4, 10])
+    gsplit.import_graph("numbered.csv", "old", features="a.csv", id_column="acc", overwrite=True)
+    write(Path("add.csv"), ["src", "dst"], [4, 0], [5, 0])
+    table = write(Path("b.csv"), ["acc", "node", "age"], [4, 5, 50], [5, 4, 60])
+    for wrong in (None, "node"):
+        with pytest.raises(InputError, match=r"b\.csv: column node is a feature of old, and not the ids"):
+            gsplit.import_graph("old", "grown", add="add.csv", features=table, id_column=wrong)
+    graph = gsplit.import_graph("old", "grown", add="add.csv", features=table, id_column="acc").graph
+    assert graph.features[4:].tolist() == [[5, 50], [4, 60]]
+
+
+def test_names_that_are_there_twice_go_by_their_order(place):
+    write(Path("a.csv"), ["id", "a", "a"], *([name, at, 5] for at, name in enumerate(("ann", "bob", "cid", "dan"))))
+    gsplit.import_graph("edges.csv", "twice", ids="any", features="a.csv")
+    table = write(Path("b.csv"), ["id", "a", "b"], ["eve", 7, 8], ["fay", 8, 9])
+    graph = gsplit.import_graph("twice", "grown", add="more.csv", features=table).graph
+    assert graph.features[4:].tolist() == [[7, 8], [8, 9]]
 
 
 def test_ids_that_nobody_named_are_refused_at_an_import_too(place):
@@ -286,6 +305,9 @@ def test_names_may_be_numbers(place):
     new = write(Path("b.csv"), ["20", "10", "id"], [8, 9, "eve"], [6, 7, "fay"])
     graph = gsplit.import_graph("years", "grown", add="more.csv", features=new).graph
     assert graph.features[4:].tolist() == [[9, 8], [7, 6]]
+    later = write(Path("c.csv"), ["id", "20", "30"], ["eve", 8, 9], ["fay", 6, 7])
+    with pytest.raises(InputError, match=r"c\.csv has no column called 10"):
+        gsplit.import_graph("years", "grown", add="more.csv", features=later, overwrite=True)
 
 
 def test_rows_of_strangers_are_left_out(place, caplog):
