@@ -72,9 +72,11 @@ def kept_tables(store: GraphStore, missing: Missing) -> tuple[KeptTable, ...]:
     features = store.graph.features
     assert features is not None
     entries = store.description.get("columns") or [{"kind": "array", "features": [0, features.shape[1]]}]
-    means = _means(store) if missing == "mean" else np.zeros(features.shape[1])
+    means = np.zeros(features.shape[1])
     tables, begin = [], 0
     try:
+        if missing == "mean" and not all("mean" in entry for entry in entries):
+            means = _means(store)
         for _, group in groupby(entries, key=lambda entry: entry.get("table", "")):
             table = _table(list(group), begin, missing, means, str(store.path))
             tables.append(table)
