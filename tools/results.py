@@ -1,4 +1,4 @@
-"""Tables of docs/results.md and docs/results/*.md, rendered from docs/results/data/*.json.
+"""Tables and pictures of docs/results.md and docs/results/*.md, rendered from docs/results/data/*.json.
 
     python -m tools.results            # write the tables into the pages
     python -m tools.results --check    # write nothing; exit code 1 where a page would change
@@ -13,6 +13,10 @@ each a list of rows. A page has blocks, each from a comment to ``<!-- end -->``;
     | {dataset} | {mean:.4f} |
     -->
     <!-- front -->                    the figures of front.toml, each out of its record
+    <!-- picture NAME.TABLE           a picture, described in TOML (tools/pictures.py)
+    file = "by-cache.svg"
+    ...
+    -->
 
 In a format string null is ``-`` and a list is its items with commas; ``ways[way=gather;threads=1][ratio]`` looks up
 the one row of a list that has these values. Rows have the keys that the experiments' ``--json`` has for the same
@@ -30,6 +34,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tools import pictures
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -38,7 +44,7 @@ else:
 DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = 120
 """Most characters of a line of the pages."""
-BLOCK = re.compile(r"^(<!-- (about|table|front)\b([^>]*?)-->\n)(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^(<!-- (about|table|front|picture)\b([^>]*?)-->\n)(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 FRONT_HEAD = "| figure | paper or peer | ours | command | date | on |\n|---|---|---|---|---|---|\n"
 KEYS = {"commands", "date", "machine", "versions", "source", "tables"}
 SOURCES = ("--json", "transcribed")
@@ -118,6 +124,19 @@ def table(docs: Path, template: str) -> str:
     return "\n" + "\n".join(lines) + "\n"
 
 
+def picture(docs: Path, template: str) -> str:
+    """The link to the picture that a comment describes."""
+    spec, _ = described(docs, template)
+    return f"\n![{spec['alt']}]({pictures.FOLDER}/{spec['file']})\n"
+
+
+def described(docs: Path, template: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The description of a picture, and the rows of its table."""
+    source, _, text = template.strip().partition("\n")
+    name, _, key = source.partition(".")
+    return tomllib.loads(text), read_record(docs, name)["tables"][key]
+
+
 def front(docs: Path) -> str:
     """The one table of the front page."""
     lines = []
@@ -130,6 +149,9 @@ def front(docs: Path) -> str:
     return "\n" + FRONT_HEAD + "\n".join(lines) + "\n"
 
 
+RENDERERS = {"about": about, "table": table, "picture": picture}
+
+
 def rendered(page: str, docs: Path) -> str:
     """The text of a page with its blocks as they should be."""
 
@@ -137,7 +159,7 @@ def rendered(page: str, docs: Path) -> str:
         comment, kind, template, _ = match.groups()
         if kind == "front":
             return f"{comment}{front(docs)}\n<!-- end -->"
-        return f"{comment}{(table if kind == 'table' else about)(docs, template.strip())}\n<!-- end -->"
+        return f"{comment}{RENDERERS[kind](docs, template.strip())}\n<!-- end -->"
 
     return BLOCK.sub(block, page)
 
@@ -148,19 +170,36 @@ def stale(docs: Path = DOCS) -> dict[Path, str]:
     return {path: text for path, page in pages.items() if (text := rendered(page, docs)) != page}
 
 
+def undrawn(docs: Path = DOCS) -> dict[Path, tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """The pictures that are not those of their data, each with its description and rows."""
+    found = {}
+    for page in sorted((docs / "results").glob("*.md")):
+        for _, kind, template, _ in BLOCK.findall(page.read_text()):
+            if kind == "picture":
+                spec, rows = described(docs, template)
+                path = docs / "results" / pictures.FOLDER / spec["file"]
+                if not pictures.is_drawn(path, rows, spec):
+                    found[path] = (spec, rows)
+    return found
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write what is stale, or name it; the exit code."""
     if arguments not in ([], ["--check"]):
         print("usage: python -m tools.results [--check]", file=sys.stderr)
         return 2
-    found = stale()
-    for path, text in found.items():
-        if arguments:
+    found, missing = stale(), undrawn()
+    if arguments:
+        for path in (*found, *missing):
             print(f"{path}: not what docs/results/data gives; run python -m tools.results")
-        else:
-            path.write_text(text)
-            print(f"written: {path}")
-    return 1 if arguments and found else 0
+        return 1 if found or missing else 0
+    for path, text in found.items():
+        path.write_text(text)
+    for path, (spec, rows) in missing.items():
+        pictures.draw(path, rows, spec)
+    for path in (*found, *missing):
+        print(f"written: {path}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -3,10 +3,15 @@
 Every trainer writes its own rows into the next buffer and waits for the others. Whoever comes through the barrier of
 the next use knows that all have entered it, and so have read what they wanted of the buffer before: it may be written
 again.
+
+Sums read each row as often as it has edges, in no order. Where all rows do not fit a core's own cache but some of
+their columns do, rows are written as panels of so many columns, one panel after the other, and summed panel by panel:
+each is read from memory once. Each column's sum is the same, bit for bit.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -17,6 +22,31 @@ from gsplit.host import SharedBuffer
 from gsplit.nn.neighbourhood import times
 from gsplit.parallel import Member
 from gsplit.parallel.mailboxes import Mailboxes
+
+FEWEST_COLUMNS = 32
+"""Columns of a panel at least: of narrower ones every edge is looked up too often (docs/log.md, "Panels")."""
+
+
+def cache_bytes() -> int:
+    """Size of a core's second cache; 0 where the system does not say."""
+    try:
+        return max(0, os.sysconf("SC_LEVEL2_CACHE_SIZE"))
+    except (ValueError, OSError):  # no such name, as with musl
+        return 0
+
+
+def columns_of_panel(rows: int, columns: int, itemsize: int, cache: int) -> int:
+    """Number of columns of each panel but the last, which may have fewer; ``columns`` where rows stay whole.
+
+    Args:
+        rows: number of rows of all trainers.
+        columns: of a row.
+        itemsize: bytes of a value.
+        cache: bytes of a core's own cache.
+    """
+    if rows * columns * itemsize <= cache or rows * FEWEST_COLUMNS * itemsize > cache:
+        return columns
+    return cache // (rows * itemsize) // FEWEST_COLUMNS * FEWEST_COLUMNS
 
 
 class CommonRows:
@@ -33,7 +63,7 @@ class CommonRows:
         self, member: Member, buffers: tuple[SharedBuffer, SharedBuffer], mail: Mailboxes | None = None
     ) -> None:
         self._member, self._buffers, self._turn = member, buffers, 0
-        self._mail = mail
+        self._mail, self._cache = mail, cache_bytes()
         self._mapped: list[Tensor] = [torch.empty(0, dtype=torch.uint8) for _ in buffers]
 
     def share(self, own: Tensor, sizes: Sequence[int], by: Tensor | None = None) -> Tensor:
@@ -47,24 +77,54 @@ class CommonRows:
         Raises:
             MemoryError: where the host has no room.
         """
-        member = self._member
-        if member.world == 1:
+        if self._member.world == 1:
             return times(own, by)
-        shape = (sum(sizes), *own.shape[1:])
-        memory = self._memory(shape[0] * own.shape[1:].numel() * own.itemsize)
-        rows = memory.view(own.dtype).view(shape)
-        first = sum(sizes[: member.rank])
+        rows = self._values(own, sizes).view(sum(sizes), *own.shape[1:])
         with record_function("share rows"):
-            mine = rows[first : first + len(own)]
-            if by is None:
-                mine.copy_(own.detach())
-            else:
-                torch.mul(own.detach(), by.unsqueeze(1), out=mine)
-            if self._mail is None:
-                member.barrier()
-            else:
-                self._mail.meet()
+            self._write(own.detach(), rows, sizes, by)
+            self._meet()
         return rows
+
+    def share_panels(self, own: Tensor, sizes: Sequence[int], by: Tensor | None = None) -> list[Tensor]:
+        """Panels [sum(sizes), d] of columns of the rows of all trainers, which :meth:`share` would give whole.
+
+        Args:
+            own, sizes, by: as :meth:`share`'s, for rows [sizes[rank], D]; the widths of the panels add up to D.
+
+        Raises:
+            MemoryError: where the host has no room.
+        """
+        total, width = sum(sizes), own.shape[1]
+        columns = columns_of_panel(total, width, own.itemsize, self._cache)
+        if self._member.world == 1 or columns == width:
+            return [self.share(own, sizes, by)]
+        values = self._values(own, sizes)
+        panels = []
+        with record_function("share rows"):
+            for first in range(0, width, columns):
+                part = own.detach()[:, first : first + columns]
+                panels.append(values[first * total : (first + part.shape[1]) * total].view(total, -1))
+                self._write(part, panels[-1], sizes, by)
+            self._meet()
+        return panels
+
+    def _write(self, own: Tensor, rows: Tensor, sizes: Sequence[int], by: Tensor | None) -> None:
+        first = sum(sizes[: self._member.rank])
+        mine = rows[first : first + len(own)]
+        if by is None:
+            mine.copy_(own)
+        else:
+            torch.mul(own, by.unsqueeze(1), out=mine)
+
+    def _meet(self) -> None:
+        if self._mail is None:
+            self._member.barrier()
+        else:
+            self._mail.meet()
+
+    def _values(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
+        """Room for the values of all trainers' rows."""
+        return self._memory(sum(sizes) * own.shape[1:].numel() * own.itemsize).view(own.dtype)
 
     def _memory(self, num_bytes: int) -> Tensor:
         """Bytes of the buffer whose turn it is."""

@@ -112,7 +112,7 @@ class GridOperator:
             columns = moves.to_columns(x, given.features, way)
         with record_function("gather"):
             rows = moves.gather(columns, given.across, axes[0], way)
-        sums = product(shard.edges, rows, shard.weight if weighted else None)
+        sums = product(shard.edges, [rows], shard.weight if weighted else None)
         with record_function("reduce_scatter"):
             own = moves.reduce_scatter(sums, wanted.across, axes[1], way)
         with record_function("to_rows"):
@@ -151,31 +151,41 @@ class CommonOperator:
         return self._summed(grad.contiguous(), self._backward, self._destinations, by, weighted)
 
     def _summed(self, x: Tensor, shard: Shard, sizes: Sequence[int], by: Factors, weighted: bool) -> Tensor:
-        rows = self._common.share(x, sizes, by.sources)
-        return product(shard.edges, rows, shard.weight if weighted else None, own=x, by=by)
+        panels = self._common.share_panels(x, sizes, by.sources)
+        return product(shard.edges, panels, shard.weight if weighted else None, own=x, by=by)
 
 
 def product(
-    edges: Edges, x: Tensor, weight: Tensor | None, *, own: Tensor | None = None, by: Factors = NO_FACTORS
+    edges: Edges,
+    panels: Sequence[Tensor],
+    weight: Tensor | None,
+    *,
+    own: Tensor | None = None,
+    by: Factors = NO_FACTORS,
 ) -> Tensor:
     """Sums over the edges of each row, [rows, D].
 
     Args:
         edges: whose rows are summed.
-        x: [sources, D], multiplied by the factors of sources where there are any.
+        panels: [sources, d] each, the columns of the sources' rows; multiplied by the factors of sources where there
+            are any.
         weight: in the order of the edges.
         own: rows that the factors ``by.own`` are for, the first of them those of the first sums.
         by: what the sums are multiplied by, and what of the own rows is added.
     """
-    out = x.new_empty((edges.num_rows, x.shape[1]))
+    out = panels[0].new_empty((edges.num_rows, sum(panel.shape[1] for panel in panels)))
     start = None
     if own is not None and by.own is not None:
         start = out[: len(by.own)]
         torch.mul(own[: len(by.own)], by.own.unsqueeze(1), out=start)
-    if x.shape[1]:
-        of_edges = None if weight is None else weight.to(x.dtype).unsqueeze(1)
+    if out.shape[1]:
+        of_edges = None if weight is None else weight.to(out.dtype).unsqueeze(1)
+        first = 0
         with record_function("product"):
-            kernels_for(x).sum(edges, x, None, out, start=start, weight=of_edges, scale=by.sums)
+            for panel in panels:
+                columns = slice(first, first := first + panel.shape[1])
+                begin = None if start is None else start[:, columns]
+                kernels_for(out).sum(edges, panel, None, out[:, columns], start=begin, weight=of_edges, scale=by.sums)
     return out
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
+from support.models import DGLNet, PyGNet
 from support.runs import all_equal, config_for, train_in_trainer, trainer_of
 from torch import nn
 
 import gsplit._core as _core
+from gsplit.data import open_layout
+from gsplit.engine.inputs import blocks_of
 from gsplit.features import FeatureLoader
 from gsplit.kernels import StoredRows
 from gsplit.nn import GAT, GCN, SAGE, SAGEConv
+from gsplit.nn.adapters import wrap
+from gsplit.sampling import MiniBatchSampler
 
 WIDTH = 40  # whole vectors and a part of one
 OURS = {"hidden": 8, "dtype": "float32", "dropout": 0.3, "fan_out": (4, 4, 3)}
@@ -62,6 +69,9 @@ def test_training_is_that_of_copies(pool, layout, tmp_path, world):
         ({"input_dropout": 0.1}, False),
         ({"residual": True}, False),
         ({"strategy": "data", "cache": "replicated", "cache_size": "50%"}, False),
+        ({"model": "torch_geometric.nn:GraphSAGE"}, _core.narrow_fits(8, WIDTH)),
+        ({"model": "torch_geometric.nn:GraphSAGE", "hidden": WIDTH}, False),
+        ({"model": "torch_geometric.nn:GAT"}, False),
     ],
     ids=str,
 )
@@ -108,3 +118,83 @@ def test_models_that_look_at_the_features_are_given_copies():
     changed.convs[0].forward = lambda block, x: x[:, :8]
     changed.forward_layer(1, nn.Module(), rows)  # such a model may be made of another after it was asked
     assert seen == [torch.Tensor]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_models_of_pyg_compute_from_stored_rows_what_they_compute_from_copies(pool, layout, tmp_path, world):
+    changes = {**OURS, "model": "torch_geometric.nn:GraphSAGE"}
+    stored = pool.run(world, train_in_trainer, config_for(layout, tmp_path / "stored", **changes))
+    copies = pool.run(world, train_copies, config_for(layout, tmp_path / "copies", **changes))
+    assert not all_equal(stored[0]["before"], stored[0]["after"])
+    for one, other in zip(stored, copies, strict=True):
+        assert all_equal(one["after"], other["after"])
+
+
+def dgl_models():
+    """DGL's GraphSAGE twice: the first hands its features on, the second drops out some of them."""
+    dgl = pytest.importorskip("dgl.nn")
+    for share in (0.0, 0.5):
+        yield DGLNet([dgl.SAGEConv(WIDTH, 8, "mean", feat_drop=share), dgl.SAGEConv(8, 3, "mean")])
+
+
+class LooksLater(PyGNet):
+    """Computes with its features from its second forward on."""
+
+    calls = 0
+
+    def forward(self, x, edge_index):
+        self.calls += 1
+        return super().forward(x if self.calls == 1 else x * 2, edge_index)
+
+
+def pyg_net(cls=PyGNet, **options):
+    from torch_geometric.nn import SAGEConv as PyGConv
+
+    return cls([PyGConv(WIDTH, 8, **options), PyGConv(8, 3)])
+
+
+def test_adapters_say_which_models_need_no_copy():
+    reads = _core.narrow_fits(8, WIDTH)
+    assert [wrap(model).reads_stored_rows for model in dgl_models()] == [reads, False]
+    assert wrap(pyg_net()).reads_stored_rows == reads
+    for options in ({"aggr": "max"}, {"root_weight": False}, {"project": True}):
+        assert not wrap(pyg_net(**options)).reads_stored_rows
+
+
+def logits_of(model, layout, stored):
+    """Of two forwards of a wrapped model on a mini-batch, by stored rows or by copies; and what it says then."""
+    torch.manual_seed(0)
+    wrapped = wrap(model)
+    layout = open_layout(layout)
+    sampler = MiniBatchSampler(layout.graph.indptr, layout.graph.indices, [0, 300], fan_outs=[4, 4], seed=0)
+    sampler.sample(np.arange(60), epoch=0, batch=0)
+    segment = sampler.segment(0)
+    blocks = blocks_of(segment, torch.device("cpu"), None)
+    rows = StoredRows(table=layout.graph.features, ids=segment.vertices)
+    found = []
+    for _ in range(2):
+        out = wrapped(blocks, rows if stored else rows.copied(1))
+        out.square().sum().backward()
+        found.append(out.detach())
+    return found, [p.grad for p in wrapped.parameters()], wrapped.reads_stored_rows
+
+
+@pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
+@pytest.mark.parametrize(
+    ("make", "reads"),
+    [
+        (pyg_net, True),
+        (lambda: pyg_net(LooksLater), False),
+        (lambda: next(dgl_models()), True),
+        (lambda: pyg_net(root_weight=False), False),  # it did not say so, and is given them all the same
+    ],
+    ids=["hands on", "computes with them later", "DGL", "needs a copy"],
+)
+def test_a_model_that_uses_its_features_after_all_gets_their_values(layout, make, reads):
+    torch.manual_seed(1)
+    model = make()
+    other = copy.deepcopy(model)
+    (of_stored, grads, says), (of_copies, wanted, _) = logits_of(model, layout, True), logits_of(other, layout, False)
+    assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
+    assert says == reads

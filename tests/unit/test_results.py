@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from tools import results
+from tools import pictures, results
 
 PAGES = [results.DOCS / "results.md", *sorted((results.DOCS / "results").glob("*.md"))]
 RECORDS = {path.stem for path in (results.DOCS / "results" / "data").glob("*.json")} - {"machines"}
@@ -69,6 +69,42 @@ def test_a_change_of_the_data_or_of_a_page_is_noticed(docs):
     page = docs / "results" / "loading.md"
     page.write_text(page.read_text().replace("1.49 (", "1.48 ("))
     assert list(results.stale(docs)) == [page]
+
+
+def test_a_change_of_the_data_of_a_picture_is_noticed(docs):
+    assert results.undrawn(docs) == {}
+    data = docs / "results" / "data" / "comparison_avx2.json"
+    record = json.loads(data.read_text())
+    changed = record["tables"]["by_cache"][0]
+    assert changed["epoch"] != 9
+    changed["epoch"] = 9
+    data.write_text(json.dumps(record))
+    found = results.undrawn(docs)
+    assert [path.name for path in found] == ["epoch-by-cache.svg"]
+    for path, (spec, rows) in found.items():
+        pictures.draw(path, rows, spec)
+        assert path.read_text().count("<path") > 10
+    assert results.undrawn(docs) == {}
+    (docs / "results" / "pictures" / "accuracy-by-time.svg").unlink()
+    assert [path.name for path in results.undrawn(docs)] == ["accuracy-by-time.svg"]
+
+
+def test_lines_of_a_picture():
+    rows = [
+        {"system": "a", "seconds": 4.0, "score": 0.5, "graph": "x"},
+        {"system": "a", "seconds": 2.0, "score": 0.25, "graph": "x"},
+        {"system": "b", "seconds": 3.0, "score": 0.75, "graph": "x"},
+        {"system": "b", "seconds": 9.0, "score": None, "graph": "x"},
+        {"system": "a", "seconds": 1.0, "score": 0.0, "graph": "y"},
+    ]
+    spec = dict.fromkeys(pictures.KEYS, "") | {"x": "seconds", "y": "score", "by": "system", "where": {"graph": "x"}}
+    assert pictures.lines_of(rows, spec) == {"a": [(2.0, 0.25), (4.0, 0.5)], "b": [(3.0, 0.75)]}
+    over = {**spec, "over": {"x": "seconds", "system": "a"}}
+    assert pictures.lines_of(rows, over) == {"a": [(1.0, 0.25), (2.0, 0.5)], "b": [(1.5, 0.75)]}
+    with pytest.raises(ValueError, match="must have alt"):
+        pictures.lines_of(rows, {key: value for key, value in spec.items() if key != "alt"})
+    with pytest.raises(ValueError, match="no row has"):
+        pictures.lines_of(rows, {**spec, "where": {"graph": "z"}})
 
 
 def test_a_record_says_where_it_is_from(docs):

@@ -159,8 +159,7 @@ class _Splits:
         self._source, self._member = source, parts.member
         self._carrier, self._exchange_dtype = carrier_of(parts), parts.run.exchange_dtype
         self._share_of_whole = share_of_whole(parts.run)
-        stored = parts.loading.in_memory and features.stores and getattr(parts.model, "reads_stored_rows", False)
-        self._rows: Callable[[NDArray[np.int64]], Tensor | StoredRows] = features.stored if stored else features.load
+        self._model, self._can_store = parts.model, parts.loading.in_memory and features.stores
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
@@ -191,6 +190,12 @@ class _Splits:
 
     def let_go(self, handle: Handle) -> None:
         self._source.let_go(handle)
+
+    def _rows(self, vertices: NDArray[np.int64]) -> Tensor | StoredRows:
+        """The features, copied unless the model says, as it may for each mini-batch anew, that it needs no copy."""
+        features = self._loader.features
+        stored = self._can_store and getattr(self._model, "reads_stored_rows", False)
+        return features.stored(vertices) if stored else features.load(vertices)
 
 
 def share_of_whole(run: Run) -> float | None:

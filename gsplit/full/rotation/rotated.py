@@ -192,7 +192,7 @@ class _Aggregate(torch.autograd.Function):
         rotated.enter(Step.EXCHANGE, number, width, block.dtype)
         rows = block.detach() if layer.source_factor is None else block.detach() * layer.source_factor
         sums = [
-            moves.all_reduce(product(edges, rows, weight), layer.roles.columns) for edges, weight in layer.pieces()
+            moves.all_reduce(product(edges, [rows], weight), layer.roles.columns) for edges, weight in layer.pieces()
         ]
         return torch.cat(sums) * layer.factor
 
@@ -201,7 +201,7 @@ class _Aggregate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         layer, rotated = ctx.rotated.layers[ctx.number - 1], ctx.rotated
         rotated.enter(Step.RETURN, ctx.number, ctx.width, grad.dtype)
-        rows = product(layer.turned.edges, grad * layer.factor, layer.turned.weight)
+        rows = product(layer.turned.edges, [grad * layer.factor], layer.turned.weight)
         if ctx.number > 1:  # before the first layer they are added up where they go to rest
             rows = rotated.moves.all_reduce(rows, layer.roles.rows, "backward")
         return rows if layer.source_factor is None else rows.mul_(layer.source_factor), None, None, None

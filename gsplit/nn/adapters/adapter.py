@@ -10,7 +10,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from gsplit.errors import InputError
+from gsplit.kernels import StoredRows
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
+from gsplit.nn.adapters.lent_rows import given_back, lend
 from gsplit.nn.block import Block
 
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
@@ -44,6 +46,9 @@ class Adapter(nn.Module, ABC):
         self._stop_at = 0
         self._from_below: tuple[int, Tensor] | None = None
         """A layer, and the rows that its convolutions get whatever the model gives them; see :meth:`forward_one`."""
+        self._features_were_copied = False
+        """Whether the model computes with the features itself, or in a convolution that needs a copy."""
+        self._first = convolutions[0]
         self._parameters_of_forward = self._forward_parameters()
         equivalents = [equivalent_of(convolution) for convolution in convolutions]
         sparse = "adj_t" in self._parameters_of_forward.values()
@@ -57,14 +62,27 @@ class Adapter(nn.Module, ABC):
             if equivalent is not None:
                 convolution.forward = EquivalentForward(convolution, equivalent)
 
-    def forward(self, blocks: dict[int, Block], x: Tensor) -> Tensor:
+    @property
+    def reads_stored_rows(self) -> bool:
+        """Whether the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
+
+        They may as long as the first convolution reads them where they lie and nothing else was seen to use them.
+        """
+        reads = bool(getattr(self._first.forward, "reads_stored", False))
+        return reads and "adj_t" not in self._parameters_of_forward.values() and not self._features_were_copied
+
+    def _copies_features(self) -> None:
+        self._features_were_copied = True
+
+    def forward(self, blocks: dict[int, Block], x: Tensor | StoredRows) -> Tensor:
         """Logits of the targets [n_L, C] for features of the inputs [n_0, D].
 
         Raises:
             InputError: for a model that calls convolutions of more or fewer layers than there are blocks, or that
                 cannot compute on blocks.
         """
-        out = self._run(blocks, x, len(blocks), stop_at=0)
+        rows = lend(x, self._copies_features) if isinstance(x, StoredRows) else x
+        out = self._run(blocks, rows, len(blocks), stop_at=0)
         if self._last_layer != len(blocks):
             raise InputError(
                 f"the model {type(self.module).__name__} called {self._calls} convolutions of {self._last_layer} "
@@ -212,7 +230,9 @@ class Adapter(nn.Module, ABC):
         pair = isinstance(x, (tuple, list))
         lacks_own = pair and (forward.alone or x[1] is None)  # destinations without rows of their own
         if forward.applies and known and not lacks_own and (forward.takes_weights or not weighted):
-            return OnBlock(block, x[0] if pair else x, x[1] if pair else None, weighted)
+            own = given_back(x[1]) if pair else None
+            rows = x[0] if pair else x
+            return OnBlock(block, rows if own is None and forward.reads_stored else given_back(rows), own, weighted)
         if forward.alone:
             name = type(convolution).__name__
             raise InputError(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.adapters.lent_rows import given_back
 from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
 
@@ -82,6 +83,7 @@ class DGLAdapter(Adapter):
         others = [value for name, value in given.items() if name not in (x_name, graph_name)]
         if (on_block := self._on_block(convolution, block, x, others, self._weight_stand_in)) is not None:
             return (on_block,), {}
+        x, pair = given_back((x, pair))
         sources = block.exchange(x if pair is None else pair[0])
         given[x_name] = sources if pair is None else (sources, pair[1])
         if isinstance(graph, _GraphStandIn):

@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import gsplit._core as _core
 from gsplit.errors import InputError
+from gsplit.nn.adapters.lent_rows import uncopied
 from gsplit.nn.block import Block
 from gsplit.nn.dense import HOOKS, is_plain
 from gsplit.nn.gcn import symmetric_factors
+from gsplit.nn.neighbourhood import narrows
 
 
 class OnBlock(NamedTuple):
@@ -28,7 +31,7 @@ class OnBlock(NamedTuple):
 
     block: Block
     x: Tensor
-    """[num_own_sources, D] rows of the own sources."""
+    """[num_own_sources, D] rows of the own sources; lent ones where the equivalent says that it reads stored rows."""
     own: Tensor | None
     """[num_destinations, D'] rows of the destinations, where the model gave a pair; None: the first rows of x."""
     weighted: bool
@@ -46,7 +49,7 @@ def _pyg_sage(conv: Any, on: OnBlock) -> Tensor:
     neighbours = _linear(conv.lin_l.weight, None)
     own = _linear(conv.lin_r.weight, conv.lin_l.bias) if conv.root_weight else None
     if conv.aggr == "mean" and own is not None and on.own is None and not conv.project:
-        out = on.block.self_and_mean(x, own, neighbours)
+        out = on.block.self_and_mean(uncopied(x), own, neighbours)
     else:
         out = (on.block.mean if conv.aggr == "mean" else on.block.sum)(x, project=neighbours)
         if own is not None:
@@ -69,9 +72,9 @@ def _pyg_gin(conv: Any, on: OnBlock) -> Tensor:
 
 def _dgl_sage(conv: Any, on: OnBlock) -> Tensor:
     """DGL's ``SAGEConv`` with a mean: ``fc_self(own) + fc_neigh(mean)``, then activation and norm."""
-    x = conv.feat_drop(on.x)
+    x = conv.feat_drop(on.x) if conv.feat_drop.p else on.x
     if on.own is None:
-        out = on.block.self_and_mean(x, conv.fc_self, conv.fc_neigh)
+        out = on.block.self_and_mean(uncopied(x), conv.fc_self, conv.fc_neigh)
     else:
         out = conv.fc_self(conv.feat_drop(on.own)) + on.block.mean(x, project=conv.fc_neigh)
     if conv.activation is not None:
@@ -113,6 +116,8 @@ class Equivalent:
     """Whether it knows what the convolution does with edge weights."""
     alone: bool = False
     """Whether nothing else computes the convolution on blocks: the library's code takes no pair of rows."""
+    reads_stored: Callable[[Any], bool] = lambda conv: False
+    """Whether a convolution that it computes needs no copy of the features: a block projects them, row by row."""
 
 
 def _plain(linear: Any, *, bias: bool = True) -> bool:
@@ -133,6 +138,11 @@ def _pyg_sums(conv: Any, *ways: str) -> bool:
     return (
         known and not hooked and conv.flow == "source_to_target" and not conv.explain and conv.decomposed_layers == 1
     )
+
+
+def _narrow(linear: Any) -> bool:
+    """Whether a block projects rows by the weight of a map before it sums them, and the core where they lie."""
+    return narrows(_linear(linear.weight, None)) and _core.narrow_fits(*linear.weight.shape)
 
 
 def why_no_gcn(conv: Any) -> str | None:
@@ -156,6 +166,9 @@ KNOWN = {
             and (not conv.root_weight or _plain(conv.lin_r, bias=False))
         ),
         _pyg_sage,
+        reads_stored=lambda conv: (
+            conv.aggr == "mean" and conv.root_weight and not conv.project and _narrow(conv.lin_l)
+        ),
     ),
     ("torch_geometric", "GraphConv"): Equivalent(
         lambda conv: _pyg_sums(conv, "add", "sum") and _plain(conv.lin_rel) and _plain(conv.lin_root, bias=False),
@@ -167,6 +180,7 @@ KNOWN = {
     ("dgl", "SAGEConv"): Equivalent(
         lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self) and _plain(conv.fc_neigh, bias=False),
         _dgl_sage,
+        reads_stored=lambda conv: not conv.feat_drop.p and _narrow(conv.fc_neigh),
     ),
 }
 """Equivalents by library and class, of PyG 2.8 and DGL 1.1."""
@@ -203,6 +217,11 @@ class EquivalentForward:
     def alone(self) -> bool:
         """Whether nothing else computes the convolution on blocks."""
         return KNOWN[self._key].alone
+
+    @property
+    def reads_stored(self) -> bool:
+        """Whether the convolution, as it stands now, needs no copy of the features."""
+        return self.applies and KNOWN[self._key].reads_stored(self._convolution)
 
     @property
     def __signature__(self) -> inspect.Signature:

@@ -1,0 +1,81 @@
+"""Features as models of PyG and DGL get them where they were not copied: as a tensor that is copied when it is used.
+
+A model hands its features on to its first convolution, most often untouched. Where a block computes that convolution,
+it reads the rows where they lie (:class:`~gsplit.kernels.StoredRows`); whatever else is done with them gets a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from gsplit.kernels import StoredRows
+
+ANSWERED: dict[str, Callable[[StoredRows], Any]] = {
+    "device": lambda rows: rows.device,
+    "is_meta": lambda rows: False,
+    "is_cpu": lambda rows: True,
+}
+"""Attributes that would tell where the tensor has its memory: nowhere."""
+HARMLESS = ("dtype", "dim", "is_sparse", "layout", "ndim", "requires_grad", "shape", "size", "__len__")
+"""Attributes and methods that can be answered without values."""
+
+
+class LentRows(Tensor):
+    """[n, D] rows without memory of their own, so that nobody can read wrong ones; operations get a copy."""
+
+    stored: StoredRows
+    """The rows where they lie."""
+    on_copy: Callable[[], None]
+    """Called when they are copied."""
+    _copy: Tensor | None
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether somebody has used the rows: the copy may have been changed since."""
+        return self._copy is not None
+
+    def copied(self) -> Tensor:
+        """The rows as a tensor, [n, D]; the same one at each call."""
+        if self._copy is None:
+            self.on_copy()
+            self._copy = self.stored.copied(torch.get_num_threads())
+        return self._copy
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        attribute = getattr(getattr(func, "__self__", None), "__name__", None)
+        if attribute in ANSWERED:
+            return ANSWERED[attribute](args[0].stored)
+        if (attribute or getattr(func, "__name__", "")) in HARMLESS:
+            return super().__torch_function__(func, types, args, kwargs or {})
+        args, kwargs = tree_map_only(LentRows, LentRows.copied, (tuple(args), kwargs or {}))
+        return func(*args, **kwargs)
+
+
+def lend(stored: StoredRows, on_copy: Callable[[], None]) -> Tensor:
+    """Rows that a model may take for a tensor.
+
+    Args:
+        stored: the rows where they lie.
+        on_copy: called when the model, or what it calls, computes with them.
+    """
+    rows = torch.empty(stored.shape, dtype=stored.dtype, device="meta").as_subclass(LentRows)
+    rows.stored, rows.on_copy, rows._copy = stored, on_copy, None
+    return rows
+
+
+def uncopied(x: Tensor) -> Tensor | StoredRows:
+    """The stored rows of lent ones that nobody has used yet; any other tensor as it is."""
+    return x.stored if isinstance(x, LentRows) and not x.is_copied else given_back(x)
+
+
+def given_back(x: Any) -> Any:
+    """Rows, or a pair of them, as tensors that have memory."""
+    return tree_map_only(LentRows, LentRows.copied, x)

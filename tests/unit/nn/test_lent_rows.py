@@ -1,0 +1,88 @@
+"""Features that were not copied yet, as a model of PyG or DGL gets them."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from gsplit.kernels import StoredRows
+from gsplit.nn.adapters.lent_rows import LentRows, given_back, lend, uncopied
+
+TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
+IDS = np.array([2, 0, 2])
+
+
+@pytest.fixture
+def lent():
+    """Lent rows, and the calls that a copy made."""
+    calls: list[str] = []
+    stored = StoredRows(table=TABLE, ids=IDS)
+    return lend(stored, lambda: calls.append("copied")), calls
+
+
+def test_what_they_are_is_known_without_a_copy(lent):
+    x, calls = lent
+    assert isinstance(x, torch.Tensor)
+    assert (x.shape, x.size(0), len(x), x.dim(), x.ndim) == ((3, 3), 3, 3, 2, 2)
+    assert (x.dtype, x.device, x.is_cpu, x.is_meta) == (torch.float32, torch.device("cpu"), True, False)
+    assert not x.requires_grad
+    assert isinstance(uncopied(x), StoredRows)
+    assert not calls
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x * 2,
+        lambda x: 2 * x,
+        lambda x: torch.relu(x),
+        lambda x: x[:2],
+        lambda x: torch.cat([x, x]),
+        lambda x: torch.nn.functional.linear(x, torch.ones(5, 3)),
+        lambda x: x.clone(),
+        lambda x: x.to(torch.float64),
+        lambda x: x.detach(),
+        lambda x: x.numpy(),
+        lambda x: np.asarray(x),
+        lambda x: x.tolist(),
+        lambda x: copy.deepcopy(x),
+        lambda x: x.new_ones(2),
+    ],
+)
+def test_every_use_gets_the_values(lent, use):
+    x, calls = lent
+    rows = torch.from_numpy(TABLE[IDS])
+    found, wanted = use(x), use(rows)
+    assert type(found) is type(wanted)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    assert calls == ["copied"]
+    use(x)
+    assert calls == ["copied"]  # once
+
+
+def test_what_was_changed_is_not_read_from_the_table_again(lent):
+    x, _ = lent
+    x.mul_(2)
+    assert torch.equal(x + 0, torch.from_numpy(2 * TABLE[IDS]))
+    assert torch.equal(uncopied(x), torch.from_numpy(2 * TABLE[IDS]))
+    assert TABLE[2, 0] == 6
+
+
+def test_pairs_are_given_back_with_memory(lent):
+    x, _ = lent
+    other = torch.ones(2)
+    sources, destinations = given_back((x, other))
+    assert type(sources) is torch.Tensor
+    assert destinations is other
+    assert given_back(None) is None
+
+
+def test_code_that_reads_memory_itself_finds_none(lent):
+    """Or it would read other numbers than those of the features."""
+    x, _ = lent
+    with pytest.raises((RuntimeError, ValueError, BufferError, TypeError)):
+        torch._C._to_dlpack(x)
+    assert isinstance(x, LentRows)
