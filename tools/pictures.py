@@ -86,16 +86,17 @@ def draw(path: Path, rows: Rows, spec: Mapping[str, Any]) -> None:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(6.4, 3.4), layout="constrained", facecolor="white")
         axes = figure.subplots()
-        for (name, points), colour, mark in zip(lines_of(rows, spec).items(), COLOURS, MARKS, strict=False):
+        lines = lines_of(rows, spec)
+        for (name, points), colour, mark in zip(lines.items(), COLOURS, MARKS, strict=False):
             xs, ys = zip(*points, strict=True)
             axes.plot(xs, ys, marker=mark, markersize=4, color=colour, label=name)
         axes.set(xlabel=spec["xlabel"], ylabel=spec["ylabel"])
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.08 * max(y for points in lines.values() for _, y in points))
         axes.legend(frameon=False)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     svg = file.getvalue()
     begin = svg.index("<svg")
     path.parent.mkdir(exist_ok=True)
-    lines = (line.rstrip() for line in svg[begin:].splitlines())
-    path.write_text(f"<!-- drawn from {fingerprint(rows, spec)} -->\n" + "\n".join(lines) + "\n")
+    text = "\n".join(line.rstrip() for line in svg[begin:].splitlines())
+    path.write_text(f"<!-- drawn from {fingerprint(rows, spec)} -->\n{text}\n")
