@@ -4,17 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORK := work/demo
 CORE := $(shell find gsplit/csrc -name '*.cpp' -o -name '*.hpp')
+SIMULATED := $(shell find tests/simulator -name '*.cpp' -o -name '*.hpp')
 SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
 
 # Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
 # starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo compiled checked test test-all mutants check format bench clean
+# The same on the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's.
+ON_SIMULATED := PYTHONPATH=tests/simulator $(PYTEST) tests/accelerator
+
+.PHONY: demo simulated compiled checked test test-all mutants check format bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
-# PyTorch first and pinned: a looser request would take gigabytes of CUDA packages on a machine without a GPU.
+# PyTorch first and pinned: a looser request would take gigabytes of packages for GPUs on a machine that has none.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
@@ -31,6 +35,10 @@ $(VENV)/.browser: tools/browser.py $(VENV)/.installed-dev
 	$(BIN)/python -m tools.browser
 	touch $@
 
+# Compiled once for these sources and this PyTorch.
+simulated: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.simulator.simulated.extension
+
 demo: $(VENV)/.installed
 	rm -rf $(WORK)
 	$(BIN)/python -m gsplit.data import synthetic:small --out $(WORK)/graph
@@ -40,27 +48,29 @@ demo: $(VENV)/.installed
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/clang-format --dry-run --Werror $(CORE)
+	$(BIN)/clang-format --dry-run --Werror $(CORE) $(SIMULATED)
 	$(BIN)/mypy
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
-	$(BIN)/clang-format -i $(CORE)
+	$(BIN)/clang-format -i $(CORE) $(SIMULATED)
 
 # Bytecode is written once: where Python is told not to write it, hundreds of processes would compile all they import.
 compiled: $(VENV)/.installed-dev
 	$(BIN)/python -m compileall -q gsplit experiments tests tools
 
-# mypy computes on one core; the other compiles bytecode meanwhile.
+# mypy computes on one core; the other compiles bytecode and the simulated accelerator meanwhile.
 checked:
-	$(MAKE) --no-print-directory -j 2 check compiled $(VENV)/.browser
+	$(MAKE) --no-print-directory -j 2 check compiled simulated $(VENV)/.browser
 
 test: checked
-	$(PYTEST) -m 'not slow'
+	$(PYTEST) -m 'not slow and not accelerator'
+	$(ON_SIMULATED) -m 'accelerator and not slow'
 
 test-all: checked
-	$(PYTEST)
+	$(PYTEST) -m 'not accelerator'
+	$(ON_SIMULATED) -m accelerator
 
 # Small wrong changes, one at a time; each must make a test fail.
 mutants: $(VENV)/.installed-dev

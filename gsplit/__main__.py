@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "Write a page about runs; of a layout, how good it is for a training.",
     "train": "Train a model on a layout.",
     "predict": "Predict classes, logits or embeddings with the best model of a run.",
+    "doctor": "Say what this host has, and whether a training fits.",
 }
 """Each command, with what it does."""
 PART_OF = {"import": "data", "export": "data", "info": "data"}

@@ -221,7 +221,7 @@ def sweep_sent_memory(pid: int) -> None:
     """Remove the files in /dev/shm that a dead process made to share memory of GPUs.
 
     PyTorch removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for
-    one that was killed. They are named after the process (torch/csrc/CudaIPCTypes.cpp, up to PyTorch 2.13).
+    one that was killed. They are named after the process (up to PyTorch 2.13).
     """
     for path in SHARED_MEMORY.glob(f"torch_{pid}_*"):
         with contextlib.suppress(OSError):

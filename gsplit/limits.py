@@ -1,4 +1,4 @@
-"""How much memory this process may take: what the host has, or what its control groups (cgroups) allow. No torch.
+"""How much of the host this process may take: what it has, or what control groups (cgroups) allow. No torch.
 
 A container, a Slurm job or a systemd slice is a cgroup with a limit, and a process that goes beyond it is killed
 while ``/proc/meminfo`` shows the whole host. So the answer is the least of the host's memory and of every cgroup from
@@ -13,6 +13,8 @@ the process's own up to the outermost one that it can see.
 
 Pages of files count as available, as they do in the kernel's figure for the host: it drops them before it kills
 anybody. Shared memory is not among them.
+
+Time on cores is limited likewise: by cpu.max, or cpu.cfs_quota_us and cpu.cfs_period_us of the controller ``cpu``.
 """
 
 from __future__ import annotations
@@ -49,6 +51,18 @@ def host_memory() -> HostMemory:
     return HostMemory(total_bytes=total, available_bytes=available)
 
 
+def core_quota() -> float | None:
+    """The cores' worth of time that cgroups allow this process: the least on the way up; None without a limit."""
+    quotas = []
+    for version, path in _paths("cpu"):
+        for folder in _folders(version, path, "cpu"):
+            names = ("cpu.max",) if version == 2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            words = [word for name in names for line in _lines(folder / name) for word in line.split()]
+            if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
+                quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
 def private_bytes() -> int:
     """Memory of this process that is neither of a file nor of memory that processes share."""
     lines = (line.split() for line in _lines(Path("/proc/self/smaps_rollup")))
@@ -57,31 +71,31 @@ def private_bytes() -> int:
 
 def _cgroups() -> Iterator[HostMemory]:
     """Memory of every cgroup that has a limit."""
-    for version, path in _paths():
-        for folder in _folders(version, path):
+    for version, path in _paths("memory"):
+        for folder in _folders(version, path, "memory"):
             group = _version_2(folder) if version == 2 else _version_1(folder)
             if group is not None:
                 yield group
 
 
-def _paths() -> Iterator[tuple[int, str]]:
-    """(version, path) of the cgroups that may limit this process's memory; hosts with both versions name two."""
+def _paths(controller: str) -> Iterator[tuple[int, str]]:
+    """(version, path) of the cgroups that may limit what this process takes; hosts with both versions name two."""
     for line in _lines(ROOT / "proc/self/cgroup"):
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
             yield 2, path
-        elif "memory" in controllers.split(","):
+        elif controller in controllers.split(","):
             yield 1, path
 
 
-def _folders(version: int, path: str) -> Iterator[Path]:
+def _folders(version: int, path: str, controller: str) -> Iterator[Path]:
     """The folder of a cgroup and those above it, as far as they are mounted.
 
     A mount shows the tree from its own root on: in a container often just the container's cgroup. Where a path does
     not lie below the root of any mount (it is as another namespace sees it), the mount points have to do: what a
     container sees there is its own.
     """
-    mounts = list(_mounts(version))
+    mounts = list(_mounts(version, controller))
     below = [(point, os.path.relpath(path, root)) for root, point in mounts if _lies_in(path, root)]
     for point, relative in below or [(point, ".") for _, point in mounts]:
         folder = Path(os.path.normpath(point / relative))
@@ -99,15 +113,17 @@ def _lies_in(path: str, root: str) -> bool:
     return os.path.commonpath([path, root]) == root
 
 
-def _mounts(version: int) -> Iterator[tuple[str, Path]]:
-    """(root, mount point) of each mount of that version of cgroups; of version 1, with the memory controller.
+def _mounts(version: int, controller: str) -> Iterator[tuple[str, Path]]:
+    """(root, mount point) of each mount of that version of cgroups; of version 1, with a controller.
 
     The format is told in proc(5) under mountinfo.
     """
     for line in _lines(ROOT / "proc/self/mountinfo"):
         fields, _, about = line.partition(" - ")
         kind, _, options = about.split(" ", 2)
-        if (version, kind) == (2, "cgroup2") or ((version, kind) == (1, "cgroup") and "memory" in options.split(",")):
+        if (version, kind) == (2, "cgroup2") or (
+            (version, kind) == (1, "cgroup") and controller in options.split(",")
+        ):
             root, point = (_unescaped(field) for field in fields.split(" ")[3:5])
             yield root, ROOT / point.lstrip("/")
 

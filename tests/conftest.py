@@ -12,6 +12,7 @@ from support.pool import Pool
 from support.predictions import InPool as PredictsInPool
 from support.runs import InPool as TrainsInPool
 
+from gsplit.device import accelerator
 from tools import real_graphs
 
 
@@ -28,27 +29,60 @@ def pytest_collection_modifyitems(items):
     items.sort(
         key=lambda item: next((i for i, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST))
     )
-    if torch.cuda.is_available():
-        return
+    kind = accelerator.find("auto")[0]
     for item in items:
-        if item.get_closest_marker("gpu"):
-            item.add_marker(pytest.mark.skip(reason="needs CUDA; tools/gpu_check.sh runs it on a machine with a GPU"))
+        if kind == accelerator.HOST and item.get_closest_marker("accelerator"):
+            item.add_marker(pytest.mark.skip(reason="needs an accelerator; make test runs it on the simulated one"))
+        elif kind in (accelerator.HOST, "sim") and (mark := item.get_closest_marker("gpu")):
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU (tools/gpu_check.sh): {mark.args[0]}"))
 
 
 @pytest.fixture(scope="session")
 def living_pool():
     """living_pool(): trainers to send functions to; a pool that a failing test broke is replaced."""
+    with _living("cpu") as living:
+        yield living
+
+
+@contextlib.contextmanager
+def _living(kind):
     pools: list[Pool] = []
 
     def living() -> Pool:
         if not pools or pools[-1].closed:
-            pools.append(Pool())
+            pools.append(Pool(kind))
         return pools[-1]
 
     yield living
     for pool in pools:
         if not pool.closed:
             pool.close()
+
+
+@pytest.fixture(scope="session")
+def kind():
+    """The type of the accelerators that a test marked ``accelerator`` runs on: simulated ones, or real ones."""
+    return accelerator.find("auto")[0]
+
+
+@pytest.fixture
+def device(kind):
+    """The first of them."""
+    return torch.device(kind, 0)
+
+
+@pytest.fixture(scope="session")
+def living_accelerator_pool(kind):
+    """The same as living_pool, with trainers on accelerators; where there are fewer, they share them."""
+    with pytest.MonkeyPatch.context() as patch, _living(kind) as living:
+        patch.setenv("GSPLIT_SHARE_GPU", "1")
+        yield living
+
+
+@pytest.fixture
+def accelerator_pool(living_accelerator_pool):
+    """The pool that a test begins with."""
+    return living_accelerator_pool()
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ number of targets of a mini-batch over all trainers, learning rate, dropout, rul
   on given blocks, without the time to sample them (:mod:`experiments.baselines.pyg_training`).
 - ``pagraph``, ``quiver``: strategies of this engine, after these systems: data parallelism with a cache for each
   trainer, or with one cache that trainers read from each other.
-- ``torch-quiver``: the library of that name, where it can be imported; it needs CUDA.
+- ``torch-quiver``: the library of that name, where it can be imported; it needs a GPU.
 
 What happens, in order:
 

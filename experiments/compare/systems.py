@@ -181,7 +181,7 @@ def missing(name: str) -> str | None:
     if name == "torch-quiver":
         code = "import quiver; print(quiver.__file__)"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        said = (done.stderr.strip().splitlines() or ["it imports, but needs CUDA"])[-1]
+        said = (done.stderr.strip().splitlines() or ["it imports, but needs a GPU"])[-1]
         return f"real torch-quiver does not run here: {said}; `quiver` is its strategy on this engine"
     return None
 

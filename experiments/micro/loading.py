@@ -45,6 +45,8 @@ from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.config.parallel import Device
+from gsplit.device import accelerator
+from gsplit.device.choice import choose_device
 from gsplit.errors import InputError
 from gsplit.features import HostRows
 from gsplit.files import check_writable
@@ -91,7 +93,7 @@ def command(arguments: list[str]) -> None:
         check_writable(config.json)
     device = _device(config)
     config = replace(config, threads=config.threads or len(os.sched_getaffinity(0)))
-    name = "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    name = "cpu" if not accelerator.is_one(device) else torch.get_device_module(device).get_device_name(device)
     result: dict[str, Any] = {"device": name, "versions": versions(), "settings": settings(config), "loads": []}
     print(
         "{}, {rows:,} rows of {width} features, {rounds} rounds, {threads} threads".format(
@@ -209,10 +211,8 @@ def versions() -> dict[str, str | None]:
 
 
 def _device(config: LoadingConfig) -> torch.device:
-    found = torch.cuda.is_available()
-    if config.device == "cuda" and not found:
-        raise InputError("--device cuda, but PyTorch finds no GPU; use --device cpu")
-    return torch.device("cuda" if found and config.device != "cpu" else "cpu")
+    kind = choose_device(config.device, trainers=1)
+    return torch.device(kind) if kind == accelerator.HOST else torch.device(kind, 0)
 
 
 if __name__ == "__main__":

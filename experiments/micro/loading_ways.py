@@ -5,10 +5,10 @@
 | both | ``copy`` | the floor: as many bytes that lie together already, from host memory to the device |
 | CPU | ``gather`` | our C++ copy, row by row, as trainers on the CPU load |
 | CPU | ``index_select`` | PyTorch's |
-| CUDA | ``gather`` | our C++ copy into pinned memory, and an asynchronous copy to the GPU |
-| CUDA | ``zero-copy`` | our kernel reads the rows where they lie on the host |
-| CUDA | ``zero-copy kernel`` | the same without what comes before it: ids checked and brought to the GPU |
-| CUDA | ``cached index_select`` | PyTorch's, from a copy of all rows on the GPU: what a cache would give |
+| GPU | ``gather`` | our C++ copy into pinned memory, and an asynchronous copy to the GPU |
+| GPU | ``zero-copy`` | our kernel reads the rows where they lie on the host |
+| GPU | ``zero-copy kernel`` | the same without what comes before it: ids checked and brought to the GPU |
+| GPU | ``cached index_select`` | PyTorch's, from a copy of all rows on the GPU: what a cache would give |
 
 Rows arrive in the type they are stored in: converting them is no part of loading. Each way makes room for what it
 returns, as loaders do.
@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.features import FeatureLoader, HostRows
 
@@ -48,15 +49,15 @@ class Way:
 
 
 def seconds_of(device: torch.device, run: Callable[[], Tensor]) -> float:
-    """Seconds of one run; on CUDA between two events of an idle stream, so that the host's part counts, too."""
-    if device.type == "cpu":
+    """Seconds of one run; on a GPU between two events of an idle stream, so that the host's part counts, too."""
+    if not accelerator.is_one(device):
         start_s = time.perf_counter()
         rows = run()
         seconds = time.perf_counter() - start_s
         del rows  # letting go of memory is not timed
         return seconds
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize(device)
+    start, end = (accelerator.timed_event(device) for _ in range(2))
+    accelerator.synchronize(device)
     start.record()
     run()
     end.record()
@@ -68,7 +69,7 @@ def ways_of(host: HostRows, ids: NDArray[np.int64], device: torch.device, thread
     """All of a device, the copy first; each has given the right rows once, so that nothing is left to make ready.
 
     Args:
-        host: rows in memory that can be registered with CUDA.
+        host: rows in memory that can be registered, so that kernels read them.
         ids: int64 [n], the list.
         device: where the rows go.
         threads: of the CPU.
@@ -78,7 +79,11 @@ def ways_of(host: HostRows, ids: NDArray[np.int64], device: torch.device, thread
         AssertionError: where a way gives other rows.
     """
     expected = torch.from_numpy(host.bytes_view[ids]).view(host.dtype)
-    ways = _on_cpu(host, ids, expected, threads) if device.type == "cpu" else _on_gpu(host, ids, expected, threads)
+    ways = (
+        _on_gpu(host, ids, expected, device, threads)
+        if accelerator.is_one(device)
+        else _on_cpu(host, ids, expected, threads)
+    )
     for way in ways:
         rows = way.run()
         same = torch.equal(rows.cpu().view(torch.uint8), expected.view(torch.uint8))
@@ -111,14 +116,15 @@ def _on_cpu(host: HostRows, ids: NDArray[np.int64], expected: Tensor, threads: i
     return ways
 
 
-def _on_gpu(host: HostRows, ids: NDArray[np.int64], expected: Tensor, threads: int) -> list[Way]:
+def _on_gpu(
+    host: HostRows, ids: NDArray[np.int64], expected: Tensor, device: torch.device, threads: int
+) -> list[Way]:
     if not host.pin():
-        raise InputError("the rows cannot be registered with CUDA, so no kernel can read them")
+        raise InputError("the rows cannot be registered, so no kernel can read them")
     try:
-        from gsplit.features.zero_copy import read_rows
+        from gsplit.kernels.zero_copy import read_rows
     except ImportError as error:
         raise InputError(f"no kernel can read the rows without Triton ({error})") from None
-    device = torch.device("cuda", torch.cuda.current_device())
     rows, together = host.tensor(), expected.pin_memory()
     cached, ids_tensor = rows.to(device), torch.from_numpy(ids).to(device)
 

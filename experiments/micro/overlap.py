@@ -4,7 +4,7 @@
     python -m experiments.micro.overlap RUN/trace.json
 
 Two views of each trainer. *Threads*: the ``load`` spans of the feed's thread against the ``forward``, ``backward``,
-``reduce`` and ``step`` spans of the main thread; on CUDA these say when the host was busy with a stage. *Streams*,
+``reduce`` and ``step`` spans of the main thread; on a GPU these say when the host was busy with a stage. *Streams*,
 where there is a GPU: what the GPU did of loading (copies and kernels) against what it did of computing. A stream
 loads if anything was launched on it inside a ``load`` span: a launch and what it launched share a correlation number,
 and the profiler repeats the span on the stream.
@@ -34,7 +34,8 @@ PROG = "python -m experiments.micro.overlap"
 LOAD = "load"
 COMPUTE = ("forward", "backward", "reduce", "step")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
-LAUNCHES = ("cuda_runtime", "cuda_driver")
+LAUNCHES = ("_runtime", "_driver")
+"""How categories of launches end; before it stands the kind of device."""
 
 Event = dict[str, Any]
 Span = tuple[float, float]
@@ -188,7 +189,7 @@ def _launched_by_loads(own: list[Event]) -> set[int]:
     return {
         event["args"]["correlation"]
         for event in own
-        if event.get("cat") in LAUNCHES
+        if str(event.get("cat")).endswith(LAUNCHES)
         and "correlation" in event.get("args", ())
         and any(begin <= event["ts"] <= end for begin, end in loads.get(event["tid"], ()))
     }

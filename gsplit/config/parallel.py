@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import tyro
+
 from gsplit.cli import IntList
 from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.errors import InputError
@@ -14,7 +16,8 @@ SAMPLED = ("split", "data")
 STRATEGIES = (*SAMPLED, "full")
 Algorithm = Literal["auto", "shared", "1d", "1d-sparse", "1.5d", "2d", "3d", "columns", "rotate"]
 Permutation = Literal["single", "double"]
-Device = Literal["auto", "cpu", "cuda", "xpu"]
+Device = Annotated[str, tyro.conf.arg(metavar="{auto,cpu,cuda,xpu,...}")]
+"""A type of device; whether there is such a one PyTorch knows (:func:`gsplit.device.accelerator.find`)."""
 Exchange = Literal["rows", "auto"]
 ExchangeDtype = Literal["model", "bfloat16"]
 
@@ -32,7 +35,8 @@ class ParallelConfig(Checked):
     gpus: Annotated[int | None, Range(1)] = None
     """Trainers, one a GPU (or a process on the CPU). By default one for each part of the layout."""
     device: Device = "auto"
-    """auto takes GPUs where there are any, of whatever kind. cuda: NVIDIA's and AMD's; xpu: Intel's."""
+    """auto takes GPUs where there are any, of whatever kind. cuda: NVIDIA's and AMD's; xpu: Intel's; or another type
+    that is registered with PyTorch."""
     threads: Annotated[int, Range(0)] = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
     strategy: str = "split"

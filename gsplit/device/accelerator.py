@@ -2,13 +2,14 @@
 
 The type of a device is ``cpu``, or that of an accelerator: ``cuda`` (NVIDIA's, and AMD's by the same name), ``xpu``
 (Intel's), or another that is registered with PyTorch. What all of them have comes from PyTorch's module for the type,
-such as ``torch.cuda``. Of what CUDA alone has, this says what others do instead:
+such as ``torch.cuda``. What only CUDA's module has is asked of that module too, and not by the type's name: another
+may offer the same. Where it does not, something else is done:
 
-| | CUDA | another |
+| | a module that has | otherwise |
 |---|---|---|
-| host memory that was allocated without PyTorch | registered where it lies | copies from it wait |
-| a kernel that reads rows there | yes | the CPU copies rows |
-| caches of peers | opened in their memory (CUDA IPC) | refused |
+| host memory that was allocated without PyTorch | ``cudart``: registered where it lies | copies from it wait |
+| a kernel that reads rows there | ``read_rows``, or ``cudart`` and Triton | the CPU copies rows |
+| caches of peers | ``ipc_collect``, perhaps ``reduce_tensor``: opened in their memory | refused |
 
 None of it has run on an accelerator yet (README, "GPUs").
 """
@@ -16,12 +17,16 @@ None of it has run on an accelerator yet (README, "GPUs").
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from torch.multiprocessing import reductions
 from torch.profiler import ProfilerActivity
 
 from gsplit.errors import InputError
@@ -44,12 +49,17 @@ def find(asked: str) -> tuple[str, int]:
         ``("cpu", 0)`` where the CPU was asked for, or where ``auto`` finds no accelerator.
 
     Raises:
-        InputError: for a type whose devices do not work through streams, as Apple's.
+        InputError: for a type that PyTorch has not, or whose devices do not work through streams, as Apple's.
     """
     kind = _there() if asked == "auto" else asked
     if kind == HOST:
         return HOST, 0
-    devices = torch.get_device_module(kind)
+    devices = _module_of(kind)
+    if devices is None:
+        raise InputError(
+            f"--device {kind}: PyTorch has no such devices; use auto, cpu, cuda, xpu, or another type that is "
+            "registered with it"
+        )
     if not all(hasattr(devices, name) for name in ("Stream", "Event", "mem_get_info")):
         if asked == "auto":
             return HOST, 0
@@ -62,9 +72,19 @@ def _there() -> str:
     return HOST if found is None else found.type
 
 
+def _module_of(kind: str) -> Any:
+    """PyTorch's module for a type of device; None for a word that is no type, or one that nobody registered."""
+    if not kind.isidentifier():  # cuda:1 is a device, not a type
+        return None
+    try:
+        return torch.get_device_module(kind)
+    except RuntimeError:
+        return None
+
+
 def is_one(device: torch.device) -> bool:
-    """Whether a device is an accelerator, with memory and streams of its own."""
-    return device.type != HOST
+    """Whether a device is an accelerator, with memory and streams of its own; ``meta`` has neither."""
+    return device.type not in (HOST, "meta")
 
 
 def count(kind: str) -> int:
@@ -87,6 +107,11 @@ def on_stream(stream: Any) -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if stream is None else torch.get_device_module(stream.device).stream(stream)
 
 
+def as_current(device: torch.device) -> AbstractContextManager[Any]:
+    """The block's launches go to a device, whichever is that of this thread; the CPU changes nothing."""
+    return torch.get_device_module(device).device(device) if is_one(device) else contextlib.nullcontext()
+
+
 def current_stream(device: torch.device) -> Any:
     """The stream that this thread's work on a device goes to."""
     return torch.get_device_module(device).current_stream(device)
@@ -95,6 +120,12 @@ def current_stream(device: torch.device) -> Any:
 def timed_event(device: torch.device) -> Any:
     """An event of a device that takes the time."""
     return torch.get_device_module(device).Event(enable_timing=True)
+
+
+def moved(x: Tensor | NDArray[Any], device: torch.device) -> Tensor:
+    """Values of the host on a device; to an accelerator by pinned memory, so that nobody waits for the copy."""
+    x = torch.as_tensor(x)
+    return (x.pin_memory() if is_one(device) else x).to(device, non_blocking=True)
 
 
 def synchronize(device: torch.device) -> None:
@@ -125,9 +156,29 @@ def reads_host_memory(kind: str) -> bool:
     return hasattr(torch.get_device_module(kind), "cudart")
 
 
+def reader_of_rows(device: torch.device) -> Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None:
+    """What the module of a device reads registered host rows with; None where Triton's kernel does that.
+
+    It takes what :func:`gsplit.features.zero_copy.read_rows` takes.
+    """
+    reader: Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None
+    reader = getattr(torch.get_device_module(device), "read_rows", None)
+    return reader
+
+
 def opens_memory_of_peers(kind: str) -> bool:
     """Whether a process can open memory of an accelerator that another one sent it."""
     return hasattr(torch.get_device_module(kind), "ipc_collect")
+
+
+def sent(x: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    """What a process that opens the memory of a tensor is sent: a function and its arguments, which can be pickled.
+
+    PyTorch's own way knows CUDA; on another device it would reach for the host's memory.
+    """
+    reduce = getattr(torch.get_device_module(x.device), "reduce_tensor", reductions.reduce_tensor)
+    rebuild, arguments = reduce(x)
+    return rebuild, arguments
 
 
 def forget_sent(device: torch.device) -> None:
@@ -156,3 +207,56 @@ def register(memory: NDArray[np.uint8], flags: int = 0) -> int:
 def unregister(address: int) -> None:
     """Take back what :func:`register` did with memory that begins at an address."""
     torch.get_device_module(_there()).cudart().cudaHostUnregister(address)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    """One accelerator, as it is seen from here."""
+
+    kind: str
+    """The type of the device."""
+    index: int
+    """The number among those of its kind."""
+    name: str
+    """What its maker calls it."""
+    total_bytes: int
+    """Memory in bytes."""
+    free_bytes: int | None
+    """Bytes of it that are free; None where the device does not say."""
+
+
+def seen() -> list[Accelerator]:
+    """The accelerators that PyTorch finds. Asking what is free takes memory of each, until this process ends."""
+    kind = _there()
+    if kind == HOST:
+        return []
+    devices, found = torch.get_device_module(kind), []
+    for index in range(devices.device_count()):
+        properties, free = devices.get_device_properties(index), None
+        with contextlib.suppress(RuntimeError, AttributeError):  # one that another process has for itself
+            free = free_and_total(torch.device(kind, index))[0]
+        found.append(
+            Accelerator(
+                kind=kind,
+                index=index,
+                name=str(getattr(properties, "name", kind)),
+                total_bytes=int(properties.total_memory),
+                free_bytes=free,
+            )
+        )
+    return found
+
+
+def reaches(kind: str, index: int, peer: int) -> bool | None:
+    """Whether an accelerator reads the memory of another of its kind; None where PyTorch cannot tell."""
+    ask = getattr(torch.get_device_module(kind), "can_device_access_peer", None)
+    with contextlib.suppress(RuntimeError, AssertionError):
+        return None if ask is None else bool(ask(index, peer))
+    return None
+
+
+def built_for() -> str:
+    """What PyTorch was built for, beside the CPU."""
+    names = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
+    versions = {said: getattr(torch.version, name, None) for name, said in names.items()}
+    return ", ".join(f"{said} {version}" for said, version in versions.items() if version) or "the CPU alone"

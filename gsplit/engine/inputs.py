@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gsplit.data import Layout
+from gsplit.device import accelerator
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.kernels import Edges, TwoWayEdges
 from gsplit.nn import Block, Chain, Route
@@ -71,16 +72,18 @@ class SplitLoader:
         )
 
     def _loops(self, segment: Segment) -> Callable[[], Tensor]:
-        return cache(lambda: self.edges.loops_of(segment.vertices))
+        # A model asks in forward, when the slot that the segment came in may hold another one; the CPU has a copy.
+        vertices = segment.vertices.copy() if accelerator.is_one(self.device) else segment.vertices
+        return cache(lambda: self.edges.loops_of(vertices))
 
     def target_weights(self, segment: Segment) -> Tensor | None:
         """What each own target stands for, float32 [n_L]; None where the rule draws no targets."""
         scales = segment.target_scales()
-        return None if scales is None else torch.from_numpy(scales.copy()).to(self.device, non_blocking=True)
+        return None if scales is None else accelerator.moved(scales.copy(), self.device)
 
     def labels(self, segment: Segment) -> Tensor:
         """Labels of the split's own targets: int64 [n_L], or [n_L, C] where each vertex may have several."""
-        return torch.from_numpy(self.layout.graph.labels[segment.targets]).to(self.device, non_blocking=True)
+        return accelerator.moved(self.layout.graph.labels[segment.targets], self.device)
 
 
 def blocks_of(
@@ -113,7 +116,7 @@ def blocks_of(
         graph_loops: says which of the same vertices have an edge to themselves.
     """
     assert chain is not None or segment.parts == 1
-    data = torch.from_numpy(segment.data).to(device, non_blocking=True)
+    data = accelerator.moved(segment.data, device)
 
     def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
         return data[at : at + count * dtype.itemsize].view(dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,9 +61,9 @@ class MiniBatch:
         return out
 
     def tensors(self) -> Iterator[Tensor]:
-        """All that was loaded; the blocks of a segment share one memory, so one tensor of it will do."""
-        yield from (x for x in (self.x, self.labels, self.target_weights) if isinstance(x, Tensor))
-        sampled = [block for block in self.blocks.values() if isinstance(block, Block)]
-        yield from (block.indptr for block in sampled[:1])
-        for block in sampled:
-            yield from (tensor for tensor in (block.edge_weight, block.degrees) if tensor is not None)
+        """All that was loaded, one tensor of each piece of memory: those of a segment share theirs."""
+        loaded: list[object] = [self.x, self.labels, self.target_weights]
+        for block in self.blocks.values():
+            if isinstance(block, Block):
+                loaded += (getattr(block, field.name) for field in fields(block))
+        yield from {x.untyped_storage().data_ptr(): x for x in loaded if isinstance(x, Tensor)}.values()

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
+from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.objectives.own_loss import OwnLoss
 from gsplit.engine.strategy import Strategy
 from gsplit.models import registry
@@ -39,6 +40,8 @@ class Run:
     to another process would arrive in shared memory, and every trainer would train the same weights."""
     own_loss: OwnLoss | None = None
     """A loss of the user's, or None for one that the configuration names."""
+    step: StepBytes | None = None
+    """What a training step takes of an accelerator, as a dry run found it; None on the CPU, and where none could."""
     unused: tuple[str, ...] = ()
     """Fields of ``config`` that the model takes nothing of."""
 

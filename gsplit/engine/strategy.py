@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from gsplit.config.features import CacheName, FeaturesConfig
 from gsplit.config.parallel import ParallelConfig
 from gsplit.config.train import TrainConfig
-from gsplit.data import Layout
+from gsplit.data import Layout, first_parts
 from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
+from gsplit.features.placement import prefixes
 from gsplit.host import check_memory
 from gsplit.parallel import DATA, SPLIT, Grid, trainer_grid
 from gsplit.units import CacheSize
@@ -110,31 +112,62 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
             "--cache partitioned with --strategy data reads the memory of other GPUs, which PyTorch cannot open with "
             f"--device {config.device}; use --cache replicated"
         )
-    _check_memory(config, strategy, layout, config.device)
+    _check_memory(config, strategy, layout)
     return config
 
 
-def _check_memory(config: FeaturesConfig, strategy: Strategy, layout: Layout, device: str) -> None:
+def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> None:
     """Refuse what cannot fit before anything is begun. What GPUs have free only trainers know, who check it again."""
-    features, copied = layout.graph.features, copied_dtype(config, layout)
-    assert features is not None
-    row_bytes = features.shape[1] * (features.itemsize if copied is None else copied.itemsize)
     try:
-        if copied is not None:
-            check_memory(len(features) * row_bytes)
+        if copied_dtype(config, layout) is not None:
+            check_memory(layout.graph.num_vertices * row_bytes(config, layout))
     except MemoryError as error:
         raise InputError(f"--feature-dtype {config.feature_dtype} takes a copy of all rows: {error}") from None
+    check_cache(config, strategy, layout)
+
+
+def check_cache(config: TrainConfig, strategy: Strategy, layout: Layout, *, working_bytes: int | None = None) -> None:
+    """Refuse caches that are larger than the devices of the trainers.
+
+    Args:
+        config, strategy: of the run.
+        layout: with features.
+        working_bytes: what training takes of each accelerator; None where that is not known yet.
+
+    Raises:
+        InputError: with what there is.
+    """
     if strategy.cache_size is None:
         return
-    if device == "cpu":
+    if config.device == accelerator.HOST:
         memory = Memory.of(torch.device("cpu"), strategy.grid.world)
     else:
-        sharers = -(-strategy.grid.world // accelerator.count(device))
-        memory = Memory.of_empty(device, sharers)
+        sharers = -(-strategy.grid.world // accelerator.count(config.device))
+        memory = Memory.of_empty(config.device, sharers, working_bytes=working_bytes)
     if strategy.cache == "partitioned":
-        prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes, memory)
+        prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes(config, layout), memory)
     else:
-        replicated_rows(strategy.cache_size, layout.graph.num_vertices, row_bytes, memory)
+        replicated_rows(strategy.cache_size, layout.graph.num_vertices, row_bytes(config, layout), memory)
+
+
+def cached_bytes(config: FeaturesConfig, strategy: Strategy, layout: Layout) -> int | None:
+    """Bytes of the largest cache of a trainer, of a run that was not refused; None where ``auto`` says it later."""
+    size, each = strategy.cache_size, row_bytes(config, layout)
+    if size is None:
+        return 0
+    if size.share is None:
+        return size.num_bytes
+    if strategy.cache == "replicated":
+        return each * -(-layout.graph.num_vertices * size.share.numerator // size.share.denominator)
+    rows = prefixes(layout.offsets, strategy.cache_holders, share=size.share)
+    return each * int(np.add.reduceat(rows, first_parts(len(rows), strategy.cache_holders)[:-1]).max())
+
+
+def row_bytes(config: FeaturesConfig, layout: Layout) -> int:
+    """Bytes of a feature row as host and caches keep it."""
+    features, copied = layout.graph.features, copied_dtype(config, layout)
+    assert features is not None
+    return int(features.shape[1] * (features.itemsize if copied is None else copied.itemsize))
 
 
 def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:

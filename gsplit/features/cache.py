@@ -22,7 +22,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.multiprocessing.reductions import reduce_tensor
 
 import gsplit._core as _core
 from gsplit.device import accelerator
@@ -140,7 +139,7 @@ class PeerCaches:
         all_gather_object: Callable[[Any], list[Any]],
         threads: int,
     ) -> PeerCaches:
-        """The caches of trainers on GPUs of one host: each trainer opens the memory of the others (CUDA IPC).
+        """The caches of trainers on GPUs of one host: each trainer opens the memory of the others.
 
         Args:
             device: of this trainer; the others must see it under the same number.
@@ -150,7 +149,7 @@ class PeerCaches:
         _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
         accelerator.synchronize(device)  # filled, before anyone else may look
         # PyTorch counts who has a tensor, so each peer is sent it anew; one without rows has no memory to open.
-        sent = [reduce_tensor(own) if peer != rank and own.numel() else None for peer in range(prefixes.holders)]
+        sent = [accelerator.sent(own) if peer != rank and own.numel() else None for peer in range(prefixes.holders)]
         caches = {rank: own}
         for peer, received in enumerate(all_gather_object(sent)):
             if received[rank] is not None:
@@ -165,7 +164,7 @@ class PeerCaches:
         PyTorch counts the readers of memory that was sent, in a named file of the sender's in /dev/shm. A reader
         counts itself out when its tensor goes. The sender removes the file when it collects, once all have done so
         and the memory itself is gone; otherwise the file would stay, for a trainer's last act is ``os._exit``. This
-        is by PyTorch's source (torch/csrc/CudaIPCTypes.cpp); only GPUs show it (tests/gpu/test_loading.py).
+        is by PyTorch's source (2.13); only GPUs show it (tests/gpu/test_loading.py).
 
         Args:
             barrier: waits for all trainers.

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gsplit.data import GraphArrays
 from gsplit.data.graph import row_ranges
+from gsplit.device import accelerator
 from gsplit.features.estimates import Estimate, edge_factors
 from gsplit.sampling.segment import Segment
 
@@ -125,7 +126,7 @@ class EdgeLoader:
         numbers = self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]
         factors = edge_factors(each, rows, numbers.astype(np.float64), None, self._estimate)
         data["edge_scales"][layer] = self._tensor(factors)
-        data["whole_degrees"][layer] = torch.from_numpy(numbers.astype(np.int32)).to(self._device, non_blocking=True)
+        data["whole_degrees"][layer] = accelerator.moved(numbers.astype(np.int32), self._device)
         if data["edge_weights"] is None:
             return
         if not self.weights:
@@ -157,7 +158,7 @@ class EdgeLoader:
         Args:
             vertices: int64 [n] layout ids.
         """
-        return torch.from_numpy(self._loops[vertices]).to(self._device)
+        return accelerator.moved(self._loops[vertices], self._device)
 
     @cached_property
     def _loops(self) -> NDArray[np.bool_]:
@@ -190,7 +191,7 @@ class EdgeLoader:
         Args:
             vertices: int64 [n] layout ids.
         """
-        return torch.from_numpy(self._out_degrees[vertices]).to(self._device)
+        return accelerator.moved(self._out_degrees[vertices], self._device)
 
     @cached_property
     def _out_degrees(self) -> NDArray[np.int64]:
@@ -225,4 +226,4 @@ class EdgeLoader:
         return sums
 
     def _tensor(self, values: NDArray[np.floating]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self._dtype).to(self._device, non_blocking=True)
+        return accelerator.moved(torch.from_numpy(np.ascontiguousarray(values)).to(self._dtype), self._device)

@@ -1,8 +1,8 @@
 """The feature rows of all vertices on the host: where they come from when no cache has them.
 
 They are either the array of the layout, mapped as it is stored, or a copy in memory that the trainers of the host
-share. The copy is for types that files do not have (bfloat16 is none of NumPy's), and for CUDA: a file that is mapped
-for reading cannot be registered with it.
+share. The copy is for types that files do not have (bfloat16 is none of NumPy's), and for GPUs: a file that is mapped
+for reading cannot be registered for their kernels.
 
 Legend: N vertices, D features.
 """
@@ -120,7 +120,7 @@ class HostRows:
             weakref.finalize(self, accelerator.unregister, self.bytes_view.ctypes.data)
             return True
         logger.warning(
-            "%d bytes of feature rows could not be registered (CUDA's error %d)", self.bytes_view.nbytes, code
+            "%d bytes of feature rows could not be registered (error %d of the driver)", self.bytes_view.nbytes, code
         )
         return False
 

@@ -1,13 +1,13 @@
 """Loading the feature rows of a split from wherever they lie: a cache, a peer's cache, the host.
 
-| rows of | on the CPU | on CUDA |
+| rows of | on the CPU | on a GPU |
 |---|---|---|
 | own cache | copied in C++ | ``index_select`` |
 | a peer's cache | copied in C++, from memory that both map | ``index_select`` over there, then a copy |
 | the host | copied in C++, or stored rows | copied in C++ to pinned memory, then to the device; or read (zero copy) |
 
-Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On CUDA
-everything runs on the caller's current stream.
+Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On a
+GPU everything runs on the caller's current stream.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from gsplit.kernels import StoredRows
 logger = logging.getLogger(__name__)
 
 ReadRows = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
-"""The signature of :func:`gsplit.features.zero_copy.read_rows`: host rows, ids, positions, out."""
+"""The signature of :func:`gsplit.kernels.zero_copy.read_rows`: host rows, ids, positions, out."""
 
 
 @dataclass(kw_only=True)
 class LoadCounters:
-    """What was loaded since the counters were made; the same on CUDA and on the CPU, where the host is the device."""
+    """What was loaded since the counters were made; the same on GPUs and on the CPU, where the host is the device."""
 
     rows: int = 0
     """Number of feature rows: the sum of the next three."""
@@ -155,12 +155,15 @@ class FeatureLoader:
         for rows, found in sources:
             if len(found):
                 # Rows travel as stored and are converted where they arrive.
-                arrived = rows.index_select(0, _to(rows.device, found.rows)).to(self._device, non_blocking=True)
+                ids = accelerator.moved(found.rows, rows.device)
+                arrived = rows.index_select(0, ids).to(self._device, non_blocking=True)
                 self._put(arrived, found, x_ND)
         if len(places.host) and self._read_rows is not None:
             _check_ids(places.host.rows, self._host.num_rows)
-            positions = None if places.host.positions is None else _to(self._device, places.host.positions)
-            self._read_rows(self._host.tensor(), _to(self._device, places.host.rows), positions, x_ND)
+            positions = (
+                None if places.host.positions is None else accelerator.moved(places.host.positions, self._device)
+            )
+            self._read_rows(self._host.tensor(), accelerator.moved(places.host.rows, self._device), positions, x_ND)
         elif len(places.host):
             self._put(self._collect(places.host), places.host, x_ND)
         return x_ND
@@ -178,7 +181,7 @@ class FeatureLoader:
 
     def _put(self, rows: Tensor, found: Found, x_ND: Tensor) -> None:
         assert found.positions is not None
-        x_ND.index_copy_(0, _to(self._device, found.positions), rows.to(self._dtype))
+        x_ND.index_copy_(0, accelerator.moved(found.positions, self._device), rows.to(self._dtype))
 
 
 def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tensor:
@@ -199,11 +202,6 @@ def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tenso
     return out
 
 
-def _to(device: torch.device, values: NDArray[np.int64]) -> Tensor:
-    """Copy values to a GPU through pinned memory, so that the copy waits for nothing and nothing for it."""
-    return torch.from_numpy(values).pin_memory().to(device, non_blocking=True)
-
-
 def _check_ids(ids: NDArray[np.int64], num_rows: int) -> None:
     """Check ids before the kernel reads them: it does not, and a wrong address would end the process.
 
@@ -221,9 +219,11 @@ def _zero_copy(host: HostRows, device: torch.device, dtype: torch.dtype) -> Read
         reason = "there is no GPU to read them"
     elif not host.pin():
         reason = "they are not in memory that can be registered for it"
+    elif (reader := accelerator.reader_of_rows(device)) is not None:
+        return reader
     else:
         try:
-            from gsplit.features.zero_copy import prepare, read_rows
+            from gsplit.kernels.zero_copy import prepare, read_rows
 
             prepare(host.tensor(), device, dtype)
         except ImportError as error:

@@ -18,13 +18,21 @@ from gsplit.features.placement import hottest, prefixes
 from gsplit.limits import host_memory
 from gsplit.units import CacheSize, binary
 
-MIN_RESERVE_BYTES = 2 << 30
-"""Bytes of a GPU that ``auto`` leaves to the model and its mini-batches at least."""
-RESERVE_SHARE = Fraction(1, 4)
-"""Share of a GPU that ``auto`` leaves to them at least; or what training is estimated to take, where that is more."""
+FLOOR_BYTES = 2 << 30
+"""Bytes of a GPU that ``auto`` leaves free at most for what only a GPU shows: pieces that the allocator cannot use
+again, NCCL's buffers and channels, workspaces of kernels."""
+FLOOR_SHARE = Fraction(1, 16)
+"""Share of a GPU that it leaves for them where that is less: a small device is given small work, which takes little
+of them, and 2 GiB might be all it has."""
+MARGIN = Fraction(1, 8)
+"""Share of what training takes that ``auto`` leaves free on top: mini-batches may be larger than those looked at."""
+UNKNOWN_SHARE = Fraction(1, 4)
+"""Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
 CONTEXT_BYTES = 512 << 20
 """Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a
 context of the driver's. About as much as current GPUs and drivers take; only a GPU shows the true figure."""
+CONTEXT_SHARE = Fraction(1, 32)
+"""Share of a GPU that such a context is taken to have at most: no driver takes more of a small device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,43 +44,55 @@ class Memory:
     total_bytes: int
     """Bytes of the device, shared out to the trainers on it."""
     free_bytes: int
-    """Bytes that are free, shared out likewise."""
+    """Bytes that a cache may take: those that are free, shared out likewise, less what training takes."""
     auto_bytes: int
     """Bytes that a cache of size ``auto`` takes."""
+    working_bytes: int = 0
+    """Bytes that training takes beside it; 0 where that is not known."""
 
     @classmethod
-    def of(cls, device: torch.device, sharers: int, *, working_bytes: int = 0, visitors: int = 0) -> Memory:
+    def of(cls, device: torch.device, sharers: int, *, working_bytes: int | None = None, visitors: int = 0) -> Memory:
         """What a trainer can have of its device now.
 
         Args:
             device: of the trainer.
             sharers: trainers that take their caches from the same memory: all of the host on the CPU, one on a GPU
                 of its own.
-            working_bytes: estimate of what each of them takes for training, on a GPU.
+            working_bytes: what each of them takes for training, on a GPU; None where that is not known.
             visitors: trainers on other GPUs that will open memory of this one.
         """
         if accelerator.is_one(device):
             free, total = accelerator.free_and_total(device)
-            spare = spare_bytes(free, total, sharers * working_bytes, visitors)
-        else:
-            host = host_memory()
-            total, free, spare = host.total_bytes, host.available_bytes, host.available_bytes // 2
+            return cls._of_one(str(device), free, total, sharers, working_bytes, visitors)
+        host = host_memory()
+        total, free, spare = host.total_bytes, host.available_bytes, host.available_bytes // 2
         return cls(
             device=str(device), total_bytes=total // sharers, free_bytes=free // sharers, auto_bytes=spare // sharers
         )
 
     @classmethod
-    def of_empty(cls, kind: str, sharers: int) -> Memory:
+    def of_empty(cls, kind: str, sharers: int, *, working_bytes: int | None = None) -> Memory:
         """What a trainer can have of an accelerator of which nothing is taken yet.
 
         Args:
             kind: the type of the accelerators.
             sharers: trainers on each of them.
+            working_bytes: what each of them takes for training; None where that is not known yet.
         """
         total = accelerator.smallest_bytes(kind)
-        spare = spare_bytes(total, total)
+        return cls._of_one(kind, total, total, sharers, working_bytes, 0)
+
+    @classmethod
+    def _of_one(
+        cls, device: str, free: int, total: int, sharers: int, working_bytes: int | None, visitors: int
+    ) -> Memory:
+        taken = None if working_bytes is None else sharers * working_bytes
         return cls(
-            device=kind, total_bytes=total // sharers, free_bytes=total // sharers, auto_bytes=spare // sharers
+            device=device,
+            total_bytes=total // sharers,
+            free_bytes=max(0, free // sharers - (working_bytes or 0)),
+            auto_bytes=spare_bytes(free, total, taken, visitors) // sharers,
+            working_bytes=working_bytes or 0,
         )
 
     @staticmethod
@@ -83,20 +103,26 @@ class Memory:
             total_bytes=min(memory.total_bytes for memory in memories),
             free_bytes=min(memory.free_bytes for memory in memories),
             auto_bytes=min(memory.auto_bytes for memory in memories),
+            working_bytes=max(memory.working_bytes for memory in memories),
         )
 
 
-def spare_bytes(free: int, total: int, working_bytes: int = 0, visitors: int = 0) -> int:
+def spare_bytes(free: int, total: int, working_bytes: int | None = None, visitors: int = 0) -> int:
     """Bytes that caches of size ``auto`` may take of a GPU.
 
     Args:
         free, total: bytes of the GPU.
-        working_bytes: estimate, from above, of what training takes; so it does not count for more than half of what
-            is free.
+        working_bytes: what training takes; None where that is not known.
         visitors: trainers on other GPUs that will open memory of this one.
     """
-    reserve = max(MIN_RESERVE_BYTES, int(total * RESERVE_SHARE), min(working_bytes, free // 2))
-    return max(0, free - reserve - visitors * CONTEXT_BYTES)
+    working = total * UNKNOWN_SHARE if working_bytes is None else working_bytes * (1 + MARGIN)
+    contexts = visitors * min(CONTEXT_BYTES, int(total * CONTEXT_SHARE))
+    return max(0, int(free - floor_bytes(total) - working - contexts))
+
+
+def floor_bytes(total: int) -> int:
+    """Bytes of a GPU that are left free for what only a GPU shows."""
+    return min(FLOOR_BYTES, int(total * FLOOR_SHARE))
 
 
 def prefix_rows(
@@ -173,8 +199,8 @@ def _rows_within(size: CacheSize, row_bytes: int, memory: Memory) -> int:
         num_bytes = memory.auto_bytes
         if num_bytes < row_bytes:
             raise InputError(
-                f"--cache-size auto: {memory.device} has {binary(memory.free_bytes)} free, which leaves nothing "
-                "for a cache; use --cache none"
+                f"--cache-size auto: {memory.device} has {binary(memory.free_bytes)} free{_beside(memory)}, which "
+                "leaves nothing for a cache; use --cache none"
             )
     if num_bytes > memory.total_bytes:
         raise InputError(
@@ -197,5 +223,9 @@ def _check_room(size: CacheSize, num_bytes: int, memory: Memory) -> None:
     if num_bytes > memory.free_bytes:
         raise InputError(
             f"--cache-size {size}: a trainer would cache {binary(num_bytes)} of rows, but {memory.device} has "
-            f"{binary(memory.free_bytes)} free; use a smaller size or auto"
+            f"{binary(memory.free_bytes)} free{_beside(memory)}; use a smaller size or auto"
         )
+
+
+def _beside(memory: Memory) -> str:
+    return f" beside the {binary(memory.working_bytes)} that training takes" if memory.working_bytes else ""

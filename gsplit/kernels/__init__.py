@@ -2,29 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
+from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
+from gsplit.kernels.sizes import Sizes
 from gsplit.kernels.stored_rows import StoredRows, copied
 from gsplit.kernels.sums import Edges, Kernels
 
-__all__ = ["Edges", "Kernels", "StoredRows", "TwoWayEdges", "copied", "in_core", "kernels_for"]
+__all__ = [
+    "Edges",
+    "Kernels",
+    "StoredRows",
+    "TwoWayEdges",
+    "copied",
+    "in_core",
+    "is_autocast",
+    "kernels_for",
+    "library_alone",
+]
 
 _CORE = Core()
 _LIBRARY = Library()
+_COMPILED = Compiled()
+_SIZES = Sizes()
+_core_rests = [False]
+"""Whether the core computes nothing."""
+
+
+@contextmanager
+def library_alone() -> Iterator[None]:
+    """Let PyTorch's operations compute everything while the block runs, on the CPU, too, as on accelerators."""
+    before, _core_rests[0] = _core_rests[0], True
+    try:
+        yield
+    finally:
+        _core_rests[0] = before
 
 
 def in_core(x: Tensor) -> bool:
     """Whether the core computes on rows like ``x``: on the CPU, in a type that it has."""
-    return x.device.type == "cpu" and x.dtype in DTYPES
+    return x.device.type == "cpu" and x.dtype in DTYPES and not _core_rests[0]
+
+
+def is_autocast(x: Tensor | StoredRows) -> bool:
+    """Whether PyTorch computes with rows like ``x`` in another type than theirs; on ``meta`` nobody computes."""
+    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
 
 
 def kernels_for(x: Tensor) -> Kernels:
-    """What sums rows like ``x``: the core where it can, PyTorch elsewhere."""
-    return _CORE if in_core(x) else _LIBRARY
+    """What sums rows like ``x``: the core where it can, a compiled kernel where a GPU has one, PyTorch elsewhere."""
+    return _CORE if in_core(x) else _elsewhere(x)
+
+
+def _elsewhere(x: Tensor) -> Kernels:
+    if x.is_meta:
+        return _SIZES
+    return _COMPILED if _COMPILED.takes(x) else _LIBRARY
 
 
 class TwoWayEdges:
@@ -37,7 +77,8 @@ class TwoWayEdges:
 
     def __init__(self, edges: Edges, num_sources: int) -> None:
         self.edges, self._num_sources = edges, num_sources
-        self._kernels: Kernels = _CORE if edges.indptr.device.type == "cpu" else _LIBRARY
+        in_core = edges.indptr.device.type == "cpu" and not _core_rests[0]
+        self._kernels: Kernels = _CORE if in_core else _elsewhere(edges.indptr)
 
     @cached_property
     def transposed(self) -> Edges:

@@ -7,7 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 import gsplit._core as _core
-from gsplit.kernels.sums import Edges, Kernels
+from gsplit.kernels.sums import Edges, Kernels, whole_rows
 
 DTYPES = (torch.float32, torch.float64)
 """Types that the core computes in."""
@@ -60,12 +60,12 @@ class Core(Kernels):
         _core.sum_rows(
             edges.indptr,
             edges.indices,
-            _rows(own),
-            None if received is None else _rows(received),
+            whole_rows(own),
+            None if received is None else whole_rows(received),
             out,
-            start=None if start is None else _rows(start),
+            start=None if start is None else whole_rows(start),
             factor=None if factor is None else factor.detach().contiguous(),
-            weight=None if weight is None else _rows(weight),
+            weight=None if weight is None else whole_rows(weight),
             order=None if weight is None else edges.order,
             degrees=degrees,
             scale=None if scale is None else scale.contiguous(),
@@ -75,9 +75,9 @@ class Core(Kernels):
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
         out = own.new_empty((len(edges.indices), heads))
-        more = None if received is None else _rows(received)
+        more = None if received is None else whole_rows(received)
         threads = torch.get_num_threads()
-        _core.dot_rows(edges.indptr, edges.indices, _rows(own), more, _rows(left), out, threads=threads)
+        _core.dot_rows(edges.indptr, edges.indices, whole_rows(own), more, whole_rows(left), out, threads=threads)
         return out
 
     @override
@@ -93,8 +93,8 @@ class Core(Kernels):
         _core.attention_scores(
             edges.indptr,
             edges.indices,
-            _rows(source),
-            _rows(destination),
+            whole_rows(source),
+            whole_rows(destination),
             slope,
             out=powers,
             own_out=own,
@@ -117,26 +117,20 @@ class Core(Kernels):
         gradients: tuple[Tensor, Tensor | None],
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         share, own_share = shares
-        of_edges = _rows(gradients[0])
-        of_loops = None if gradients[1] is None else _rows(gradients[1])
+        of_edges = whole_rows(gradients[0])
+        of_loops = None if gradients[1] is None else whole_rows(gradients[1])
         of_destinations = torch.empty_like(destination, memory_format=torch.contiguous_format)
         _core.attention_backward(
             edges.indptr,
             edges.indices,
-            _rows(source),
-            _rows(destination),
+            whole_rows(source),
+            whole_rows(destination),
             slope,
-            _rows(share),
-            None if own_share is None else _rows(own_share),
+            whole_rows(share),
+            None if own_share is None else whole_rows(own_share),
             of_edges,
             of_loops,
             of_destinations,
             threads=torch.get_num_threads(),
         )
         return of_edges, of_loops, of_destinations
-
-
-def _rows(x: Tensor) -> Tensor:
-    """A tensor whose rows are contiguous each, which may lie apart, outside of autograd."""
-    x = x.detach()
-    return x if x.stride(1) == 1 or x.shape[1] == 1 else x.contiguous()

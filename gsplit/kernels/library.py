@@ -20,9 +20,10 @@ class Library(Kernels):
 
     @override
     def transposed(self, edges: Edges, num_sources: int, *, order: bool) -> Edges:
-        at = torch.sort(edges.indices, stable=True).indices
-        indptr = torch.zeros(num_sources + 1, dtype=torch.int32, device=edges.indptr.device)
-        indptr[1:] = torch.bincount(edges.indices, minlength=num_sources).cumsum(0)
+        # Counting sources would ask a GPU for the largest, and the host would wait for it.
+        source_E, at = torch.sort(edges.indices, stable=True)
+        ends = torch.arange(num_sources + 1, dtype=source_E.dtype, device=source_E.device)
+        indptr = torch.searchsorted(source_E, ends, out_int32=True)
         return Edges(indptr=indptr, indices=edges.rows()[at], order=at.int() if order else None)
 
     @override

@@ -122,3 +122,9 @@ class Kernels(Protocol):
 
         ``gradients``, those of the shares, may be overwritten.
         """
+
+
+def whole_rows(x: Tensor) -> Tensor:
+    """A tensor whose rows are contiguous each, which may lie apart, outside of autograd."""
+    x = x.detach()
+    return x if x.stride(1) == 1 or x.shape[1] == 1 else x.contiguous()

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import nn
 
 from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
-from gsplit.config.parallel import Device
 from gsplit.config.predict import check_what
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, threads_of, trainers_of
-from gsplit.engine.engines import decided
+from gsplit.engine.dry.room_for_step import check_step
+from gsplit.engine.dry.step_bytes import StepBytes
+from gsplit.engine.engines import Engine, decided
 from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
@@ -73,7 +74,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
     if config.metrics is not None:
         check_installed()
     asked_for = replace(asked, num_layers=config.layers, dropout=config.share_dropped)
-    engine, config = decided(replace(asked_for, gpus=trainers, device=cast(Device, device)), layout)
+    engine, config = decided(replace(asked_for, gpus=trainers, device=device), layout)
     width = config.train_features
     described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
     if not described.takes_sums:
@@ -97,7 +98,16 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
         check_evaluation(run, layout)
     if config.init_from is not None:
         _check_initial_weights(run, config.init_from, layout)
+    if config.device != accelerator.HOST and not config.check_model and not config.dry_run:
+        run = replace(run, step=dry_run_of(engine, run))
+        check_step(run, layout)
     return run
+
+
+def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
+    """What a training step of a run takes of a device; None where its engine or its model lets nobody know."""
+    measure = getattr(engine, "step_bytes", None)
+    return None if measure is None else measure(run)
 
 
 def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:

@@ -226,15 +226,17 @@ def _columns(att: Tensor) -> Tensor:
 
 def _diagonal(product: Tensor, att: Tensor) -> Tensor:
     """[H, D] of head h's features with head h's scores, out of all pairs [H D, H]."""
-    heads = range(att.shape[0])
-    return product.unflatten(0, att.shape)[heads, :, heads]
+    return product.unflatten(0, att.shape).diagonal(dim1=0, dim2=2).t().contiguous()
 
 
 def _kept(dropout: Callable[[Tensor], Tensor], shares: Tensor) -> Tensor | None:
-    """What dropout multiplies the shares by; None where it changes nothing."""
+    """What dropout multiplies the shares by; None where it changes nothing, not in place either.
+
+    Whether it wrote to what it gave back is asked of the tensor, not of its values, which a GPU would have to send.
+    """
     ones = torch.ones_like(shares)
     kept = dropout(ones)
-    return None if kept is ones and bool((ones == 1).all()) else kept
+    return None if kept is ones and ones._version == 0 else kept
 
 
 def _times(values: Tensor, kept: Tensor | None) -> Tensor:

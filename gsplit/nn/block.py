@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied
+from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied, is_autocast
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.dense import both_linear, is_plain, linear_sum
@@ -222,7 +222,7 @@ class Block(Neighbourhood):
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         """Own rows projected, and to that added the means: projected, or of projections where those are narrower."""
         self._check_rows(x)
-        if not (is_plain(lin_self) and is_plain(lin_neigh)) or torch.is_autocast_enabled(x.device.type):
+        if not (is_plain(lin_self) and is_plain(lin_neigh)) or is_autocast(x):
             return super().self_and_mean(x, lin_self, lin_neigh)
         if narrows(lin_neigh):
             own, rows = both_linear(x, self.num_destinations, lin_self, lin_neigh)

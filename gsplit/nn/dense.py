@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 import gsplit._core as _core
-from gsplit.kernels import StoredRows, copied, in_core
+from gsplit.kernels import StoredRows, copied, in_core, is_autocast
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
 """Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
@@ -77,7 +77,7 @@ def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> lis
 
 def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
     """Whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each."""
-    if x.dtype != torch.float32 or x.device.type != "cpu" or (isinstance(x, Tensor) and x.stride(1) != 1):
+    if x.dtype != torch.float32 or (isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1)):
         return False
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
 
@@ -113,7 +113,7 @@ def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None) -> Tensor:
         by: linear map from D features.
         bias: as wide as its result, which has then none of its own; None: ``by(x)``.
     """
-    if not is_plain(by) or torch.is_autocast_enabled(x.device.type) or x.dim() != 2:
+    if not is_plain(by) or is_autocast(x) or x.dim() != 2:
         return by(x) if bias is None else by(x) + bias
     assert isinstance(by, nn.Linear)
     assert bias is None or by.bias is None

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from gsplit.device import accelerator
+from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
 from gsplit.parallel.member import PATIENCE, Member
 
@@ -58,6 +59,9 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         port: of the :func:`rendezvous`.
         device_type: ``cpu``, or that of an accelerator: the one of the rank, or shared where there are fewer.
         threads: that PyTorch may use in this process.
+
+    Raises:
+        InputError: where the block finds no memory on the accelerator.
     """
     torch.set_num_threads(threads)
     if device_type == "cpu":
@@ -83,5 +87,12 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         device_id=device if accelerator.is_one(device) else None,
     )
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
-    yield Member.of_default_group(device)
+    try:
+        yield Member.of_default_group(device)
+    except torch.OutOfMemoryError as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"trainer {rank} is out of memory on {device}: {reason}; use a smaller --batch-size or --cache-size, or "
+            "more --gpus"
+        ) from None
     dist.destroy_process_group()

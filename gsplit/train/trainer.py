@@ -69,7 +69,7 @@ class Trainer:
         edges = EdgeLoader(
             layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
         )
-        self.loading = Loading(run, layout, member, shared, self.model)
+        self.loading = Loading(run, layout, member, shared)
         self.evaluator = Evaluator(
             layout,
             member,

@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 import pytest
-import torch
+from support.devices import hide
 
 import gsplit
 from gsplit import cli
@@ -81,7 +81,7 @@ def refused_in(capsys, monkeypatch):
     monkeypatch.setattr(logging, "addLevelName", lambda *_: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setattr(cli, "OURS", ())
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    hide(monkeypatch)
 
     def run(place, command, *arguments):
         before = contents(place)

@@ -188,7 +188,9 @@ FLAGS = [
     ),
     ((*TRAIN, "--loader", "zero-copy"), "--loader zero-copy reads host memory from a GPU, and --device is cpu"),
     ((*TRAIN, "--feature-dtype", "int8"), "'int8' for argument '--feature-dtype'"),
-    ((*TRAIN, "--device", "cuda"), "PyTorch finds no GPU of that kind; use --device cpu"),
+    ((*TRAIN, "--device", "gpu"), "--device gpu: PyTorch has no such devices; use auto, cpu, "),
+    ((*PREDICT, "--device", "gpu"), "--device gpu: PyTorch has no such devices; use auto, cpu, "),
+    ((*TRAIN, "--device", "xpu"), "PyTorch finds no GPU of that kind; use --device cpu"),
     (("train", "layout", "--resume"), "--resume"),
     (("train", "layout", "--resume", "store"), "store is no run: it has no config.json"),
     (("train", "layout", "--resume", "nowhere"), "nowhere is no run"),
@@ -207,7 +209,7 @@ FLAGS = [
     ((*PREDICT, "--waht", "logits"), "--waht.*did you mean --what"),
     ((*PREDICT, "--what", "embeddings", "--layer", "3"), "--layer is 3, but the model has 2 layers"),
     ((*PREDICT, "--fan-out", "5"), "--fan-out has 1 numbers, but the model has 2 layers"),
-    ((*PREDICT, "--device", "cuda"), "PyTorch finds no GPU of that kind; use --device cpu"),
+    ((*PREDICT, "--device", "xpu"), "PyTorch finds no GPU of that kind; use --device cpu"),
 ]
 
 

@@ -20,6 +20,7 @@ from gsplit.__main__ import COMMANDS, PART_OF, command
 from gsplit.config.predict import PredictConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import __main__ as data
+from gsplit.doctor.__main__ import DoctorConfig
 from gsplit.partition import PartitionConfig
 from gsplit.partition.__main__ import read_recipe
 from gsplit.partition.report import ReportConfig
@@ -48,7 +49,8 @@ TOO_LONG = {
     "gsplit report run": "draws runs, which are made by training; test_pages.py does",
     "python -m tools.mutants": "compiles; test_mutants.py reads its list",
     "python -m pytest": "this suite",
-    "tools/gpu_check.sh": "needs a GPU",
+    "tools/gpu_check.sh": "needs a GPU; test_gpu_check.py rehearses it",
+    "tools/cuda_dry.sh": "fetches gigabytes; test_cuda_dry.py tests its parts",
 }
 """Beginning of a command -> why it is not run here."""
 PLACEHOLDERS = {"P": "4", "pyg|dgl|npz": "pyg"}
@@ -60,6 +62,7 @@ PARSED = {
     "report": PageConfig,
     "train": TrainConfig,
     "predict": PredictConfig,
+    "doctor": DoctorConfig,
 }
 REQUIRED = {"partition": ["--out"], "import": ["--out"], "export": ["--out"]}
 """Flags that running text may leave out."""

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from support import pool as pool_module
+from support.devices import HIDDEN
 from support.models import HAS_DGL
 from support.runs import records
 
@@ -233,7 +234,7 @@ def run_apart(words):
     """What a command says that runs as a user runs it."""
     done = subprocess.run(
         [sys.executable, *words],
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, **HIDDEN},
         capture_output=True,
         text=True,
         timeout=300,

@@ -19,8 +19,8 @@ import matplotlib as mpl
 import nbformat
 import numpy as np
 import pytest
-import torch
 from nbclient import NotebookClient
+from support.devices import HIDDEN, hide
 from support.models import HAS_DGL
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -31,7 +31,7 @@ NOTEBOOKS = {"first_steps", "look_at_a_run"}
 @pytest.fixture
 def here(in_pool, monkeypatch, capsys):
     """here(name, *arguments): run a script in this process; what it said."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    hide(monkeypatch)
 
     def run(name, *arguments):
         script = str(EXAMPLES / f"{name}.py")
@@ -48,7 +48,8 @@ def alone(tmp_path, monkeypatch):
     """Environment of a process of its own, which puts nothing anywhere but into ``tmp_path``."""
     for name in ("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    for name, value in HIDDEN.items():
+        monkeypatch.setenv(name, value)
 
 
 def apart(name, *arguments, folder):
@@ -162,7 +163,7 @@ def test_first_steps_in_a_notebook(alone, tmp_path):
 
 def test_a_run_is_looked_at_in_a_notebook(in_pool, tmp_path, monkeypatch, capsys):
     """The cells in this process, by the pool's trainers, not in a kernel; pictures are drawn and thrown away."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    hide(monkeypatch)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     names: dict[str, Any] = {"__name__": "notebook"}
     with in_pool(), mpl.rc_context({"backend": "agg"}):

@@ -54,7 +54,7 @@ def test_version(said):
 def test_help_names_each_command(said, words):
     code, out, err = said(*words)
     assert (code, err) == (0, "")
-    assert out.startswith("usage: gsplit {import, export, info, partition, report, train, predict} ...\n")
+    assert out.startswith("usage: gsplit {import, export, info, partition, report, train, predict, doctor} ...\n")
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
 
 

@@ -31,12 +31,14 @@ SHARED: Shared | None = None
 
 
 class Pool:
-    def __init__(self) -> None:
+    """``kind``: the type of the devices that its trainers compute on."""
+
+    def __init__(self, kind: str = "cpu") -> None:
         self._rendezvous = rendezvous(SIZE)
         self._pipes = [multiprocessing.Pipe() for _ in range(SIZE)]
         self._shared = Shared.create(SIZE)
         port = self._rendezvous.__enter__()
-        self._children = start(_serve, SIZE, [theirs for _, theirs in self._pipes], port, self._shared)
+        self._children = start(_serve, SIZE, [theirs for _, theirs in self._pipes], port, self._shared, kind)
 
     def run(self, world: int, function, *arguments) -> list:
         waiting = {ours: rank for rank, (ours, _) in enumerate(self._pipes[:world])}
@@ -72,11 +74,11 @@ class Pool:
         self._rendezvous.__exit__(None, None, None)
 
 
-def _serve(rank, pipes, port, shared) -> None:
+def _serve(rank, pipes, port, shared, kind) -> None:
     global SHARED
     SHARED = shared
     pipe = pipes[rank]
-    with joined(rank, SIZE, port, "cpu", threads=1) as member:
+    with joined(rank, SIZE, port, kind, threads=1) as member:
         groups = {world: dist.new_group(list(range(world))) for world in range(1, SIZE + 1)}
         # All that tests want, made by all: a group that only its members make is found by how many each has.
         for ranks in ((0, 1), (2, 3), (0, 2), (1, 3)):

@@ -40,11 +40,16 @@ def trainer_of(member, config: TrainConfig, model=None, resume=False) -> Trainer
 def train_in_trainer(member, config: TrainConfig, model=None, resume=False):
     """Summary (trainer 0), weights before and after, logits of all vertices (trainer 0)."""
     trainer = trainer_of(member, config, model, resume)
-    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    before = _weights(trainer)
     loop.train(trainer)
     logits = trainer.evaluator.all_logits(trainer.model)
-    after = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    after = _weights(trainer)
     return {"summary": finish(trainer), "before": before, "after": after, "logits": logits}
+
+
+def _weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    """Copies on the host, which can be sent."""
+    return {name: p.detach().cpu().clone() for name, p in trainer.model.named_parameters()}
 
 
 def stopped_and_gone_on(member, config, after):

@@ -81,7 +81,7 @@ def goes_on(text: str, names: set[str]) -> bool:
         ("Whether nothing is left.", False),
         ("int64 [N] ids.", False),
         ("[N] int64 ids.", False),
-        ("cudaHostRegister for all GPUs.", False),
+        ("hostRegister for all GPUs.", False),
         ("From a store to a layout: in pieces.", False),
         ("From the host.", True),
         ("``rows[order]``, in pieces.", False),

@@ -15,6 +15,7 @@ PACKAGE = Path(gsplit.__file__).parent
 ROOT = Path(__file__).parent.parent
 TABLES = {
     "data": "unit/data/test_flags_of_data.py",
+    "doctor": "unit/doctor/test_flags_of_doctor.py",
     "partition": "unit/partition/test_flags_of_partition.py",
     "predict": "processes/test_flags_of_predict.py",
     "report": "processes/test_pages.py",

@@ -23,3 +23,31 @@ def test_production_code_mocks_nothing():
             if isinstance(node, ast.Import):
                 modules = [name.name for name in node.names]
             assert not any((module or "").startswith(("unittest", "pytest")) for module in modules), path
+
+
+KIND = b"cuda"
+MAY_NAME_IT = (
+    *("gsplit/device/", "gsplit/config/parallel.py", "tools/"),
+    *("tests/accelerator/", "tests/simulator/", "tests/unit/device/", "tests/unit/kernels/"),
+    *("tests/support/devices.py", "tests/unit/test_cuda_dry.py", "tests/cli/test_commands_of_docs.py"),
+    "tests/unit/test_habits.py",
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md"),
+)
+"""Devices, the help of --device, tools, tests that need a kind or a tool by name, documents."""
+
+
+def sources():
+    """Every file of the repository that is no document: its path from there and its bytes."""
+    files = [path for path in ROOT.iterdir() if path.is_file()]
+    for folder in ("gsplit", "examples", "experiments", "partition", "tools", "tests", ".ci", ".github"):
+        files += (
+            path for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix not in (".so", ".pyc")
+        )
+    return {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
+
+
+def test_one_kind_of_gpu_is_named_where_it_must_be_and_nowhere_else():
+    """Elsewhere code is of accelerators of any kind (:mod:`gsplit.device.accelerator`), and words are, too."""
+    naming = {name for name, content in sources().items() if KIND in content.lower()}
+    assert not {name for name in naming if not name.startswith(MAY_NAME_IT)}
+    assert not {place for place in MAY_NAME_IT if not any(name.startswith(place) for name in naming)}

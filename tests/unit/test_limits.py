@@ -141,3 +141,24 @@ def test_a_limit_is_heeded_by_all_that_asks_for_memory(monkeypatch, tmp_path):
         methods.choose("metis", size)
     assert relabel.memory_for_rows() == 50 << 10
     assert "of 100.0 KiB available" in estimate_of(graph).lines(tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "quota"),
+    [
+        (2, {"/job/cpu.max": "150000 100000"}, 1.5),
+        (2, {"/job/cpu.max": "max 100000"}, None),
+        (2, {"/job/cpu.max": "400000 100000", "/cpu.max": "50000 100000"}, 0.5),
+        (1, {"/job/cpu.cfs_quota_us": 250000, "/job/cpu.cfs_period_us": 100000}, 2.5),
+        (1, {"/job/cpu.cfs_quota_us": -1, "/job/cpu.cfs_period_us": 100000}, None),
+        (2, {}, None),
+    ],
+)
+def test_the_quota_of_cores_is_the_least_on_the_way_up(tmp_path, monkeypatch, version, files, quota):
+    monkeypatch.setattr(limits, "ROOT", tmp_path)
+    point = {1: "/sys/fs/cgroup/cpu", 2: CGROUP}[version]
+    lines = {1: "5:memory:/other\n4:cpu,cpuacct:/job", 2: "0::/job"}[version]
+    mount = {1: "36 31 0:33 / {point} rw - cgroup cgroup rw,cpu,cpuacct", 2: MOUNTS[2]}[version]
+    mounts = [mount.format(root="/", point=point)]
+    write_tree(tmp_path, lines, mounts, {f"{point}{name}": value for name, value in files.items()})
+    assert limits.core_quota() == quota

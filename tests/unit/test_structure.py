@@ -25,7 +25,7 @@ ALLOWED = {
     "supply": {"sampling", "data", "processes"},
     "partition": {"config", "sampling", "data", "processes"},
     "parallel": {"device"},
-    "kernels": set(),
+    "kernels": {"device"},
     "optim": {"config", "parallel"},
     "features": {"device", "kernels", "sampling", "data"},
     "nn": {"kernels", "parallel", "sampling", "data"},
@@ -42,6 +42,7 @@ ALLOWED = {
         *("models", "runs", "config", "data", "device"),
     },
     "callbacks": set(),
+    "doctor": {*("launch", "engine", "supply", "full", "features", "config", "data", "device")},
     "report": {"partition", "runs", "config", "data", "pages"},
     "predict": {
         *("engine", "sampling", "features", "nn", "parallel", "processes"),

@@ -48,40 +48,78 @@ class Asked:
     """How often their vectors stand in memory, all together: 0 where they are used chunk by chunk."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Evaluated:
+    """What a run evaluates."""
+
+    asked: list[Asked]
+    """Vertices, one set after the other."""
+    widths: list[int]
+    """[l + 1] of the levels, up to that which is wanted."""
+    sampled: bool
+    """Whether neighbours are sampled."""
+
+
+def evaluated(run: Run, layout: Layout) -> Evaluated | None:
+    """What a run evaluates; None where it does not, or by a model that is computed as a whole."""
+    config, graph = run.config, layout.graph
+    if config.evaluate == "none":
+        return None
+    model = run.new_model().to(run.dtype).eval()
+    layers = single_layers_of(model, host_loader(layout, run.dtype, run.needs), config.layers, warns=False)
+    if layers is None and config.evaluate == "exact":
+        return None
+    sampled = layers is None or config.evaluate == "sampled"
+    widths = [graph.num_features, graph.num_classes] if layers is None or sampled else list(layers.widths)
+    valid_idx = (
+        validated(layout, config.validate_vertices, config.seed) if config.validates else np.empty(0, np.int64)
+    )
+    measured = int(config.metrics is not None)
+    saved = np.arange(graph.num_vertices if config.save_predictions != "no" else 0)
+    asked = [
+        Asked(what="the validation vertices", ids=valid_idx, copies=measured),
+        Asked(what="the test vertices", ids=graph.test_idx, copies=measured),
+        Asked(what="all vertices (--save-predictions)", ids=saved, copies=2),
+    ]
+    return Evaluated(asked=asked, widths=widths, sampled=sampled)
+
+
 def check_evaluation(run: Run, layout: Layout) -> None:
     """Refuse a run whose validation, test or predictions would not fit; models computed as a whole are not asked.
 
     Raises:
         InputError: with the memory that is wanting.
     """
-    config, graph = run.config, layout.graph
-    if config.evaluate == "none":
+    found = evaluated(run, layout)
+    if found is None:
         return
-    model = run.new_model().to(run.dtype).eval()
-    layers = single_layers_of(model, host_loader(layout, run.dtype, run.needs), config.layers, warns=False)
-    if layers is None and config.evaluate == "exact":
-        return
-    sampled = layers is None or config.evaluate == "sampled"
-    widths = [graph.num_features, graph.num_classes] if layers is None or sampled else layers.widths
-    valid_idx = (
-        validated(layout, config.validate_vertices, config.seed) if config.validates else np.empty(0, np.int64)
-    )
-    measured = int(config.metrics is not None)
-    saved = np.arange(graph.num_vertices if config.save_predictions != "no" else 0)
     check_fits(
         layout,
-        [
-            Asked(what="the validation vertices", ids=valid_idx, copies=measured),
-            Asked(what="the test vertices", ids=graph.test_idx, copies=measured),
-            Asked(what="all vertices (--save-predictions)", ids=saved, copies=2),
-        ],
-        widths,
+        found.asked,
+        found.widths,
         itemsize=run.dtype.itemsize,
         trainers=run.trainers,
         instead="--evaluate none takes nothing"
-        if sampled
+        if found.sampled
         else "--evaluate sampled takes less, --evaluate none nothing",
-        neighbours="sampled neighbours" if sampled else ALL,
+        neighbours="sampled neighbours" if found.sampled else ALL,
+    )
+
+
+def bytes_at_most(run: Run, layout: Layout) -> int:
+    """Bytes of the host that evaluation takes at most: with all vertices in every level, so that no edge is read.
+
+    A model that is computed as a whole is left out.
+    """
+    found = evaluated(run, layout)
+    if found is None:
+        return 0
+    last, itemsize = len(found.widths) - 1, run.dtype.itemsize
+    chunks = 0 if found.sampled else run.trainers * chunk_bytes(layout, found.widths, itemsize, run.trainers)
+    everything = [layout.graph.num_vertices] * last
+    return max(
+        (taken_bytes(everything, each, found.widths, itemsize) + chunks for each in found.asked if len(each.ids)),
+        default=0,
     )
 
 
@@ -122,9 +160,7 @@ def check_fits(
     chunks = 0 if neighbours != ALL else trainers * chunk_bytes(layout, widths, itemsize, trainers)
 
     def taken(rows: Sequence[int], asked: Asked) -> int:
-        gathered = len(asked.ids) if asked.copies else 0
-        more = max(0, asked.copies - 1) * gathered * widths[-1] * itemsize
-        return sum(buffer_bytes(rows, widths, itemsize, gathered=gathered)) + more + chunks
+        return taken_bytes(rows, asked, widths, itemsize) + chunks
 
     for each in asked:
         if not len(each.ids) or taken([n] * last, each) <= free:
@@ -137,6 +173,20 @@ def check_fits(
                 f"vectors of {each.what} over {neighbours} take {binary(needed)} of memory{hidden}, but "
                 f"{binary(free)} are free; {instead}"
             )
+
+
+def taken_bytes(rows: Sequence[int], asked: Asked, widths: Sequence[int], itemsize: int) -> int:
+    """Bytes of the buffers for some vertices, and of the other copies of their vectors.
+
+    Args:
+        rows: of each level.
+        asked: the vertices.
+        widths: [last + 1] of the levels.
+        itemsize: bytes of a number.
+    """
+    gathered = len(asked.ids) if asked.copies else 0
+    more = max(0, asked.copies - 1) * gathered * widths[-1] * itemsize
+    return sum(buffer_bytes(rows, widths, itemsize, gathered=gathered)) + more
 
 
 def rows_of_levels(layout: Layout, ids: NDArray[np.int64], last: int) -> list[int]:

@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import torch
-from torch import nn
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
@@ -43,7 +42,7 @@ def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer
     Args:
         layout: with features.
         member: of this trainer.
-        copied: the type of the copy, which can be registered with CUDA; None for no copy.
+        copied: the type of the copy, which can be registered for kernels; None for no copy.
         buffer: for the copy, the same for all.
 
     Raises:
@@ -74,13 +73,13 @@ class Loading:
         layout: with features.
         member: of this trainer.
         shared: memory.
-        model: that is trained; what it will take of a GPU is left out of the cache.
 
     Raises:
         InputError: where memory does not suffice.
     """
 
-    def __init__(self, run: Run, layout: Layout, member: Member, shared: Shared, model: nn.Module) -> None:
+    def __init__(self, run: Run, layout: Layout, member: Member, shared: Shared) -> None:
+        self._run = run
         self._config, self._strategy, self._layout, self._member = run.config, run.strategy, layout, member
         self._shared, self._threads = shared, run.config.threads
         assert layout.graph.features is not None
@@ -88,7 +87,7 @@ class Loading:
         try:
             copied = copied_dtype(self._config, layout)
             self._host = host_rows(layout, member, copied, shared.features)
-            self._cache = self._make_cache(model)
+            self._cache = self._make_cache()
             zero_copy = (
                 accelerator.reads_host_memory(member.device.type)
                 and self._config.loader != "gather"
@@ -124,11 +123,11 @@ class Loading:
         if isinstance(self._cache, PeerCaches):
             self._cache.close(self._member.barrier)
 
-    def _make_cache(self, model: nn.Module) -> Cache:
+    def _make_cache(self) -> Cache:
         strategy, layout, member, host = self._strategy, self._layout, self._member, self._host
         if strategy.cache_size is None:
             return NoCache()
-        memory = Memory.least(self._gathered(self._memory(model)))
+        memory = Memory.least(self._gathered(self._memory()))
         graph, device, threads = layout.graph, member.device, self._threads
         if strategy.cache == "replicated":
             plan = EpochPlan(
@@ -163,13 +162,11 @@ class Loading:
             threads=threads,
         )
 
-    def _memory(self, model: nn.Module) -> Memory:
+    def _memory(self) -> Memory:
         """What this trainer has for its cache."""
-        strategy, sharers = self._strategy, self._sharers()
-        working = reserve_of(
-            self._config, self._layout, model, groups=strategy.micro_batches, trainers=strategy.splits
-        )
-        visitors = self._member.world - sharers if strategy.peers else 0
+        sharers = self._sharers()
+        working = reserve_of(self._run, self._layout) if accelerator.is_one(self._member.device) else 0
+        visitors = self._member.world - sharers if self._strategy.peers else 0
         return Memory.of(self._member.device, sharers, working_bytes=working, visitors=visitors)
 
     def _room_for_a_copy(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gsplit.host import SharedBuffer
@@ -40,10 +41,14 @@ class Shared:
             rows=(SharedBuffer("gsplit-rows-even"), SharedBuffer("gsplit-rows-odd")),
         )
 
+    def buffers(self) -> Iterator[SharedBuffer]:
+        """All of them; each is an open file."""
+        mail = (buffer for buffers in (*self.mail, *self.sums) for buffer in buffers)
+        yield from (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows)
+
     def close(self) -> None:
         """Let go of all buffers."""
-        mail = (buffer for buffers in (*self.mail, *self.sums) for buffer in buffers)
-        for buffer in (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows):
+        for buffer in self.buffers():
             buffer.close()
 
 

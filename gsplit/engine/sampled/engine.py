@@ -18,7 +18,9 @@ from torch import Tensor
 
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
 from gsplit.config.train import TrainConfig
-from gsplit.data import Layout
+from gsplit.data import Layout, open_layout
+from gsplit.engine.dry.dry_step import step_bytes
+from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
@@ -76,6 +78,11 @@ class Sampled:
         return self.rule(run).num_batches(
             layout, batch_size=run.config.batch_size, micro_batches=run.strategy.micro_batches
         )
+
+    def step_bytes(self, run: Run) -> StepBytes | None:
+        """What a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
+        layout = open_layout(run.layout, trusted=True)
+        return step_bytes(run, layout, self.rule(run), self.num_batches(run, layout))
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:

@@ -101,4 +101,4 @@ class Pins:
         if code == 0:
             self._pinned.add(memory.ctypes.data)
             return
-        logger.warning("a slot could not be registered (CUDA's error %d), so copies from it will wait", code)
+        logger.warning("a slot could not be registered (error %d of the driver), so copies from it will wait", code)

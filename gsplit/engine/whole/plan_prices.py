@@ -10,7 +10,7 @@ from torch import nn
 
 from gsplit.data import Layout
 from gsplit.engine.evaluation import bounds_of
-from gsplit.engine.rows.reserve import widths_of
+from gsplit.engine.level_widths import widths_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.private_memory import Work
 from gsplit.engine.whole.whole_batch import sums_features

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from gsplit.errors import InputError
 
-HARMLESS = ("device", "dtype", "is_cuda", "is_sparse", "layout", "ndim", "requires_grad")
-"""Attributes of a stand-in that libraries look at on the way, and that say nothing of the graph."""
+HARMLESS = ("device", "dtype", "layout", "ndim", "requires_grad")
+"""Attributes of a stand-in that libraries look at on the way, as at is_...; they say nothing of the graph."""
 
 
 class StandIn(Tensor):
@@ -22,7 +22,7 @@ class StandIn(Tensor):
         cls, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         attribute = getattr(getattr(func, "__self__", None), "__name__", None)
-        if attribute in HARMLESS:
+        if attribute is not None and (attribute in HARMLESS or attribute.startswith("is_")):
             return super().__torch_function__(func, types, args, kwargs or {})
         name = attribute or getattr(func, "__name__", str(func))
         raise InputError(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
+from torch.multiprocessing import reductions
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
@@ -18,11 +19,7 @@ from gsplit.errors import InputError
 from gsplit.parallel.join import backend_for
 
 PACKAGE = Path(accelerator.__file__).parent.parent
-NAMED = {
-    "device/accelerator.py": "what this is about",
-    "features/zero_copy.py": "a kernel, compiled for CUDA alone",
-    "config/parallel.py": "the values of --device",
-}
+NAMED = {"device/accelerator.py": "what this is about", "config/parallel.py": "the values of --device"}
 """Files that may name a kind of device, and why."""
 SLOT = np.zeros(64, np.uint8)
 
@@ -74,6 +71,12 @@ def test_devices_without_streams_are_none(pretend):
         accelerator.find("mps")
 
 
+@pytest.mark.parametrize("asked", ["gpu", "hpu", "meta", "privateuseone", "cuda:1", "version", ""])
+def test_words_that_are_no_registered_type_are_refused(asked):
+    with pytest.raises(InputError, match=rf"--device {asked}: PyTorch has no such devices; use auto, cpu, cuda, xpu"):
+        accelerator.find(asked)
+
+
 @pytest.mark.parametrize(
     ("device", "backend", "activity"),
     [("cpu", "gloo", None), ("cuda:1", "cpu:gloo,cuda:nccl", "CUDA"), ("xpu:0", "cpu:gloo,xpu:xccl", "XPU")],
@@ -120,6 +123,19 @@ def test_what_another_kind_has_not_is_left_out(pretend):
     accelerator.forget_sent(torch.device("xpu", 0))
 
 
+def test_a_module_of_its_own_reads_rows_and_sends_memory(pretend):
+    pretend("xpu", read_rows=len, reduce_tensor=lambda x: (torch.zeros_like, (x,)))
+    assert accelerator.reader_of_rows(torch.device("xpu", 0)) is len
+    rebuild, arguments = accelerator.sent(torch.ones(3))
+    assert torch.equal(rebuild(*arguments), torch.zeros(3))
+
+
+def test_memory_is_sent_in_pytorch_s_way_where_a_module_has_none(pretend):
+    pretend("cuda")
+    assert accelerator.reader_of_rows(torch.device("cuda", 0)) is None
+    assert accelerator.sent(torch.ones(3))[0] is reductions.rebuild_tensor
+
+
 def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend, tmp_path):
     pretend("xpu", device_count=lambda: 2)
     layout = lay_out(random_graph(60, 5, seed=1), tmp_path, parts=2)
@@ -128,3 +144,17 @@ def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend
     )
     with pytest.raises(InputError, match=r"reads the memory of other GPUs, .* --device xpu; use --cache replicated"):
         strategy.resolve_strategy(asked, layout)
+
+
+def test_what_pytorch_was_built_for_is_said(monkeypatch):
+    for name, value in {"cuda": None, "hip": "6.4", "xpu": "2025.1"}.items():
+        monkeypatch.setattr(torch.version, name, value, raising=False)
+    assert accelerator.built_for() == "ROCm 6.4, XPU 2025.1"
+    for name in ("hip", "xpu"):
+        monkeypatch.setattr(torch.version, name, None)
+    assert accelerator.built_for() == "the CPU alone"
+
+
+def test_without_accelerators_none_is_seen(pretend):
+    pretend(None)
+    assert accelerator.seen() == []

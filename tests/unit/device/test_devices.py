@@ -53,7 +53,6 @@ def test_no_gpu_at_all(gpus):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"device": "gpu"}, "--device must be one of auto, cpu, cuda, xpu"),
         ({"dtype": "float16"}, "--dtype must be one of float32, float64"),
         ({"model": "gta"}, "'gta' is no --model: it is one of sage, gat, gcn"),
         ({"model": "gat", "hidden": 10}, "--heads 4 does not divide --hidden 10"),

@@ -16,7 +16,7 @@ from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Ticket
 
 
-@pytest.mark.parametrize(("device", "registered"), [("cuda", 3), ("cpu", 0)])
+@pytest.mark.parametrize(("device", "registered"), [("xpu", 3), ("cpu", 0)])
 def test_a_gpu_s_slots_are_all_registered_with_the_first_mini_batch(monkeypatch, device, registered):
     pinned = []
     monkeypatch.setattr(sources, "Pins", lambda: lambda new, old: pinned.append((len(new), old)))

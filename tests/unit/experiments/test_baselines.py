@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from support.devices import HIDDEN
 from support.graphs import random_graph
 from support.models import HAS_DGL
 
@@ -214,7 +215,7 @@ def compared(folder, *words):
     done = subprocess.run(
         [sys.executable, "-m", "experiments.compare", "--quick", "--pairs", "1", *words],
         cwd=ROOT,
-        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        env={**os.environ, **HIDDEN},
         capture_output=True,
         text=True,
         timeout=540,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from support.caches import CPU, STORAGE, host_rows
+from support.devices import hide
 
 from experiments.micro import loading
 from experiments.micro.loading import LoadingConfig, sampled_list
@@ -113,6 +114,6 @@ def test_mistakes(words, message, tmp_path, monkeypatch):
 
 
 def test_no_gpu_is_said(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="--device cuda, but PyTorch finds no GPU"):
-        loading.command(["--device", "cuda"])
+    hide(monkeypatch)
+    with pytest.raises(InputError, match="--device xpu, but PyTorch finds no GPU"):
+        loading.command(["--device", "xpu"])

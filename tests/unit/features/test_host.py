@@ -95,10 +95,10 @@ def test_a_kernel_that_cannot_be_made_is_no_end(monkeypatch, caplog, error, reas
             raise error
 
     kernel = SimpleNamespace(prepare=prepare, read_rows=object())
-    monkeypatch.setitem(sys.modules, "gsplit.features.zero_copy", kernel)
+    monkeypatch.setitem(sys.modules, "gsplit.kernels.zero_copy", kernel)
     monkeypatch.setattr(rows, "pin", lambda: True)
-    found = _zero_copy(rows, torch.device("cuda"), torch.float32)
-    assert made == [((9, 3), torch.float16, "cuda", torch.float32)]
+    found = _zero_copy(rows, torch.device("xpu"), torch.float32)
+    assert made == [((9, 3), torch.float16, "xpu", torch.float32)]
     assert found is (kernel.read_rows if error is None else None)
     assert (reason in caplog.text) if reason else not caplog.records
 

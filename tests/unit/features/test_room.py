@@ -54,8 +54,8 @@ TOO_MUCH = [
     ("500GiB", {}, "--cache-size 500.0 GiB: cpu has 4.0 MiB in all for a trainer; use a smaller size or auto"),
     (
         "500GiB",
-        {"free": 4 << 20, "device": "cuda:1"},
-        "--cache-size 500.0 GiB: cuda:1 has 4.0 MiB in all for a trainer; use a smaller size or auto",
+        {"free": 4 << 20, "device": "xpu:1"},
+        "--cache-size 500.0 GiB: xpu:1 has 4.0 MiB in all for a trainer; use a smaller size or auto",
     ),
 ]
 TOO_LITTLE = [
@@ -120,27 +120,50 @@ def test_the_host_s_memory_is_shared_out():
     assert four.free_bytes * 4 == pytest.approx(host.available_bytes, rel=0.2)
 
 
-@pytest.mark.parametrize(("free", "total", "spare"), [(70, 80, 50), (20, 80, 0), (5, 6, 3)])
-def test_auto_leaves_a_gpu_a_quarter_or_2_gib(monkeypatch, free, total, spare):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free << 30, total << 30))
-    found = Memory.of(torch.device("cuda", 1), 1)
-    assert found == Memory(device="cuda:1", total_bytes=total << 30, free_bytes=free << 30, auto_bytes=spare << 30)
+GIB = 1 << 30
 
 
-def test_auto_leaves_a_gpu_what_training_will_take(monkeypatch):
-    gib = 1 << 30
-    assert spare_bytes(70 * gib, 80 * gib) == 50 * gib
-    assert spare_bytes(70 * gib, 80 * gib, working_bytes=19 * gib) == 50 * gib  # the quarter is more
-    assert spare_bytes(70 * gib, 80 * gib, working_bytes=30 * gib) == 40 * gib
-    assert spare_bytes(70 * gib, 80 * gib, working_bytes=900 * gib) == 35 * gib  # an estimate: half at most
-    assert spare_bytes(70 * gib, 80 * gib, visitors=3) == 50 * gib - 3 * CONTEXT_BYTES
-    assert spare_bytes(3 * gib, 80 * gib, visitors=3) == 0
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (70 * gib, 80 * gib))
-    found = Memory.of(torch.device("cuda", 0), 2, working_bytes=15 * gib, visitors=2)
-    assert found.auto_bytes == (40 * gib - 2 * CONTEXT_BYTES) // 2  # two share the GPU, and each takes its 15
-    assert found.free_bytes == 35 * gib  # what is asked for in bytes is the user's to decide
+@pytest.mark.parametrize(
+    ("free", "total", "spare"),
+    [(70, 80, 70 - 20 - 2), (21, 80, 0), (8, 8, 8 - 2 - 0.5)],  # a quarter for training, 2 or a sixteenth beside
+)
+def test_auto_leaves_a_quarter_where_nobody_knows_what_training_takes(monkeypatch, free, total, spare):
+    monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (free << 30, total << 30))
+    found = Memory.of(torch.device("xpu", 1), 1)
+    assert found == Memory(
+        device="xpu:1", total_bytes=total << 30, free_bytes=free << 30, auto_bytes=int(spare * GIB)
+    )
+
+
+def test_auto_leaves_what_training_takes_an_eighth_more_and_a_floor(monkeypatch):
+    assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=8 * GIB) == (70 - 9 - 2) * GIB
+    assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=0) == 68 * GIB
+    assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=900 * GIB) == 0
+    assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=0, visitors=3) == 68 * GIB - 3 * CONTEXT_BYTES
+    assert spare_bytes(3 * GIB, 80 * GIB, visitors=3) == 0
+    monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (70 * GIB, 80 * GIB))
+    found = Memory.of(torch.device("xpu", 0), 2, working_bytes=8 * GIB, visitors=2)
+    assert found.auto_bytes == (70 - 2 * 9 - 2) * GIB // 2 - CONTEXT_BYTES  # two share the GPU, each takes its 8
+    assert (found.free_bytes, found.working_bytes) == (27 * GIB, 8 * GIB)
+
+
+def test_a_small_device_leaves_little_for_what_only_a_gpu_shows():
+    mib = 1 << 20
+    assert spare_bytes(64 * mib, 64 * mib, working_bytes=8 * mib) == (64 - 9 - 4) * mib
+    assert spare_bytes(64 * mib, 64 * mib, working_bytes=8 * mib, visitors=2) == (64 - 9 - 4 - 2 * 2) * mib
+
+
+def test_a_cache_that_leaves_no_room_for_training_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (10 << 20, 16 << 20))
+    found = Memory.of(torch.device("xpu", 0), 1, working_bytes=9 << 20)
+    said = "--cache-size {}: .*xpu:0 has 1.0 MiB free beside the 9.0 MiB that training takes"
+    with pytest.raises(InputError, match=said.format("2.0 MiB")):
+        prefix_rows(CacheSize.parse("2MiB"), np.array([0, 10_000]), 1, 1024, found)
+    with pytest.raises(InputError, match=said.format("auto") + ", which leaves nothing for a cache"):
+        prefix_rows(CacheSize.parse("auto"), np.array([0, 10_000]), 1, 1024, found)
+    assert prefix_rows(CacheSize.parse("512KiB"), np.array([0, 10_000]), 1, 1024, found).tolist() == [512]
 
 
 def test_trainers_agree_on_the_least():
-    memories = [memory(free=9, auto=3), memory(free=7, auto=5, device="cuda:1"), memory(total=80, free=8, auto=4)]
-    assert Memory.least(memories) == memory(total=80, free=7, auto=3, device="cuda:1")
+    memories = [memory(free=9, auto=3), memory(free=7, auto=5, device="xpu:1"), memory(total=80, free=8, auto=4)]
+    assert Memory.least(memories) == memory(total=80, free=7, auto=3, device="xpu:1")

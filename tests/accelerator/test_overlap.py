@@ -11,7 +11,7 @@ from experiments.micro.overlap import of_streams, of_threads, read_trace
 from gsplit.config.train import TrainConfig
 from gsplit.train.api import train
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.gpu("a trace of what the device does is recorded, and speeds are compared")
 
 HIDDEN_SHARE = 0.25
 """Of loading. Computing is made the longer part, so nearly all could be; who waits for whom hides none."""

@@ -1,4 +1,4 @@
-"""The same code on CUDA. Where there are fewer GPUs than trainers, NCCL ranks share one: right answers, no timing."""
+"""The same code on accelerators, with spawned trainers. Where there are fewer than trainers, these share them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from support.steps import CPU
 
 from gsplit.config.train import TrainConfig
 from gsplit.data.memory.graphs import from_arrays
+from gsplit.device import accelerator
 from gsplit.engine.inputs import blocks_of
 from gsplit.engine.sampled.sources import Pins
+from gsplit.errors import InputError
 from gsplit.features import FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.nn import mean_of_neighbours
@@ -19,37 +21,39 @@ from gsplit.predict.api import predict
 from gsplit.sampling import MiniBatchSampler
 from gsplit.train.api import train
 
-pytestmark = pytest.mark.gpu
+pytestmark = pytest.mark.accelerator
+SLOW = pytest.mark.slow
+"""Of processes that import PyTorch; tests in the pool of trainers show the same (test_bit_equal.py)."""
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_mean_and_its_gradient_equal_the_cpu_s(dtype):
+def test_mean_and_its_gradient_equal_the_cpu_s(device, dtype):
     graph = random_graph(500, 12, seed=1)
     sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 500], fan_outs=[8], seed=0)
     sampler.sample(np.arange(200), epoch=0, batch=0)
     results = []
-    for device in (CPU, torch.device("cuda")):
-        block = blocks_of(sampler.segment(0), device, None)[1]
+    for where in (CPU, device):
+        block = blocks_of(sampler.segment(0), where, None)[1]
         torch.manual_seed(0)
-        x = torch.randn(block.num_sources, 33, dtype=dtype).to(device).requires_grad_()
+        x = torch.randn(block.num_sources, 33, dtype=dtype).to(where).requires_grad_()
         out = mean_of_neighbours(block, x)
         out.square().sum().backward()
         results.append((out.detach().cpu(), x.grad.cpu()))
     torch.testing.assert_close(results[0], results[1])
 
 
-def test_loaded_rows_are_bit_equal():
+def test_loaded_rows_are_bit_equal(device):
     features = np.random.default_rng(0).standard_normal((1000, 65)).astype(np.float16)
     ids = np.random.default_rng(1).integers(0, 1000, 5000)
     host = HostRows(features)
     rows = [
-        FeatureLoader(host, device=device, dtype=torch.float32, normalize=False, threads=2).load(ids).cpu()
-        for device in (CPU, torch.device("cuda"))
+        FeatureLoader(host, device=where, dtype=torch.float32, normalize=False, threads=2).load(ids).cpu()
+        for where in (CPU, device)
     ]
     assert torch.equal(*rows)
 
 
-def test_slots_are_pinned_also_when_they_have_grown():
+def test_slots_are_pinned_also_when_they_have_grown(device):
     slot = SharedBuffer("test")
     slot.grow(10_000)
     memory = slot.view((10_000,), np.uint8)
@@ -60,13 +64,13 @@ def test_slots_are_pinned_also_when_they_have_grown():
     larger = slot.view((1 << 20,), np.uint8)
     pin(larger, memory)
     larger[:] = 7
-    assert (torch.from_numpy(larger).to("cuda", non_blocking=True) == 7).all()
+    assert (torch.from_numpy(larger).to(device, non_blocking=True) == 7).all()
     assert torch.from_numpy(larger).is_pinned()
     slot.close()
 
 
-@pytest.mark.parametrize("world", [1, 2])
-def test_samplers_and_prefetching_change_nothing(tmp_path, monkeypatch, world):
+@pytest.mark.parametrize("world", [pytest.param(1, marks=SLOW), 2])
+def test_samplers_and_prefetching_change_nothing(kind, tmp_path, monkeypatch, world):
     """On one GPU sums of float64 differ in their order only."""
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
     layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
@@ -80,7 +84,7 @@ def test_samplers_and_prefetching_change_nothing(tmp_path, monkeypatch, world):
             epochs=2,
             dropout=0.0,
             dtype="float64",
-            device="cuda",
+            device=kind,
             samplers=samplers,
             prefetch=prefetch,
         )
@@ -96,13 +100,14 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model["model"])
 @pytest.mark.parametrize("world", [1, 2, 4])
-def test_training_equals_the_cpu_s(tmp_path, monkeypatch, world, model):
+def test_training_equals_the_cpu_s(kind, tmp_path, monkeypatch, world, model):
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
     layout = lay_out(random_graph(300, 10, seed=3, weighted=True), tmp_path, parts=world)
     logits = []
-    for device in ("cpu", "cuda"):
+    for device in ("cpu", kind):
         config = TrainConfig(
             out=tmp_path / device,
             device=device,
@@ -121,31 +126,30 @@ def test_training_equals_the_cpu_s(tmp_path, monkeypatch, world, model):
     np.testing.assert_allclose(logits[0], logits[1], rtol=0, atol=1e-8)
 
 
-def test_more_trainers_than_gpus_are_refused(tmp_path):
-    from gsplit.errors import InputError
-
-    world = torch.cuda.device_count() + 1
+def test_more_trainers_than_gpus_are_refused(kind, tmp_path, monkeypatch):
+    monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
+    world = accelerator.count(kind) + 1
     layout = lay_out(random_graph(100, 5), tmp_path, parts=world)
     with pytest.raises(InputError, match=f"{world} trainers need {world} GPUs"):
-        train(layout.path, TrainConfig(out=tmp_path / "run", device="cuda"))
+        train(layout.path, TrainConfig(out=tmp_path / "run", device=kind))
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("world", [1, 3])
-def test_predictions_equal_the_cpu_s(tmp_path, monkeypatch, world):
+@pytest.mark.parametrize("world", [1, pytest.param(3, marks=SLOW)])
+def test_predictions_equal_the_cpu_s(kind, tmp_path, monkeypatch, world):
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
     layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
     run = tmp_path / "run"
     train(layout.path, TrainConfig(out=run, device="cpu", fan_out=(5, 4), hidden=8, epochs=1, dtype="float64"))
     for options in ({"what": "embeddings"}, {"what": "logits", "fan_out": (3, 2), "batch_size": 70}):
-        values = [predict(run, layout.path, device=device, **options) for device in ("cpu", "cuda")]
+        values = [predict(run, layout.path, device=device, **options) for device in ("cpu", kind)]
         np.testing.assert_allclose(*values, rtol=0, atol=1e-10)
 
 
-def test_tensors_of_a_gpu_make_the_same_store():
+def test_tensors_of_a_gpu_make_the_same_store(device):
     """They are copied; the graph stays where it is."""
     edges, x, y = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.randn(3, 4), torch.tensor([0, 1, 0])
     with from_arrays(edges, x, y, train=y == 0) as one:
-        moved = (each.to("cuda") for each in (edges, x, y))
-        with from_arrays(*moved, train=(y == 0).to("cuda")) as other:
+        moved = (each.to(device) for each in (edges, x, y))
+        with from_arrays(*moved, train=(y == 0).to(device)) as other:
             assert one.checksum == other.checksum

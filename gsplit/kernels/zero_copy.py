@@ -1,6 +1,6 @@
 """A kernel that reads feature rows where they lie on the host, over the bus, without a copy in between.
 
-Imported only where rows are read that way: Triton comes with PyTorch for CUDA, not with PyTorch for the CPU. It
+Imported only where rows are read that way: Triton comes with PyTorch for GPUs, not with PyTorch for the CPU. It
 compiles the kernel when it is first used, and wants a C compiler for the call; :func:`prepare` finds out.
 
 The bus carries requests of at most 128 bytes (``SPAN_BYTES``), aligned to their size; a warp that reads half of one
@@ -22,6 +22,8 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from gsplit.device import accelerator
 
 SPAN_BYTES = 128
 LANE_BYTES = 16
@@ -54,7 +56,7 @@ def prepare(host_rows: Tensor, device: torch.device, dtype: torch.dtype) -> None
     """Compile the kernel for these rows and read one row, so that nothing is left to fail, or to wait for, later.
 
     Args:
-        host_rows: [N, D], N > 0; registered with CUDA.
+        host_rows: [N, D], N > 0; registered, so that kernels can read them.
         device: that reads them.
         dtype: in which they arrive.
 
@@ -63,14 +65,14 @@ def prepare(host_rows: Tensor, device: torch.device, dtype: torch.dtype) -> None
     """
     out = torch.empty((1, host_rows.shape[1]), dtype=dtype, device=device)
     read_rows(host_rows, torch.zeros(1, dtype=torch.int64, device=device), None, out)
-    torch.cuda.synchronize(device)
+    accelerator.synchronize(device)
 
 
 def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Tensor) -> None:
     """``out[positions] = host_rows[ids]``, or ``out[:] = ...`` where there are no positions, on the current stream.
 
     Args:
-        host_rows: [N, D] of any floating type; registered with CUDA.
+        host_rows: [N, D] of any floating type; registered.
         ids: int64 [n] rows, on the device; they must exist, the kernel does not look.
         positions: int64 [n] rows of ``out``, all different, on the device; or None.
         out: [at least n, D] in the type to compute in, on the device.
@@ -83,7 +85,7 @@ def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Ten
     largest_shift = span - math.gcd(width, span)
     block = min(MAX_BLOCK, triton.next_power_of_2(width + largest_shift))
     in_lane = math.gcd(width, LANE_BYTES // item_bytes)
-    with torch.cuda.device_of(out):  # Triton launches on the current device
+    with accelerator.as_current(out.device):
         _read_rows[(len(ids),)](
             host_rows,
             sorted_ids,

@@ -1,0 +1,181 @@
+"""What a training of a layout takes, beside what there is: of the host, and of each trainer's accelerator.
+
+Nothing here has a formula for what another module knows: a step is what a dry run of it took, evaluation, caches and
+plans of the whole graph are asked of those that refuse what does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from gsplit.data import Layout, open_layout
+from gsplit.device import accelerator
+from gsplit.engine.dry import StepBytes
+from gsplit.engine.engines import engine_of
+from gsplit.engine.evaluation.evaluation_memory import bytes_at_most
+from gsplit.engine.rows.reserve import reserve_of
+from gsplit.engine.run import Run
+from gsplit.engine.sampled.engine import bulk_of
+from gsplit.engine.strategy import cached_bytes, copied_dtype, row_bytes
+from gsplit.engine.whole.fitting import chosen_of
+from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.engine.whole.private_memory import process_bytes
+from gsplit.errors import InputError
+from gsplit.full import Plan
+from gsplit.launch.resolve import dry_run_of
+from gsplit.limits import host_memory
+from gsplit.supply.ring import with_headroom
+from gsplit.units import parse_bytes
+
+SAMPLER_BYTES = 24 << 20
+"""Private memory of a sampler beside its maps: the interpreter, NumPy, the core."""
+MAP_BYTES = 8
+"""Bytes of a sampler's maps for each vertex of the graph; where they may take less, they hold fewer vertices."""
+
+BEHIND = "device behind"
+"""Name of what only a device takes that is behind its trainer; the CPU never is."""
+SHARE_OF_BULKS = 8
+"""Part of the free memory that --bulk auto takes for its slots at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """Memory that one thing takes."""
+
+    what: str
+    """The thing."""
+    num_bytes: int
+    """Bytes, of all that have it together."""
+    about: str
+    """Where they come from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingNeeds:
+    """What a training takes. On the CPU trainers take of the host what they would of an accelerator, or less."""
+
+    device: str
+    """The type of device that is computed on."""
+    trainers: int
+    """Number of trainers."""
+    samplers: int
+    """Number of sampler processes."""
+    host: list[Need]
+    """Memory of the host, by what takes it."""
+    step: StepBytes | None
+    """A training step on one trainer, where a dry run could be made."""
+    accelerator: list[Need]
+    """Memory of each trainer's accelerator; what it would be where the training is on the CPU."""
+    cache_bytes: int | None
+    """Bytes of the largest cache on the device that training is on; None where its size is left to auto."""
+
+    host_bytes: int
+    """Bytes of the host, all together."""
+    accelerator_bytes: int
+    """Bytes of an accelerator, all together."""
+
+
+def needs_of(run: Run) -> TrainingNeeds:
+    """What a run takes; nothing is started.
+
+    Args:
+        run: as decided.
+    """
+    layout, process = open_layout(run.layout, trusted=True), process_bytes()  # before a step takes some
+    on_cpu = run.config.device == accelerator.HOST
+    cache_bytes = cached_bytes(run.config, run.strategy, layout) if run.config.strategy != "full" else 0
+    step = run.step or dry_run_of(engine_of(run.config.strategy), run)
+    whole = list(_whole(run)) if run.config.strategy == "full" else []
+    on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0)) or _of_a_plan(whole, run)
+    host = [*_processes(run, process), *_supplied(run, layout, step), *whole]
+    if on_cpu:
+        host += [
+            replace(need, what=f"{need.what}, of all", num_bytes=run.trainers * need.num_bytes)
+            for need in on_device
+            if need.what != BEHIND and not whole
+        ]
+        if cache_bytes:
+            host.append(Need(what="caches", num_bytes=run.trainers * cache_bytes, about="--cache-size"))
+    if not whole and (evaluation := bytes_at_most(run, layout)):
+        host.append(Need(what="evaluation", num_bytes=evaluation, about="levels and chunks, at most"))
+    return TrainingNeeds(
+        device=run.config.device,
+        trainers=run.trainers,
+        samplers=run.samplers,
+        host=host,
+        step=step,
+        accelerator=on_device,
+        cache_bytes=cache_bytes,
+        host_bytes=sum(need.num_bytes for need in host),
+        accelerator_bytes=sum(need.num_bytes for need in on_device),
+    )
+
+
+def _processes(run: Run, each: int) -> Iterator[Need]:
+    if run.config.strategy != "full":  # else it is in the price of a plan
+        yield Need(what="processes of trainers", num_bytes=run.trainers * each, about="PyTorch and libraries")
+
+
+def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need]:
+    """Memory that trainers are supplied from: rows that are copied, slots, samplers."""
+    config = run.config
+    if run.config.strategy == "full":
+        return
+    rows = layout.graph.num_vertices * row_bytes(config, layout)
+    copied = copied_dtype(config, layout) is not None
+    reads = config.device != accelerator.HOST and config.loader != "gather"
+    if copied or (reads and accelerator.reads_host_memory(config.device)):
+        yield Need(what="features, copied", num_bytes=rows, about="once for all trainers")
+    if run.samplers:
+        maps = min(parse_bytes(config.sampler_memory), MAP_BYTES * layout.graph.num_vertices)
+        each = SAMPLER_BYTES + maps
+        yield Need(
+            what="samplers", num_bytes=run.samplers * each, about="maps of vertices: --samplers, --sampler-memory"
+        )
+        if step is not None:
+            size = (config.slots or 0) * (bulk_of(config) or 1) * with_headroom(step.slot)
+            if bulk_of(config) is None:
+                size = max(size, host_memory().available_bytes // SHARE_OF_BULKS)
+            yield Need(what="slots", num_bytes=size, about="sampled mini-batches: --slots, --bulk")
+
+
+def _of_a_device(run: Run, step: StepBytes | None, cache_bytes: int | None) -> Iterator[Need]:
+    """Memory of one trainer's device."""
+    if step is None:
+        return
+    layout = open_layout(run.layout, trusted=True)
+    prefetch = run.config.prefetch
+    yield Need(what="weights", num_bytes=step.weights, about="the model")
+    yield Need(what="gradients and optimizer", num_bytes=step.kept - step.weights, about="kept between steps")
+    ahead = 1 + prefetch
+    yield Need(what="mini-batches", num_bytes=ahead * step.mini_batch, about=f"{ahead} loaded: --prefetch")
+    rest = step.peak(prefetch) - step.kept - ahead * step.mini_batch
+    yield Need(what="activations", num_bytes=rest, about="and what loading takes: --batch-size, --fan-out")
+    behind = step.reserved(prefetch) - step.peak(prefetch)
+    yield Need(what=BEHIND, num_bytes=behind, about="mini-batches that it has not done with")
+    more = (reserve_of(run, layout) or 0) - step.reserved(prefetch) if run.step is not None else 0
+    if more > 0:
+        yield Need(what="evaluation, metrics", num_bytes=more, about="more than a step: --evaluate, --metrics")
+    if cache_bytes:
+        yield Need(what="cache", num_bytes=cache_bytes, about="--cache-size")
+
+
+def _whole(run: Run) -> Iterator[Need]:
+    """Memory of the host that a plan of the whole graph takes."""
+    try:
+        plan = Plan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
+        price = chosen_of(priced_plans(run), plan)
+    except InputError:  # a model whose rows have widths that nobody knows before it runs
+        return
+    private = run.trainers * price.private_bytes
+    yield Need(what="trainers", num_bytes=private, about=f"processes, edges, rows and steps: {price.flags}")
+    yield Need(what="shared by trainers", num_bytes=price.shared_bytes, about="rows that all map")
+
+
+def _of_a_plan(whole: list[Need], run: Run) -> list[Need]:
+    """Memory of a trainer's accelerator under a plan, by the formula for the host, without the process."""
+    if not whole:
+        return []
+    each = whole[0].num_bytes // run.trainers - process_bytes()
+    return [Need(what="edges, rows and a step", num_bytes=max(0, each), about="by formula, not by a dry run")]

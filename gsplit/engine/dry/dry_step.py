@@ -1,0 +1,246 @@
+"""A training step made dry: of the real model, on a real mini-batch, on a device that computes nothing.
+
+What the run's own sampler draws is known to the last edge, and what the model makes of it is found by making it:
+forward, loss, backward, the sum of the gradients, and the step of the real optimizer, with the kernels that
+accelerators use. Nobody is asked for the rows of other trainers; theirs have the sizes that the segment says.
+
+A small step is made with zeros on the CPU, in less time than it takes to import what ``meta`` needs. A large one is
+made on the device ``meta``, where shapes are all there is, in the time of a small one. A model that looks at values
+(``item()``, a library's own kernels) cannot run there, and takes time and memory of the step once on the CPU.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gsplit.data import Layout
+from gsplit.engine.dry.as_accelerators import AsAccelerators
+from gsplit.engine.dry.live_bytes import LiveBytes
+from gsplit.engine.dry.step_bytes import StepBytes
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.level_widths import widths_of
+from gsplit.engine.objective import mini_batch_loss, objective_for, weight_of, whole_weight
+from gsplit.engine.run import Run
+from gsplit.engine.strategy import copied_dtype
+from gsplit.errors import InputError
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.kernels import library_alone
+from gsplit.nn import Block, Chain, ExchangeCounters
+from gsplit.optim import Steps, optimizer_of
+from gsplit.parallel import Member
+from gsplit.parallel.mailboxes import Mailboxes
+from gsplit.sampling import MicroBatches, Rule, Segment
+from gsplit.supply.ring import extents_of
+
+FEWEST, MOST = 2, 32
+"""Mini-batches that are sampled, of which the largest is computed; the smaller they are, the less alike."""
+MOST_EDGES = 1 << 20
+"""Edges from which on the fewest will do."""
+SMALL = 1 << 30
+"""Rows of all levels times weights of the model up to which a step takes the CPU a moment."""
+
+logger = logging.getLogger(__name__)
+
+
+def step_bytes(run: Run, layout: Layout, rule: Rule, num_batches: int) -> StepBytes | None:
+    """What a training step of a run takes of a device; no process is started, and nothing is written.
+
+    Args:
+        run: as decided.
+        layout: to sample from.
+        rule: by which mini-batches are sampled.
+        num_batches: number of mini-batches of an epoch.
+
+    Returns:
+        None where the model fails; what trainers say of it, they say themselves.
+
+    Raises:
+        InputError: for a model that cannot be trained on blocks.
+    """
+    with torch.random.fork_rng(devices=[]):
+        segment, slot = largest_split(run, layout, rule, num_batches)
+        for device in _devices(run, segment):
+            try:
+                return replace(measured(run, layout, segment, torch.device(device)), slot=slot)
+            except InputError:
+                raise
+            except Exception as error:  # of a user's model, or of operations that look at values
+                logger.debug("a step on %s fails: %s: %s", device, type(error).__name__, error)
+                why = error
+    logger.warning("what training takes of a device is not known, for a step made dry fails: %s", why)
+    return None
+
+
+def _devices(run: Run, segment: Segment) -> tuple[str, ...]:
+    """Where to try a step, in this order."""
+    work = sum(segment.level_sizes) * sum(p.numel() for p in run.new_model().parameters())
+    return ("cpu",) if work <= SMALL else ("meta", "cpu")
+
+
+def largest_split(run: Run, layout: Layout, rule: Rule, num_batches: int) -> tuple[Segment, int]:
+    """The split that takes most of the first mini-batches of a run, and bytes of the largest of these in a slot."""
+    widths = widths_of(run.new_model(), layout.graph.num_features, run.config.layers)
+    micro_batches = MicroBatches(
+        layout,
+        micro_batches=run.strategy.micro_batches,
+        splits=run.strategy.splits,
+        fixed_shares=run.strategy.fixed_shares,
+        rule=rule,
+        batch_size=run.config.batch_size,
+        seed=run.config.seed,
+        edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
+        partial_sums=run.partial_sums,
+    )
+    largest, most, edges, slot = None, -1, 0, 0
+    for batch in range(min(MOST, num_batches)):
+        if batch >= FEWEST and edges > MOST_EDGES:
+            break
+        end = 0
+        for sampler in micro_batches.sample_all(0, batch):
+            end = extents_of(sampler, end)[-1][1]
+            for split in range(sampler.parts):
+                segment = sampler.segment(split)
+                edges += segment.num_edges
+                numbers = sum(size * width for size, width in zip(segment.level_sizes, widths, strict=True))
+                if (taken := segment.num_bytes + numbers * run.dtype.itemsize) > most:
+                    largest, most = segment, taken
+        slot = max(slot, end)
+    assert largest is not None
+    return largest, slot
+
+
+def measured(run: Run, layout: Layout, segment: Segment, device: torch.device) -> StepBytes:
+    """Make two steps on the same split, one after the other as in training, and count.
+
+    Args:
+        run, layout: of the training.
+        segment: the split.
+        device: ``meta``, or the CPU, where it is computed.
+    """
+    with library_alone(), AsAccelerators(), LiveBytes(device.type) as live:
+        step = _Step(run, layout, segment, device)
+        live.add([*step.model.parameters(), *step.model.buffers()])
+        weights = live.now
+        first = step.load()
+        mini_batch = live.now - weights
+        step.make(first, 0)  # of the optimizer there is no state yet
+        second = step.load()
+        between = live.now
+        del first
+        live.restart()
+        step.make(second, run.config.accumulate - 1)
+        most = live.peak
+        del second
+        step.forget()
+        return StepBytes(
+            weights=weights,
+            kept=live.now,
+            mini_batch=mini_batch,
+            loading=_loading(run, layout, segment),
+            step=most,
+            slot=segment.num_bytes,
+            between=between,
+        )
+
+
+def _loading(run: Run, layout: Layout, segment: Segment) -> int:
+    """Bytes beside a mini-batch while its features come: rows as they are stored, before they are where they belong.
+
+    Rows of the host alone, in the type of the model, come at once.
+    """
+    features, copied = layout.graph.features, copied_dtype(run.config, layout)
+    assert features is not None
+    stored = features.dtype.itemsize if copied is None else copied.itemsize
+    if run.strategy.cache_size is None and stored == run.dtype.itemsize:
+        return 0
+    places = 0 if run.strategy.cache_size is None else 16  # int64, where they are and where they go
+    return len(segment.vertices) * (features.shape[1] * stored + places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loaded:
+    """A mini-batch."""
+
+    blocks: dict[int, Block]
+    x: Tensor
+    labels: Tensor
+    target_weights: Tensor | None
+    chain: Chain
+
+
+class _Step:
+    """The parts of a trainer that a step takes, on a device."""
+
+    def __init__(self, run: Run, layout: Layout, segment: Segment, device: torch.device) -> None:
+        self._run, self._segment, self._device = run, segment, device
+        graph = layout.graph
+        self.model = run.new_model().train().to(device, run.dtype)
+        self._objective = objective_for(run.config, graph, device, run.dtype, run.own_loss)
+        self._whole_weight = whole_weight(self._objective, graph, device)
+        edges = EdgeLoader(graph, device=device, dtype=run.dtype, estimate=run.config.estimate, **run.needs)
+        assert graph.features is not None
+        nothing = FeatureLoader(  # rows are made, not loaded
+            HostRows(graph.features), device=torch.device("cpu"), dtype=run.dtype, normalize=False, threads=1
+        )
+        self._loader = SplitLoader(layout, device, nothing, edges)
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        optimizer = optimizer_of(run.config, parameters)
+        for group in optimizer.param_groups:
+            group["foreach"] = True  # as on accelerators, where it takes more memory
+        self._logits: Any = None
+        self._loss: Any = None
+        self._reduced: Any = None
+        member = Member(rank=0, world=1, device=device)
+        self._steps = Steps(run.config, [optimizer], parameters, None, member, 2 * run.config.accumulate)
+
+    def load(self) -> _Loaded:
+        """The mini-batch, as the feed loads it."""
+        run, segment = self._run, self._segment
+        carrier = Silent() if segment.parts > 1 else None
+        chain = Chain(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
+        width = self._loader.layout.graph.num_features
+        return _Loaded(
+            blocks=self._loader.blocks(segment, chain),
+            x=torch.zeros((len(segment.vertices), width), dtype=run.dtype, device=self._device),
+            labels=self._loader.labels(segment),
+            target_weights=self._loader.target_weights(segment),
+            chain=chain,
+        )
+
+    def make(self, loaded: _Loaded, batch: int) -> None:
+        """Make a step as :func:`gsplit.train.loop.train` does, and hold what that holds until it has the next one."""
+        labels, num_targets, each = loaded.labels, self._segment.num_targets, loaded.target_weights
+        self._logits = self.model(loaded.blocks, loaded.x)
+        loss_share = mini_batch_loss(self._objective, self._logits, labels, num_targets, each)
+        self._loss = loaded.chain.tie(loss_share)
+        weight = weight_of(self._objective, labels, each)
+        if self._segment.has_drawn_targets and self._run.config.estimate != "ratio":
+            weight = self._whole_weight
+        self._steps.begin()
+        self._loss.backward()
+        self._reduced = self._steps.reduce(self._loss, weight, num_targets)
+        self._steps.end(0, batch, num_targets)
+
+    def forget(self) -> None:
+        """Let go of the last step."""
+        self._logits = self._loss = self._reduced = None
+
+
+class Silent(Mailboxes):
+    """Mailboxes that nobody else looks into: what is received has its size, and is zeros."""
+
+    def __init__(self) -> None:
+        """Take no memory."""
+
+    def start(
+        self, out: Tensor, sent: Tensor, receive_counts: Sequence[int], send_counts: Sequence[int]
+    ) -> Callable[[], None]:
+        """Send nothing; there is nothing to wait for, and zeros come."""
+        out.zero_()
+        return lambda: None

@@ -1,0 +1,103 @@
+"""Kernels that Triton compiles for the GPU that is there; what it has none for is left to PyTorch's operations.
+
+Legend: R rows of the result, S sources, E edges, D features, H heads.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+
+import torch
+from torch import Tensor
+from typing_extensions import override
+
+from gsplit.device import accelerator
+from gsplit.kernels.library import Library
+from gsplit.kernels.sums import Edges
+
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+"""Types of the rows that are summed."""
+FIRST = "sums over edges are PyTorch's own: "
+"""How the one line begins that says why nothing is compiled here."""
+
+logger = logging.getLogger(__name__)
+
+
+class Compiled(Library):
+    """Sums by a kernel of Triton's (:mod:`gsplit.kernels.segment_sums`), forward and backward; the rest as it was.
+
+    Where it cannot be compiled, or gives other sums than PyTorch's operations do, a warning says so, and those take
+    its place as long as the process lives.
+    """
+
+    def __init__(self) -> None:
+        self._works = True
+        self._checked = False
+
+    def takes(self, x: Tensor) -> bool:
+        """Whether the kernel sums rows like ``x``: on a device that Triton drives here, in a type that it has."""
+        return self._works and accelerator.is_one(x.device) and x.dtype in DTYPES and self._tried(x.device)
+
+    @override
+    def sum(
+        self,
+        edges: Edges,
+        own: Tensor,
+        received: Tensor | None,
+        out: Tensor,
+        *,
+        start: Tensor | None = None,
+        factor: Tensor | None = None,
+        weight: Tensor | None = None,
+        degrees: Tensor | None = None,
+        scale: Tensor | None = None,
+    ) -> None:
+        scaling = {"start": start, "factor": factor, "weight": weight, "degrees": degrees, "scale": scale}
+        if self._works:
+            try:
+                from gsplit.kernels.segment_sums import sum_rows
+
+                return sum_rows(edges, own, received, out, **scaling)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
+                self._give_up(f"the kernel for them cannot be made here ({type(error).__name__}: {error})")
+        super().sum(edges, own, received, out, **scaling)
+
+    def _give_up(self, reason: str) -> None:
+        self._works = False
+        logger.warning("%s%s", FIRST, reason)
+
+    @functools.cached_property
+    def _driven(self) -> str | None:
+        """The type of device that Triton drives here; None where it drives none."""
+        try:
+            from triton.runtime import driver
+
+            return str(driver.active.get_active_torch_device().type)
+        except ImportError as error:
+            logger.info("%sTriton is missing (%s)", FIRST, error)
+        except RuntimeError as error:  # it finds no driver, or several
+            logger.info("%sTriton drives no device here (%s)", FIRST, error)
+        return None
+
+    def _tried(self, device: torch.device) -> bool:
+        """Whether Triton drives devices like this one, and a first small sum was right."""
+        if self._driven == device.type and not self._checked:
+            self._checked = True
+            self._check(device)
+        return self._works and self._driven == device.type
+
+    def _check(self, device: torch.device) -> None:
+        """Hold a first small sum against that of PyTorch's operations; this compiles a kernel, and waits for it."""
+        random = torch.Generator().manual_seed(0)
+        indptr = torch.tensor([0, 0, 3, 21], dtype=torch.int32)
+        indices = torch.randint(0, 10, (21,), dtype=torch.int32, generator=random)
+        edges = Edges(indptr=indptr.to(device), indices=indices.to(device))
+        x_SD, weight_EH = (torch.randn(*shape, generator=random).to(device) for shape in ((10, 20), (21, 2)))
+        ours_RD, theirs_RD = (torch.empty((edges.num_rows, 20), device=device) for _ in range(2))
+        for kernels, out_RD in ((self, ours_RD), (Library(), theirs_RD)):
+            kernels.sum(edges, x_SD[:6], x_SD[6:], out_RD, weight=weight_EH, degrees=edges.indptr.diff())
+        if self._works and not torch.allclose(ours_RD, theirs_RD, rtol=1e-4, atol=1e-4):
+            self._give_up("the kernel for them gives other sums here")

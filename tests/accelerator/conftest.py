@@ -1,0 +1,25 @@
+"""Fixtures of the tests that run on accelerators."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Sums in this process are those of a trainer with one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def controls(kind):
+    """``torch.ops.sim``, which steers and counts what simulated devices do."""
+    if kind != "sim":
+        pytest.skip("only simulated devices are steered and count what they do")
+    yield torch.ops.sim
+    torch.ops.sim.set_schedule("lazy")
+    torch.ops.sim.clear_errors()

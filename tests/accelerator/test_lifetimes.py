@@ -1,0 +1,56 @@
+"""Memory that a mini-batch came in is another one's soon, on the host and on the device."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from support import pool as pool_module
+from support.graphs import lay_out, random_graph
+from support.runs import config_for, train_in_trainer
+
+from gsplit.engine.inputs import SplitLoader
+from gsplit.engine.rows.shared import Shared
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.parallel import rendezvous
+from gsplit.parallel.join import joined
+from gsplit.processes import start
+from gsplit.sampling import MiniBatchSampler, Segment
+
+pytestmark = pytest.mark.accelerator
+
+
+def test_loops_are_those_of_the_segment_also_when_its_slot_holds_another(device, tmp_path):
+    layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=1)
+    graph = layout.graph
+    sampler = MiniBatchSampler(graph.indptr, graph.indices, [0, 300], fan_outs=[4], seed=0)
+    sampler.sample(np.arange(100), epoch=0, batch=0)
+    slot = sampler.segment(0).data.copy()
+    segment = Segment(slot)
+    edges = EdgeLoader(graph, device=device, dtype=torch.float32, weights=False, degrees=False)
+    features = FeatureLoader(HostRows(graph.features), device=device, dtype=torch.float32, normalize=False, threads=1)
+    block = SplitLoader(layout, device, features, edges).blocks(segment, None)[1]
+    rows = np.repeat(np.arange(300), np.diff(graph.indptr))
+    wanted = np.isin(segment.vertices, rows[graph.indices == rows])
+    assert 0 < wanted.sum() < len(wanted)
+    torch.accelerator.synchronize()
+    slot[:] = 0
+    assert (block.has_loop().cpu().numpy() == wanted).all()
+
+
+def contexts(rank, port, kind, config, shared):
+    """The device of a trainer, and the devices on which it has taken memory after a run."""
+    pool_module.SHARED = shared
+    with joined(rank, 2, port, kind, threads=1) as member:
+        train_in_trainer(member, config)
+        count = torch.accelerator.device_count()
+        return member.device.index, [index for index in range(count) if torch.ops.sim.has_context(index)]
+
+
+def test_a_trainer_takes_memory_of_its_own_device_alone(controls, kind, layouts, tmp_path):
+    config = config_for(layouts(2).path, tmp_path, device=kind, cache="none", prefetch=1)
+    shared = Shared.create(2)
+    with rendezvous(2) as port:
+        taken = start(contexts, 2, port, kind, config, shared).join()
+    shared.close()
+    assert taken == [(0, [0]), (1, [1])]

@@ -1,0 +1,79 @@
+"""Whole runs on accelerators: evaluation, resuming, the whole graph, profiles, and what ends a run in its middle."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from support.accelerators import differences
+from support.callbacks import BreaksDevice
+from support.runs import config_for, stopped_and_gone_on, train_in_trainer
+
+from gsplit.errors import InputError
+from gsplit.processes.child import ProcessDied
+from gsplit.train.api import train
+
+pytestmark = pytest.mark.accelerator
+
+
+WHOLE = {"fan_out": (-1, -1), "batch_size": 512}
+
+
+@pytest.mark.parametrize(
+    ("world", "changes"),
+    [
+        (2, {"evaluate": "sampled"}),
+        (2, {"feature_dtype": "bfloat16", "cache": "partitioned", "cache_size": "20%"}),
+        (3, {"exchange": "auto", "prefetch": 3}),
+        (2, {"train_features": 8, "strategy": "full", "algorithm": "1d-sparse", **WHOLE}),
+        (2, {"sampling": "ladies", "fan_out": (-1, -1), "layer_sizes": (40, 40)}),
+    ],
+    ids=["sampled scores", "bfloat16", "sums of rows", "trained features", "ladies"],
+)
+def test_runs_with_other_flags_are_bit_equal_to_the_cpu_s(accelerator_pool, layouts, tmp_path, world, changes):
+    config = config_for(layouts(world).path, tmp_path, **{"cache": "none", **changes})
+    for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("random:3",))):
+        assert not found, f"trainer {rank}"
+
+
+@pytest.mark.parametrize(("world", "algorithm"), [(1, "1d"), (3, "1d-sparse"), (3, "columns"), (4, "2d")])
+def test_training_on_the_whole_graph_is_bit_equal_to_the_cpu_s(accelerator_pool, layouts, tmp_path, world, algorithm):
+    config = config_for(layouts(world).path, tmp_path, strategy="full", algorithm=algorithm, **WHOLE)
+    for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("random:4",))):
+        assert not found, f"trainer {rank}"
+
+
+def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(accelerator_pool, kind, layouts, tmp_path):
+    changes = {"device": kind, "dropout": 0.3, "cache": "none", "checkpoint_every_batches": 1}
+    config = config_for(layouts(2).path, tmp_path / "whole", **changes)
+    wanted = accelerator_pool.run(2, train_in_trainer, config)
+    stopped = replace(config, out=tmp_path / "stopped")
+    found = accelerator_pool.run(2, stopped_and_gone_on, stopped, 3)
+    for one, other in zip(found, wanted, strict=True):
+        assert one["after"].keys() == other["after"].keys()
+        assert all((one["after"][name] == weight).all() for name, weight in other["after"].items())
+
+
+def test_a_profile_has_the_stages_of_all_trainers(accelerator_pool, kind, layouts, tmp_path):
+    config = config_for(layouts(2).path, tmp_path / "run", device=kind, cache="none", profile=True)
+    accelerator_pool.run(2, train_in_trainer, config)
+    names = {event.get("name") for event in json.loads((tmp_path / "run" / "trace.json").read_text())["traceEvents"]}
+    assert {"forward", "backward", "reduce", "step", "load"} <= names
+
+
+def test_a_device_without_room_ends_a_run_in_one_line(controls, layouts, tmp_path, monkeypatch):
+    monkeypatch.setenv("GSPLIT_SIM_BYTES", str(2 << 20))
+    config = config_for(layouts(1).path, tmp_path / "run", device="sim", cache="none", hidden=1024, fan_out=(9, 9, 9))
+    with pytest.raises(
+        InputError, match=r"^trainer 0 is out of memory on sim:0: .*; use a smaller --batch-size"
+    ) as said:
+        train(config.layout, config)
+    assert "\n" not in str(said.value)
+
+
+def test_a_device_that_fails_in_the_middle_ends_the_run_with_the_cause_as_the_last_word(controls, layouts, tmp_path):
+    config = config_for(layouts(2).path, tmp_path / "run", device="sim", cache="none", epochs=50)
+    with pytest.raises(ProcessDied, match=r"^trainer 0 failed:") as said:
+        train(config.layout, config, callbacks=[BreaksDevice()])
+    assert "sim:0" in str(said.value).strip().splitlines()[-1]

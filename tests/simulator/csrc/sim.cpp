@@ -1,0 +1,10 @@
+// All that needs PyTorch, as one file for the compiler: its headers take longer than our code, and so are read once.
+#include "pytorch/call.cpp"
+#include "pytorch/controls.cpp"
+#include "pytorch/copies.cpp"
+#include "pytorch/factories.cpp"
+#include "pytorch/fallback.cpp"
+#include "pytorch/glue.cpp"
+#include "pytorch/random.cpp"
+#include "pytorch/shapes.cpp"
+#include "pytorch/special.cpp"

@@ -1,0 +1,198 @@
+"""``torch.sim``: what ``torch.cuda`` offers and GSplit uses, for the simulated accelerator.
+
+The controls that only tests need are operators (``torch.ops.sim``, in csrc/controls.cpp).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Stream = torch.Stream
+_pid = os.getpid()
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What is known of a device."""
+
+    name: str
+    total_memory: int
+    """Bytes."""
+
+
+class Runtime:
+    """The functions of CUDA's runtime that registers memory of the host, by their names there."""
+
+    @staticmethod
+    def cudaHostRegister(address: int, num_bytes: int, flags: int) -> int:
+        """Register memory; 0, or the number of CUDA's error."""
+        del flags  # all of them are as for all devices and kernels
+        return int(torch.ops.sim.register_host(address, num_bytes))
+
+    @staticmethod
+    def cudaHostUnregister(address: int) -> int:
+        """Take it back; 0, or the number of CUDA's error."""
+        return int(torch.ops.sim.unregister_host(address))
+
+
+def is_available() -> bool:
+    """Whether there are devices."""
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    """Whether the devices are in use."""
+    return True
+
+
+def device_count() -> int:
+    """How many devices there are."""
+    return int(torch.ops.sim.device_count())
+
+
+def current_device() -> int:
+    """The number of this thread's device."""
+    return int(torch.ops.sim.current_device())
+
+
+def set_device(device: torch.device | int) -> None:
+    """Make a device that of this thread."""
+    torch.ops.sim.set_device(_index(device))
+
+
+def current_stream(device: Any = None) -> torch.Stream:
+    """The stream that this thread's work on a device goes to."""
+    return torch.accelerator.current_stream(_index(device))
+
+
+@contextlib.contextmanager
+def stream(stream: torch.Stream | None) -> Iterator[None]:
+    """The block's work goes to a stream; None changes nothing. Like CUDA's, it ends on the device it began on."""
+    if stream is None:
+        yield
+        return
+    device, before = current_device(), current_stream(stream.device)
+    torch.accelerator.set_stream(stream)
+    try:
+        yield
+    finally:
+        torch.accelerator.set_stream(before)
+        set_device(device)
+
+
+def Event(enable_timing: bool = False) -> torch.Event:
+    """An event."""
+    return torch.Event("sim", enable_timing=enable_timing)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for all that a device was given to do."""
+    torch.ops.sim.synchronize(_index(device))
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Bytes that are free, and all."""
+    free, total = torch.ops.sim.memory_info(_index(device))
+    return free, total
+
+
+def get_device_properties(device: Any = None) -> Properties:
+    """What is known of a device."""
+    return Properties(name=f"simulated accelerator {_index(device)}", total_memory=torch.ops.sim.device_bytes())
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes of tensors."""
+    return int(torch.ops.sim.memory_stats(_index(device))["allocated"])
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes of tensors and of blocks that are kept."""
+    return int(torch.ops.sim.memory_stats(_index(device))["reserved"])
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes of tensors at a time."""
+    return int(torch.ops.sim.memory_stats(_index(device))["allocated_peak"])
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes of tensors and of blocks that are kept."""
+    return int(torch.ops.sim.memory_stats(_index(device))["reserved_peak"])
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Begin to look for the most bytes anew."""
+    torch.ops.sim.reset_peaks(_index(device))
+
+
+def empty_cache() -> None:
+    """Give blocks that are free back."""
+    for device in range(device_count()):
+        torch.ops.sim.empty_cache(device)
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the random draws of this thread's device."""
+    torch.ops.sim.manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed the random draws of all devices, which share a generator; torch.manual_seed asks for it."""
+    torch.ops.sim.manual_seed(seed)
+
+
+def cudart() -> type[Runtime]:
+    """What registers memory of the host."""
+    torch.ops.sim.init()
+    return Runtime
+
+
+def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Tensor) -> None:
+    """``out[positions] = host_rows[ids]`` out of registered memory: what Triton's kernel does on a GPU."""
+    torch.ops.sim.read_rows(host_rows, ids, positions, out)
+
+
+def reduce_tensor(x: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+    """What another process needs to open the memory of a tensor."""
+    return _rebuilt, (torch.ops.sim.export_memory(x), x.dtype, tuple(x.shape))
+
+
+def ipc_collect() -> None:
+    """Remove what is kept of memory that was sent: nothing is."""
+
+
+def _rebuilt(handle: list[int], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    opened: Tensor = torch.ops.sim.import_memory(handle)
+    return opened.view(dtype).view(shape)
+
+
+def _index(device: Any) -> int:
+    if device is None:
+        return current_device()
+    index = device if isinstance(device, int) else torch.device(device).index
+    return current_device() if index is None else index
+
+
+def _lazy_init() -> None:
+    torch.ops.sim.init()
+
+
+def _is_in_bad_fork() -> bool:
+    return os.getpid() != _pid
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Types of autocast."""
+    return [torch.bfloat16, torch.float16]
+
+
+atexit.register(lambda: torch.ops.sim.drain())

@@ -1,0 +1,33 @@
+"""The most memory that tensors took in a training, counted in a trainer of the pool."""
+
+from __future__ import annotations
+
+from gsplit.config.train import TrainConfig
+from gsplit.engine.dry import LiveBytes, StepBytes
+from gsplit.engine.dry.as_accelerators import AsAccelerators
+from gsplit.engine.sampled import Sampled
+from gsplit.kernels import library_alone
+from gsplit.train import loop
+from support import pool as pool_module
+from support.runs import run_for
+
+
+def predicted(config: TrainConfig, world: int, model=None) -> StepBytes:
+    """What a dry run says of a step."""
+    run = run_for(config, world, model)
+    return Sampled().step_bytes(run)
+
+
+def peak_in_trainer(member, config: TrainConfig, model=None) -> int:
+    """Most bytes of tensors that were alive, with the kernels that accelerators use.
+
+    Mini-batches are loaded by the trainer itself (``prefetch`` is 0): another thread's tensors are not counted.
+    """
+    assert config.prefetch == 0
+    assert config.evaluate == "none"
+    run = run_for(config, member.world, model)
+    with library_alone(), AsAccelerators(), LiveBytes("cpu") as live:
+        trainer = loop.ready(member, run, pool_module.SHARED)
+        loop.train(trainer)
+        trainer.close()
+    return live.peak

@@ -1,0 +1,226 @@
+"""What Triton compiles for GPUs, without one: kernels for three of them, and how wide they read.
+
+Code is compiled through the functions that launch kernels, with arrays of this machine; only the launch is left out.
+A lane reads up to 16 bytes at once: as many as rows begin at multiples of, which is the largest power of two that
+divides their bytes, and no more than a tile has for each lane. So 100 float32 (400 bytes) and 256 float16 (512) are
+read 16 bytes at a time, 100 float16 (200) and 128 float16 (256 bytes, for 32 lanes) 8 bytes, and of rows of an odd
+width each value by itself. A warp has 64 lanes on AMD's, so there each has half as much of a short row.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from gsplit.kernels import Edges
+from gsplit.kernels.compiled import FIRST, Compiled
+
+pytest.importorskip("triton")
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+from gsplit.kernels import segment_sums, zero_copy
+
+TARGETS = {
+    "sm_80": GPUTarget("cuda", 80, 32),
+    "sm_90": GPUTarget("cuda", 90, 32),
+    "gfx942": GPUTarget("hip", "gfx942", 64),
+}
+LANE_BYTES = 16
+WIDTHS = (1, 33, 100, 128, 1433)
+TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+PTX = re.compile(r"(@\S+ )?ld\.global\.(?:v(\d)\.)?b(\d+) ")
+AMDGCN = re.compile(r"(?:global|buffer)_load_(dwordx4|dwordx2|dword|ushort|short_d16)\w*")
+AMDGCN_BYTES = {"dwordx4": 16, "dwordx2": 8, "dword": 4, "ushort": 2, "short_d16": 2}
+
+
+class Code:
+    """What was compiled for a launch: its constants, its assembly, and Triton's own code before that."""
+
+    def __init__(self, target, constants, kernel):
+        self.constants, self.lanes = constants, TARGETS[target].warp_size * constants["num_warps"]
+        self.nvidia = TARGETS[target].backend == "cuda"
+        self.text = kernel.asm["ptx" if self.nvidia else "amdgcn"]
+        self.before = kernel.asm["ttir"]
+        assert kernel.asm["cubin" if self.nvidia else "hsaco"]  # assembled, too
+
+    @property
+    def loads(self):
+        """How many loads there are of so many bytes in a lane, of those that some lanes leave out."""
+        if self.nvidia:
+            found = [(int(n or 1) * int(bits) // 8, guard) for guard, n, bits in PTX.findall(self.text)]
+            return Counter(size for size, guard in found if guard)
+        return Counter(AMDGCN_BYTES[name] for name in AMDGCN.findall(self.text))
+
+    def lane_bytes(self, row_bytes, item_bytes, values):
+        """Bytes that a lane reads at once of rows that begin at multiples of so many, and of a tile of values."""
+        return min(math.gcd(LANE_BYTES, row_bytes), item_bytes * max(1, values // self.lanes))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where Triton keeps what it compiled, in place of the user's folder."""
+    return tmp_path_factory.mktemp("triton")
+
+
+@pytest.fixture(params=TARGETS)
+def compiled(request, cache, monkeypatch):
+    """compiled(kernel, launch, *arguments): the Code of what a function launches, for one target."""
+    place = SimpleNamespace(
+        get_current_device=lambda: request.param,
+        get_current_stream=lambda _: 0,
+        get_current_target=lambda: TARGETS[request.param],
+    )
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(cache))
+    monkeypatch.setattr(driver, "_active", place)
+
+    def made(kernel, launch, *arguments, **named):
+        found = []
+
+        def only_compile(*values, grid, warmup, **constants):
+            code = type(kernel).run(kernel, *values, grid=grid, warmup=True, **constants)
+            found.append(Code(request.param, constants, code))
+
+        monkeypatch.setattr(kernel, "run", only_compile)
+        launch(*arguments, **named)
+        (code,) = found
+        return code
+
+    return made
+
+
+def reading(compiled, width, stored, compute):
+    """The code that reads rows of a width."""
+    ids = torch.zeros(8, dtype=torch.int64)
+    host, out = torch.zeros(8, width, dtype=stored), torch.zeros(8, width, dtype=compute)
+    return compiled(zero_copy._read_rows, zero_copy.read_rows, host, ids, ids, out)
+
+
+@pytest.mark.parametrize("stored", TYPES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_rows_are_read_as_wide_as_they_are_aligned(compiled, width, stored):
+    code = reading(compiled, width, stored, torch.float32)
+    size = stored.itemsize
+    assert set(code.loads) == {code.lane_bytes(width * size, size, code.constants["BLOCK"])}
+    if code.nvidia:
+        # A load without a guard is of an id or a position: of a row, what is not in it is left out.
+        unguarded = [(n, bits) for guard, n, bits in PTX.findall(code.text) if not guard]
+        assert unguarded == [("", "64")] * 2
+
+
+def test_widths_of_loads_on_nvidia(compiled):
+    """The rule above, in numbers."""
+    widths = {
+        (100, torch.float32): 16,
+        (256, torch.float16): 16,
+        (128, torch.float16): 8,
+        (100, torch.bfloat16): 8,
+        (33, torch.float32): 4,
+        (1433, torch.float16): 2,
+        (33, torch.float64): 8,
+    }
+    for (width, stored), size in widths.items():
+        code = reading(compiled, width, stored, torch.float32)
+        if code.nvidia:
+            assert set(code.loads) == {size}
+
+
+@pytest.mark.parametrize("compute", [torch.float32, torch.float64])
+@pytest.mark.parametrize("stored", TYPES)
+def test_every_type_is_converted_on_the_way(compiled, stored, compute):
+    code = reading(compiled, 100, stored, compute)
+    assert bool(re.search(r"arith\.(ext|trunc)f|tt\.fp_to_fp", code.before)) == (stored != compute)
+
+
+def summing(compiled, width, dtype, *, received=False, **scaling):
+    edges = Edges(indptr=torch.zeros(9, dtype=torch.int32), indices=torch.zeros(32, dtype=torch.int32))
+    x, out = torch.zeros(80, width, dtype=dtype), torch.zeros(8, width, dtype=dtype)
+    sources = (x[:48], x[48:]) if received else (x, None)
+    return compiled(segment_sums._sum_rows, segment_sums.sum_rows, edges, *sources, out, **scaling)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("width", [16, *WIDTHS])
+def test_sources_are_read_as_wide_as_they_are_aligned(compiled, width, dtype):
+    code = summing(compiled, width, dtype)
+    size = dtype.itemsize
+    values = code.constants["EDGES"] * code.constants["COLUMNS"]
+    wide = code.lane_bytes(width * size, size, values)
+    loads = code.loads
+    assert set(loads) <= {wide, 4}  # 4: sources of edges
+    if wide != 4:
+        assert loads[wide] == max(1, values // code.lanes) * size // wide
+
+
+def test_sums_of_all_kinds_are_compiled_and_add_nothing_by_atomic_operations(compiled):
+    weight, start = torch.zeros(32, 4), torch.zeros(5, 64)
+    degrees, factor = torch.zeros(8, dtype=torch.int32), torch.zeros(80)
+    whole = {"weight": weight, "start": start, "degrees": degrees, "factor": factor, "scale": torch.zeros(8)}
+    for scaling in ({}, {"weight": weight[:, :1]}, {"degrees": degrees}, whole):
+        for dtype in TYPES:
+            code = summing(compiled, 64, dtype, received=bool(scaling), **scaling)
+            assert not re.search(r"\b(atom|red)\.|atomic", code.text)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_are_rounded_to_the_nearest_once(compiled, dtype):
+    code = summing(compiled, 128, dtype)
+    if code.nvidia:
+        to, other = ("f16", "bf16") if dtype == torch.float16 else ("bf16", "f16")
+        assert re.search(rf"\bcvt\.rn\.{to}(x2)?\.f32", code.text)
+        assert not re.search(rf"\b(add|fma)\.\S*\.({to}|{other})", code.text)
+
+
+def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch, caplog):
+    """As where the machine has no C compiler, or a place where nothing can be written."""
+
+    def fail(*_, **__):
+        raise RuntimeError("no C compiler")
+
+    monkeypatch.setattr(segment_sums, "sum_rows", fail)
+    kernels = Compiled()
+    edges = Edges(
+        indptr=torch.tensor([0, 2, 3], dtype=torch.int32), indices=torch.tensor([0, 2, 1], dtype=torch.int32)
+    )
+    x = torch.arange(6.0).view(3, 2)
+    for _ in range(2):
+        out = torch.empty(2, 2)
+        kernels.sum(edges, x, None, out)
+        assert out.tolist() == [[4, 6], [2, 3]]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{FIRST}the kernel for them cannot be made here (RuntimeError: no C compiler)"
+    ]
+
+
+def test_a_full_device_is_no_reason_to_give_up(monkeypatch):
+    def fail(*_, **__):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(segment_sums, "sum_rows", fail)
+    kernels = Compiled()
+    edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
+    with pytest.raises(torch.OutOfMemoryError):
+        kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
+    assert kernels._works
+
+
+@pytest.mark.parametrize("error", [ImportError("no module named triton"), RuntimeError("0 active drivers")])
+def test_where_triton_drives_nothing_nothing_is_compiled(monkeypatch, caplog, error):
+    def nothing():
+        raise error
+
+    caplog.set_level(logging.INFO, "gsplit")
+    monkeypatch.setattr(driver, "_active", SimpleNamespace(get_active_torch_device=nothing))
+    kernels = Compiled()
+    for _ in range(2):
+        assert not kernels.takes(torch.zeros(1, device="meta"))
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert str(error) in record.getMessage()
+    assert not kernels.takes(torch.zeros(1))

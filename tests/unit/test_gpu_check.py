@@ -1,0 +1,144 @@
+"""The check for GPUs goes on after whatever happens, and says what did; ``DEVICE=cpu`` rehearses its parts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from support.devices import hide
+
+from gsplit.errors import InputError
+from tools.gpu_check import one, training
+from tools.gpu_check.__main__ import GpuCheckConfig, checked, command, device_of, page, parts_of
+from tools.gpu_check.one import ONE
+from tools.gpu_check.place import Failed, Part, Place
+from tools.gpu_check.several import several
+
+SETTINGS = '[tool.pytest.ini_options]\naddopts = "-q --strict-markers"\nmarkers = ["gpu"]\n'
+SCRIPT = Path(__file__).parents[2] / "tools" / "gpu_check.sh"
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(device="cpu", gpus=1, out=tmp_path / "out", work=tmp_path / "work")
+
+
+def fail(_):
+    raise Failed("wrong | numbers")
+
+
+def test_every_part_has_its_end_and_the_others_run(place, capsys):
+    """One is right, one is wrong, one breaks, one hangs with a child of its own; there is no time for the last."""
+    mark = f"gsplit-test-{os.getpid()}"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(99)', '{mark}'])"
+    parts = [
+        Part(name="right", limit_s=9, run=lambda place: place.python("right", "-c", "print('said', end='')")),
+        Part(name="wrong", limit_s=9, run=fail),
+        Part(name="broken", limit_s=9, run=lambda place: place.python("broken", "-c", "raise ValueError('why')")),
+        Part(name="odd", limit_s=9, run=lambda _: str(1 / 0)),
+        Part(name="hangs", limit_s=1, run=lambda place: place.python("hangs", "-c", child)),
+        Part(name="last", limit_s=9, run=lambda _: time.sleep(9) or ""),
+    ]
+    outcomes = checked(parts[:5], place, 60)
+    assert [each.good for each in outcomes] == [True, False, False, False, False]
+    assert outcomes[4].seconds < 30
+    assert not [p for p in psutil.process_iter(["cmdline"]) if mark in " ".join(p.info["cmdline"] or ())]
+    rows = page("cpu", parts, outcomes).splitlines()[-6:]
+    assert rows[0].startswith("| right | said | ")
+    assert rows[1].startswith("| wrong | **failed**: wrong / numbers | ")
+    assert rows[2].startswith("| broken | **failed**: exit code 1: ValueError: why | ")
+    assert rows[3].startswith("| odd | **failed**: ZeroDivisionError: division by zero | ")
+    assert rows[4].startswith("| hangs | **failed**: not done within 3 s | ")
+    assert rows[5] == "| last | **not reached** | - of 9 |"
+    assert checked(parts, place, 0) == []
+    assert "wrong: FAILED: wrong | numbers" in capsys.readouterr().out
+
+
+def test_tests_are_counted(place, tmp_path):
+    """Those with either mark, in files that have it; a mark that no file has is not asked for."""
+    place.root = tmp_path
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pyproject.toml").write_text(SETTINGS)
+    marked = "import pytest\npytestmark = pytest.mark.gpu\n"
+    (tmp_path / "tests" / "test_one.py").write_text(marked + "def test_a(): pass\ndef test_b(): pass\n")
+    (tmp_path / "tests" / "test_other.py").write_text("def test_c(): assert False\n")
+    place.deadline_s = time.monotonic() + 60
+    assert one.tests(place) == "2 passed"
+    with (tmp_path / "tests" / "test_one.py").open("a") as file:
+        file.write("def test_d(): assert False\n")
+    with pytest.raises(Failed, match="2 passed, 1 failed; exit code 1"):
+        one.tests(place)
+
+
+@pytest.mark.parametrize(("off", "right"), [(0.0, True), (2e-8, False), (np.nan, False)])
+def test_logits_are_held_against_the_cpu_s(place, monkeypatch, off, right):
+    made = []
+
+    def train(place, name, layout, *flags, device="", **variables):
+        made.append((device or place.device, flags[len(training.EXACT) :], variables))
+        folder = place.work / f"run-{name}"
+        folder.mkdir(parents=True)
+        np.save(folder / "predictions.npy", np.ones((3, 2)) + (0 if device else off))
+
+    monkeypatch.setattr(training, "train", train)
+    monkeypatch.setattr(training, "make", lambda *_: "layout")
+    place.device = "xpu"
+    for name in ("a", "b"):  # the second has the CPU's of the first
+        with contextlib.nullcontext() if right else pytest.raises(Failed, match="above 1e-08"):
+            training.equals(place, name, 2, ("--x", 1), ("--y",), {"Z": "1"})
+    assert made == [("cpu", ("--x", 1), {}), *[("xpu", ("--x", 1, "--y"), {"Z": "1"})] * 2]
+
+
+def test_all_parts_together_take_ten_minutes_at_most():
+    """Whatever their limits add up to: what is left is not begun, and said."""
+    for parts in (ONE, several(2)):
+        assert len({part.name for part in parts}) == len(parts)
+        assert all(5 <= part.limit_s <= 150 for part in parts)
+    assert GpuCheckConfig(device="cpu").minutes == 10
+
+
+def test_mistakes(monkeypatch, tmp_path):
+    hide(monkeypatch)
+    with pytest.raises(InputError, match="PyTorch finds no GPU; DEVICE=cpu rehearses"):
+        device_of(GpuCheckConfig(device="auto"))
+    with pytest.raises(InputError, match="--gpus 1, but PyTorch finds 0"):
+        device_of(GpuCheckConfig(device="xpu"))
+    with pytest.raises(InputError, match="--only xyz: no part has that in its name"):
+        parts_of(GpuCheckConfig(device="cpu", only=("xyz",)))
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot make the folder"):
+        command([str(tmp_path / "file"), "--device", "cpu", "--only", "build"])
+
+
+def rehearse(out, *words):
+    return subprocess.run(
+        [SCRIPT, str(out), *words],
+        env={**os.environ, "PYTHON": sys.executable, "DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=2000,
+        check=False,
+    )
+
+
+def test_a_part_is_rehearsed(tmp_path):
+    done = rehearse(tmp_path / "out", "--gpus", "2", "--only", "killed")
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert "| a trainer is killed | exit code 1, the cause is named, nothing was left in /dev/shm" in table
+    assert "| GPUs | none: a rehearsal on the CPU |" in table
+    assert table in done.stdout
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_all_parts_are_rehearsed(tmp_path, gpus):
+    done = rehearse(tmp_path / "out", "--gpus", str(gpus), "--minutes", "30")
+    assert done.returncode == 0, done.stdout

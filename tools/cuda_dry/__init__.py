@@ -1,0 +1,1 @@
+"""What can be known of PyTorch's CUDA build without a GPU: ``tools/cuda_dry.sh``."""

@@ -1,0 +1,135 @@
+"""The parts that one GPU is enough for, the cheapest and most telling first."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import partial
+
+from experiments.shared.processes import RunFailed
+from gsplit.files import read_json
+from tools.gpu_check.place import Failed, Part, Place
+from tools.gpu_check.training import TIMED, Words, equals, make, rate, sampled, train
+
+MARKED = re.compile(r"\bmark\.(gpu|accelerator)\b")
+"""Mark of tests for real devices in a file of tests, or for devices of any kind."""
+NO_VARIABLES: dict[str, str] = {}
+VERDICT = re.compile(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b")
+
+
+def build(place: Place) -> str:
+    """Build the extension, where it is not there; it does not depend on PyTorch."""
+    if importlib.util.find_spec("gsplit._core") is not None:
+        return "the extension was there"
+    words = ("-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--editable", place.root)
+    place.python("build", *words)
+    return "the extension was built"
+
+
+def tests(place: Place) -> str:
+    """Run the tests of accelerators; those that were not reached in time are not counted.
+
+    Raises:
+        Failed: where one fails, none passes on a GPU, or time is over.
+    """
+    marks = {
+        file: set(MARKED.findall(file.read_text())) for file in sorted((place.root / "tests").rglob("test_*.py"))
+    }
+    files = [file for file, found in marks.items() if found]
+    words = ["-m", "pytest", "-c", place.root / "pyproject.toml", "-vv", "-p", "no:cacheprovider"]
+    words += ["-m", " or ".join(sorted(set().union(*marks.values())))]
+    if importlib.util.find_spec("xdist") is not None and not place.rehearsed:
+        words += ["-n", "4"]
+    failed = ""
+    try:
+        place.python("tests", *words, *files)
+    except RunFailed as error:
+        failed = f"; {error}"
+    said = VERDICT.findall((place.out / "tests" / "stdout").read_text(errors="replace").partition(" summary ")[0])
+    counts = {word: said.count(word) for word in ("PASSED", "FAILED", "ERROR", "SKIPPED")}
+    told = ", ".join(f"{count} {word.lower()}" for word, count in counts.items() if count) or "no test ran"
+    if failed or not (counts["PASSED"] or place.rehearsed):
+        raise Failed(told + failed)
+    return told
+
+
+def loading(place: Place) -> str:
+    """Rates of the ways that feature rows come from the host."""
+    file = place.out / "loading.json"
+    size = ("--rows", 2000, "--batch-size", 64) if place.rehearsed else ("--rows", 500_000, "--batch-size", 1024)
+    place.python(
+        "loading", "-m", "experiments.micro.loading", "--device", place.device, *size, "--rounds", 7, "--json", file
+    )
+    told = []
+    for load in read_json(file)["loads"]:
+        if load["dtype"] != "bfloat16" and load["list"] == "sampled":
+            ways = {way["way"]: f"{way['way']} {way['bytes_per_second'] / 1e9:.1f}" for way in load["ways"]}
+            told.append(f"{load['dtype']}: {', '.join(ways.values())}")
+    return "GB/s of " + "; ".join(told)
+
+
+def overlap(place: Place, loader: str) -> str:
+    """How much of loading a run hides behind computing, with every row from the host.
+
+    Raises:
+        Failed: where the device's streams were not recorded.
+    """
+    if place.rehearsed and loader == "zero-copy":
+        return "not rehearsed: without a GPU nothing reads rows where they lie"
+    name, file = f"traced-{loader}", place.out / f"overlap-{loader}.json"
+    flags = ("--epochs", 2, "--cache", "none", "--loader", loader, "--profile", "--validate-every", 0)
+    train(place, name, make(place, "medium", 1), *TIMED, *sampled(place), *flags)
+    trace = place.work / f"run-{name}" / "trace.json"
+    place.python(f"overlap-{loader}", "-m", "experiments.micro.overlap", trace, "--json", file)
+    (trainer,) = read_json(file)["trainers"]
+    shares = {view: trainer[view]["hidden_share"] for view in ("threads", "streams") if trainer[view] is not None}
+    if None in shares.values() or not (place.rehearsed or "streams" in shares):
+        raise Failed(f"the trace does not show loading: {shares}")
+    return "hidden of loading: " + ", ".join(f"{view} {share:.0%}" for view, share in shares.items())
+
+
+def timed(name: str, *flags: object, parts: int = 1, variables: dict[str, str] = NO_VARIABLES) -> Part:
+    """A part that trains on mini-batches and tells its times."""
+
+    def run(place: Place) -> str:
+        layout = make(place, "medium", parts)
+        return rate(place, folder_of(name), layout, *sampled(place), *flags, **variables)
+
+    return Part(name=name, limit_s=40, run=run)
+
+
+def same(name: str, *flags: object, parts: int, there: Words = (), variables: dict[str, str] = NO_VARIABLES) -> Part:
+    """A part that holds a training run on the device against the CPU's; see :func:`equals`."""
+    run = folder_of(name)
+    return Part(name=name, limit_s=60, run=lambda place: equals(place, run, parts, flags, there, variables))
+
+
+def whole_graph(place: Place) -> str:
+    """Times of training on the whole graph."""
+    return rate(place, "whole-graph", make(place, "small", 1), "--strategy", "full", "--num-layers", 2)
+
+
+def folder_of(name: str) -> str:
+    """The name of a part as that of a folder."""
+    return re.sub(r"\W+", "-", name)
+
+
+CACHED = ("--cache", "partitioned", "--cache-size", "10%")
+DATA = ("--strategy", "data")
+ONE = (
+    Part(name="build", limit_s=120, run=build),
+    same("as on the CPU: split", parts=1),
+    Part(name="tests", limit_s=150, run=tests),
+    same("as on the CPU: GAT, four trainers on one GPU", "--model", "gat", "--heads", 4, parts=4),
+    Part(name="loading rates", limit_s=45, run=loading),
+    timed("one trainer"),
+    timed("one trainer, nothing ahead", "--samplers", 0, "--prefetch", 0),
+    Part(name="overlap: gather", limit_s=40, run=partial(overlap, loader="gather")),
+    Part(name="overlap: zero-copy", limit_s=40, run=partial(overlap, loader="zero-copy")),
+    same("as on the CPU: split, cached", parts=4, there=CACHED),
+    same("as on the CPU: data, caches of peers", *DATA, parts=4, there=CACHED),
+    same("as on the CPU: groups", "--split-group", 2, parts=4),
+    timed("one trainer, bfloat16 rows", "--cache", "none", "--feature-dtype", "bfloat16"),
+    Part(name="one trainer, the whole graph", limit_s=40, run=whole_graph),
+)
+"""Parts for one GPU. Trainers that share it talk over sockets, so their times mean nothing and are not told."""
