@@ -11,8 +11,9 @@ SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
 # starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# The same on the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's.
-ON_SIMULATED := PYTHONPATH=tests/simulator $(PYTEST) tests/accelerator
+# On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Tests in the pool of
+# trainers run in one of the two processes, or there would be two pools.
+ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup tests/accelerator
 
 .PHONY: demo simulated compiled checked test test-all mutants check format bench clean
 .DELETE_ON_ERROR:

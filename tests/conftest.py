@@ -31,6 +31,8 @@ def pytest_collection_modifyitems(items):
     )
     kind = accelerator.find("auto")[0]
     for item in items:
+        if "accelerator_pool" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("pool"))  # one pool for all, where tests are dealt out by group
         if kind == accelerator.HOST and item.get_closest_marker("accelerator"):
             item.add_marker(pytest.mark.skip(reason="needs an accelerator; make test runs it on the simulated one"))
         elif kind in (accelerator.HOST, "sim") and (mark := item.get_closest_marker("gpu")):

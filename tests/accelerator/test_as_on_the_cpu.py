@@ -135,13 +135,18 @@ def test_more_trainers_than_gpus_are_refused(kind, tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("world", [1, pytest.param(3, marks=SLOW)])
-def test_predictions_equal_the_cpu_s(kind, tmp_path, monkeypatch, world):
+ASKED = {"what": "embeddings"}, {"what": "logits", "fan_out": (3, 2), "batch_size": 70}
+
+
+@pytest.mark.parametrize(
+    ("world", "asked"), [(1, ASKED[:1]), pytest.param(1, ASKED[1:], marks=SLOW), pytest.param(3, ASKED, marks=SLOW)]
+)
+def test_predictions_equal_the_cpu_s(kind, tmp_path, monkeypatch, world, asked):
     monkeypatch.setenv("GSPLIT_SHARE_GPU", "1")
     layout = lay_out(random_graph(300, 10, seed=3), tmp_path, parts=world)
     run = tmp_path / "run"
     train(layout.path, TrainConfig(out=run, device="cpu", fan_out=(5, 4), hidden=8, epochs=1, dtype="float64"))
-    for options in ({"what": "embeddings"}, {"what": "logits", "fan_out": (3, 2), "batch_size": 70}):
+    for options in asked:
         values = [predict(run, layout.path, device=device, **options) for device in ("cpu", kind)]
         np.testing.assert_allclose(*values, rtol=0, atol=1e-10)
 

@@ -51,24 +51,24 @@ ALL = [
 """Each strategy with each number of trainers and each loader; each model with each kind of group."""
 
 
-def assert_equal(pool, weighted_layouts, tmp_path, case, schedules, epochs):
+def assert_equal(pool, weighted_layouts, tmp_path, case, schedules):
     world, model, strategy, loader = case
     changes = {**MODELS[model], **STRATEGIES[strategy], "loader": loader}
     if loader == "zero-copy":
         changes["feature_dtype"] = "float16"  # a copy, which can be registered on both
     layout = weighted_layouts(world)
-    config = config_for(layout.path, tmp_path, dropout=0.3, epochs=epochs, prefetch=1, **changes)
+    config = config_for(layout.path, tmp_path, dropout=0.3, epochs=1, prefetch=1, **changes)
     for rank, found in enumerate(pool.run(world, differences, config, schedules)):
         assert not found, f"trainer {rank}"
 
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: "-".join(map(str, case)))
 def test_runs_are_bit_equal_to_the_cpu_s(accelerator_pool, weighted_layouts, tmp_path, case):
-    assert_equal(accelerator_pool, weighted_layouts, tmp_path, case, SCHEDULES, epochs=2)
+    assert_equal(accelerator_pool, weighted_layouts, tmp_path, case, SCHEDULES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ALL, ids=lambda case: "-".join(map(str, case)))
 def test_all_runs_are_bit_equal_under_all_seeds(accelerator_pool, weighted_layouts, tmp_path, case):
     schedules = ["lazy", "eager", *(f"random:{seed}" for seed in SEEDS)]
-    assert_equal(accelerator_pool, weighted_layouts, tmp_path, case, schedules, epochs=1)
+    assert_equal(accelerator_pool, weighted_layouts, tmp_path, case, schedules)

@@ -10,6 +10,7 @@ from support.accelerators import differences
 from support.callbacks import BreaksDevice
 from support.runs import config_for, stopped_and_gone_on, train_in_trainer
 
+from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.processes.child import ProcessDied
 from gsplit.train.api import train
@@ -62,9 +63,24 @@ def test_a_profile_has_the_stages_of_all_trainers(accelerator_pool, kind, layout
     assert {"forward", "backward", "reduce", "step", "load"} <= names
 
 
+TOO_LARGE = {"cache": "none", "hidden": 1024, "fan_out": (9, 9, 9)}
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_started(controls, layouts, tmp_path, monkeypatch):
+    monkeypatch.setattr(accelerator, "smallest_bytes", lambda _: 2 << 20)
+    config = config_for(layouts(1).path, tmp_path / "run", device="sim", **TOO_LARGE)
+    with pytest.raises(
+        InputError, match=r"but sim has 1.9 MiB for a trainer; use a smaller model, a smaller --batch"
+    ):
+        train(config.layout, config)
+    assert not config.out.exists()
+
+
 def test_a_device_without_room_ends_a_run_in_one_line(controls, layouts, tmp_path, monkeypatch):
+    """A device that others have taken memory of, say: nobody asked it beforehand."""
+    monkeypatch.setattr("gsplit.launch.resolve.check_step", lambda *_: None)
     monkeypatch.setenv("GSPLIT_SIM_BYTES", str(2 << 20))
-    config = config_for(layouts(1).path, tmp_path / "run", device="sim", cache="none", hidden=1024, fan_out=(9, 9, 9))
+    config = config_for(layouts(1).path, tmp_path / "run", device="sim", **TOO_LARGE)
     with pytest.raises(
         InputError, match=r"^trainer 0 is out of memory on sim:0: .*; use a smaller --batch-size"
     ) as said:

@@ -63,8 +63,11 @@ def test_two_trainers_send_each_other_what_they_send():
 def test_what_the_kernel_is_given_is_checked(wrong):
     host, ids, out = torch.empty(5, 3), torch.arange(2), torch.empty(2, 3)
     read_rows(host, ids, None, out)
-    changed = {"width": (host, ids, None, torch.empty(2, 4)), "type": (host, ids.int(), None, out)}
-    changed["number"] = (host, ids, torch.arange(3), out)
+    changed = {
+        "width": (host, ids, None, torch.empty(2, 4)),
+        "type": (host, ids.int(), None, out),
+        "number": (host, ids, torch.arange(3), out),
+    }
     with pytest.raises(AssertionError):
         read_rows(*changed[wrong])
 
