@@ -63,25 +63,34 @@ class Child:
     @property
     def failed(self) -> bool:
         """Whether it has ended in any way but by a result."""
-        if self.report is not None:
-            return self.report.kind != "result"
-        return self.process.exitcode is not None
+        ended = self._ended()
+        return ended if self.report is None else self.report.kind != "result"
 
     @property
     def done(self) -> bool:
         """Whether it has reported, or ended."""
-        return self.report is not None or self.process.exitcode is not None
+        return self._ended() or self.report is not None
+
+    def take_report(self) -> None:
+        """Take the report out of the pipe, if there is one; the pipe of a child that was killed is closed."""
+        if self.report is None:
+            with contextlib.suppress(EOFError, OSError):
+                if self.pipe.poll():
+                    self.report = self.pipe.recv()
+
+    def _ended(self) -> bool:
+        """Whether it has ended; its report is taken then, which it may have sent since somebody looked."""
+        ended = self.process.exitcode is not None
+        if ended:
+            self.take_report()
+        return ended
 
 
 def hear(child: Child) -> None:
     """Take the report of a child that has one, or has ended."""
+    child.take_report()
     if child.report is None:
-        # The pipe of a child that was killed is closed: no report, the exit code tells.
-        with contextlib.suppress(EOFError, OSError):
-            if child.pipe.poll():
-                child.report = child.pipe.recv()
-        if child.report is None:
-            child.process.join(GRACE_S)
+        child.process.join(GRACE_S)
 
 
 def ended_by_signal(child: Child) -> bool:

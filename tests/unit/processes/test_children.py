@@ -24,6 +24,15 @@ def test_results_come_by_rank():
     assert start(square, 3, 10).join() == [100, 121, 144]
 
 
+def test_a_child_that_ended_before_anybody_looked_is_heard():
+    """Its exit code may be seen first, and says nothing of what it reported."""
+    children = start(square, 2, 1)
+    for child in children.members:
+        child.process.join()
+    assert [child.failed for child in children.members] == [False, False]
+    assert children.join() == [1, 4]
+
+
 def test_garbage_is_looked_for_once_all_is_imported():
     ((at_work, kept),) = start(collects, 1).join()
     assert at_work
