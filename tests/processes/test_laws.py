@@ -99,13 +99,16 @@ def compare_with_one_process(pool, whole, split, world, name):
                 assert result["loss"] == pytest.approx(wanted_loss, rel=1e-10)
             assert result["gradients"].keys() == exact.keys()
             # Some gradients are 0 but for rounding: of a bias before batch normalisation, of one that shifts all
-            # scores of a softmax. They are measured by the size of the others.
-            least = 1e-3 * max(gradient.norm().item() for gradient in exact.values())
+            # scores of a softmax. They are measured by the size of the others. What is added up to 0 is as large as
+            # those, too, so in float32 a few roundings of that size are left, more or fewer by chance, also alone.
+            largest = max(gradient.norm().item() for gradient in exact.values())
             for key, gradient in result["gradients"].items():
-                norm = max(exact[key].norm().item(), least)
+                size = exact[key].norm().item()
+                norm = max(size, 1e-3 * largest)
                 error = (gradient.double() - wanted[key].double()).norm().item() / norm
                 alone = (wanted[key].double() - exact[key]).norm().item() / norm
-                assert error <= (1e-10 if dtype == torch.float64 else max(1e-5, 4 * alone)), key
+                rounding = torch.finfo(torch.float32).eps * largest / norm if size < 1e-12 * largest else 0.0
+                assert error <= (1e-10 if dtype == torch.float64 else max(1e-5, 4 * alone, 4 * rounding)), key
         for result in results[1:]:  # bit-equal everywhere
             assert all(torch.equal(g, results[0]["gradients"][n]) for n, g in result["gradients"].items())
 

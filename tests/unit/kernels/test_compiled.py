@@ -218,8 +218,9 @@ def test_where_triton_drives_nothing_nothing_is_compiled(monkeypatch, caplog, er
     caplog.set_level(logging.INFO, "gsplit")
     monkeypatch.setattr(driver, "_active", SimpleNamespace(get_active_torch_device=nothing))
     kernels = Compiled()
+    on_gpu = SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32)
     for _ in range(2):
-        assert not kernels.takes(torch.zeros(1, device="meta"))
+        assert not kernels.takes(on_gpu)
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert str(error) in record.getMessage()

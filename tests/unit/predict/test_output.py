@@ -139,7 +139,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
             {"what": "labels"},
             "--what must be one of classes, values, probabilities, logits, embeddings, not 'labels'",
         ),
-        ({"device": "gpu"}, "--device must be one of"),
         ({"layer": 1}, "--layer is for --what embeddings, not for classes"),
         ({"what": "embeddings", "layer": 0}, "--layer must be at least 1, not 0"),
         ({"batch_size": 0}, "--batch-size must be at least 1"),
