@@ -1,4 +1,8 @@
-"""A private copy of the tree, in which mutations are made and their tests run."""
+"""A private copy of the tree, in which mutations are made and their tests run.
+
+Tests in tests/accelerator run on the simulated accelerator (tests/simulator), which is a device of PyTorch's in them
+alone: other tests would take it for a GPU. It is built once, in the build/ of the original, for it and all copies.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,11 @@ import psutil
 import gsplit._core
 from tools import real_graphs
 from tools.mutations import ROOT, Mutation
+
+ON_ACCELERATORS = "tests/accelerator/"
+"""Where the tests are that need the simulated accelerator."""
+SIMULATED = Path("build", "simulator")
+"""What is built of it, in the original as in a copy."""
 
 
 class Copy:
@@ -48,6 +57,8 @@ class Copy:
         packages = [str(path), *(entry for entry in sys.path if entry.endswith("-packages"))]
         next(path.glob(".venv/lib/python*/site-packages")).joinpath("copy.pth").write_text("\n".join(packages) + "\n")
         self._check_imports()
+        self._simulated = False
+        """Whether the simulated accelerator was built, or found."""
 
     def _check_imports(self) -> None:
         code = "import gsplit, gsplit._core; print(gsplit.__file__, gsplit._core.__file__)"
@@ -110,14 +121,29 @@ class Copy:
     def test(self, tests: Sequence[str], *options: str, limit_s: float | None) -> tuple[int | None, str]:
         """Run pytest; its exit code, or None where it did not end in time, and what it printed.
 
-        No process of the copy is left.
+        Tests on accelerators run after the others, if those pass. No process of the copy is left.
         """
+        printed = ""
+        for simulated in (False, True):
+            some = [test for test in tests if test.startswith(ON_ACCELERATORS) == simulated]
+            if some:
+                code, out = self._pytest([*options, *some], limit_s, simulated=simulated)
+                printed += out
+                if code != 0:
+                    return code, printed
+        return 0, printed
+
+    def _pytest(self, arguments: Sequence[str], limit_s: float | None, *, simulated: bool) -> tuple[int | None, str]:
         temporary = self.path / ".tmp"
         temporary.mkdir()
+        paths = {"GSPLIT_DATA": str(real_graphs.folder()), "TMPDIR": str(temporary)}
+        if simulated:
+            self._build_simulated()
+            paths["PYTHONPATH"] = str(self.path / "tests" / "simulator")
         pytest = subprocess.Popen(
-            [self.python, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider", *options, *tests],
+            [self.python, "-m", "pytest", "--tb=no", "-p", "no:cacheprovider", *arguments],
             cwd=self.path,
-            env={**os.environ, "GSPLIT_DATA": str(real_graphs.folder()), "TMPDIR": str(temporary)},
+            env={**os.environ, **paths},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -128,6 +154,16 @@ class Copy:
         finally:
             self._end_all()
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def _build_simulated(self) -> None:
+        if self._simulated:
+            return
+        (ROOT / SIMULATED).mkdir(parents=True, exist_ok=True)
+        (self.path / SIMULATED.parent).mkdir(exist_ok=True)
+        (self.path / SIMULATED).symlink_to(ROOT / SIMULATED)
+        build = [self.python, "-m", "tests.simulator.simulated.extension"]
+        subprocess.run(build, cwd=self.path, stdout=subprocess.DEVNULL, check=True)
+        self._simulated = True
 
     def _ended(self, pytest: subprocess.Popen[str], limit_s: float | None) -> tuple[int | None, str]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.accelerators import SCHEDULES
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -23,3 +24,10 @@ def controls(kind):
     yield torch.ops.sim
     torch.ops.sim.set_schedule("lazy")
     torch.ops.sim.clear_errors()
+
+
+@pytest.fixture(params=SCHEDULES, ids=lambda schedule: schedule.split(":")[0])
+def schedule(request, controls):
+    """Each schedule in turn, on the devices of this process; lazy ones begin nothing by themselves meanwhile."""
+    controls.set_schedule("lazy:3000" if request.param == "lazy" else request.param)
+    return request.param

@@ -66,6 +66,7 @@ def test_slots_are_pinned_also_when_they_have_grown(device):
     larger[:] = 7
     assert (torch.from_numpy(larger).to(device, non_blocking=True) == 7).all()
     assert torch.from_numpy(larger).is_pinned()
+    assert not torch.from_numpy(memory).is_pinned()
     slot.close()
 
 

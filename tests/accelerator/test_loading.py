@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from support.accelerators import keep_busy
 from support.caches import CPU, STORAGE, peer_caches
 
 from gsplit.device import accelerator
@@ -40,8 +41,11 @@ def buffer():
     buffer.close()
 
 
-def load(host, cache, device, *, dtype=torch.float32, zero_copy=False):
-    """Rows of three lists, one after the other, on a stream of their own, as the feed loads them; and the counts."""
+def load(host, cache, device, *, dtype=torch.float32, zero_copy=False, late=False):
+    """Rows of three lists, one after the other, on a stream of their own, as the feed loads them; and the counts.
+
+    ``late``: the stream has something else to do before.
+    """
     random = np.random.default_rng(1)
     loader = FeatureLoader(
         host, device=device, dtype=dtype, normalize=False, threads=2, cache=cache, zero_copy=zero_copy
@@ -51,6 +55,8 @@ def load(host, cache, device, *, dtype=torch.float32, zero_copy=False):
         return torch.cat([loader.load(ids) for ids in lists]), loader.counters
     stream = accelerator.new_stream(device)
     with accelerator.on_stream(stream):
+        if late:
+            keep_busy(device)
         rows = [loader.load(ids) for ids in lists]
     stream.synchronize()
     return torch.cat([x.cpu() for x in rows]), loader.counters
@@ -79,6 +85,21 @@ def test_both_ways_from_the_host_and_every_cache_equal_the_cpu_s(device, buffer,
         for zero_copy in (False, True):
             assert_equal(load(host, there, device, dtype=compute, zero_copy=zero_copy), wanted)
     assert not caplog.records  # nothing was copied that should have been read where it lies
+
+
+def test_rows_are_those_of_their_list_whatever_is_loaded_next(schedule, device, buffer):
+    """None of the lists is waited for before the next is loaded."""
+    host = shared_rows(33, torch.float32, buffer)
+    assert_equal(load(host, None, device, late=True), load(host, None, CPU))
+
+
+def test_caches_are_read_when_they_are_filled(schedule, device, buffer):
+    """They are filled on another stream than the feed's, which has something else to do before."""
+    host = shared_rows(33, torch.float32, buffer)
+    keep_busy(device)
+    for here, there in zip(caches(host, CPU), caches(host, device), strict=True):
+        assert_equal(load(host, there, device), load(host, here, CPU))
+        keep_busy(device)
 
 
 def test_rows_that_are_not_there_are_refused_before_a_kernel_reads_them(device, buffer):

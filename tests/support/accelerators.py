@@ -20,6 +20,13 @@ SCHEDULES = ("lazy", "eager", "random:1")
 """When simulated devices begin with what they are given."""
 
 
+def keep_busy(device: torch.device) -> None:
+    """Give a device's current stream work for a hundredth of a second or more: what is given it next is late."""
+    x = torch.ones(256, 256, device=device)
+    for _ in range(8):
+        x = x @ x
+
+
 @contextlib.contextmanager
 def as_on_accelerators():
     """On the CPU what is summed where, and in which order, is what an accelerator sums, for bits to be equal.
