@@ -3,7 +3,8 @@
 #
 #   tools/gpu_check.sh [OUT]              one GPU; OUT: a folder for logs and the table, by default gpu-check
 #   tools/gpu_check.sh --gpus 2 [OUT]     what only several show: copies between them, NCCL's ways, caches of peers
-#   DEVICE=cpu tools/gpu_check.sh [OUT]   the same commands without a GPU, on a tiny graph
+#   DEVICE=cpu tools/gpu_check.sh [OUT]   the same commands without a GPU, on a tiny graph; with tests/simulator in
+#                                         PYTHONPATH, DEVICE=sim runs them on the simulated accelerator
 #
 # PYTHON names the interpreter, in whose environment GSplit is installed or can be built. tools/gpu_check/ has the parts.
 set -euo pipefail

@@ -93,7 +93,7 @@ def command(arguments: list[str]) -> None:
         check_writable(config.json)
     device = _device(config)
     config = replace(config, threads=config.threads or len(os.sched_getaffinity(0)))
-    name = "cpu" if not accelerator.is_one(device) else torch.get_device_module(device).get_device_name(device)
+    name = accelerator.name_of(device)
     result: dict[str, Any] = {"device": name, "versions": versions(), "settings": settings(config), "loads": []}
     print(
         "{}, {rows:,} rows of {width} features, {rounds} rounds, {threads} threads".format(

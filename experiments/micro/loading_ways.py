@@ -121,16 +121,20 @@ def _on_gpu(
 ) -> list[Way]:
     if not host.pin():
         raise InputError("the rows cannot be registered, so no kernel can read them")
-    try:
-        from gsplit.kernels.zero_copy import read_rows
-    except ImportError as error:
-        raise InputError(f"no kernel can read the rows without Triton ({error})") from None
+    reader = accelerator.reader_of_rows(device)
+    if reader is None:
+        try:
+            from gsplit.kernels.zero_copy import read_rows
+        except ImportError as error:
+            raise InputError(f"no kernel can read the rows without Triton ({error})") from None
+        reader = read_rows
+    read = reader
     rows, together = host.tensor(), expected.pin_memory()
     cached, ids_tensor = rows.to(device), torch.from_numpy(ids).to(device)
 
     def kernel() -> Tensor:
         out = torch.empty((len(ids), host.width), dtype=host.dtype, device=device)
-        read_rows(rows, ids_tensor, None, out)
+        read(rows, ids_tensor, None, out)
         return out
 
     return [

@@ -239,12 +239,19 @@ def seen() -> list[Accelerator]:
             Accelerator(
                 kind=kind,
                 index=index,
-                name=str(getattr(properties, "name", kind)),
+                name=name_of(torch.device(kind, index)),
                 total_bytes=int(properties.total_memory),
                 free_bytes=free,
             )
         )
     return found
+
+
+def name_of(device: torch.device) -> str:
+    """What the driver calls a device; its type where that says nothing."""
+    if not is_one(device):
+        return device.type
+    return str(getattr(torch.get_device_module(device).get_device_properties(device), "name", device.type))
 
 
 def reaches(kind: str, index: int, peer: int) -> bool | None:

@@ -16,6 +16,8 @@ SHARE = "GSPLIT_SHARE_GPU"
 """Environment variable that lets several trainers have one GPU."""
 
 
+REHEARSALS = ("cpu", "sim")
+"""Types of devices that are no GPUs: the host's, and the simulated accelerator of the tests."""
 PATIENCE = 3
 """How much longer a part may take in a rehearsal, whose trainers share the cores."""
 
@@ -29,7 +31,7 @@ class Place:
     """What all parts are given."""
 
     device: str
-    """Type of device: ``cpu`` is a rehearsal."""
+    """Type of device: one of :data:`REHEARSALS` is a rehearsal."""
     gpus: int
     """Number of GPUs, with a trainer each; with one, four trainers share it where a part says so."""
     out: Path
@@ -44,7 +46,7 @@ class Place:
     @property
     def rehearsed(self) -> bool:
         """Whether there is no GPU, so that graphs are tiny and times mean nothing."""
-        return self.device == "cpu"
+        return self.device in REHEARSALS
 
     @property
     def left_s(self) -> float:

@@ -58,6 +58,12 @@ def device_count() -> int:
     return int(torch.ops.sim.device_count())
 
 
+def device(device: torch.device | int) -> contextlib.AbstractContextManager[Any]:
+    """The block's work goes to a device."""
+    index: contextlib.AbstractContextManager[Any] = torch.accelerator.device_index(_index(device))
+    return index
+
+
 def current_device() -> int:
     """The number of this thread's device."""
     return int(torch.ops.sim.current_device())
