@@ -21,7 +21,7 @@ from tools.gpu_check.one import ONE
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.several import several
 
-SETTINGS = '[tool.pytest.ini_options]\naddopts = "-q --strict-markers"\nmarkers = ["gpu"]\n'
+SETTINGS = '[tool.pytest.ini_options]\naddopts = "-q --strict-markers"\nmarkers = ["gpu", "slow"]\n'
 SCRIPT = Path(__file__).parents[2] / "tools" / "gpu_check.sh"
 
 
@@ -62,12 +62,13 @@ def test_every_part_has_its_end_and_the_others_run(place, capsys):
 
 
 def test_tests_are_counted(place, tmp_path):
-    """Those with either mark, in files that have it; a mark that no file has is not asked for."""
+    """Those with either mark, in files that have it, but slow ones; a mark that no file has is not asked for."""
     place.root = tmp_path
     (tmp_path / "tests").mkdir()
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     marked = "import pytest\npytestmark = pytest.mark.gpu\n"
-    (tmp_path / "tests" / "test_one.py").write_text(marked + "def test_a(): pass\ndef test_b(): pass\n")
+    slow = "@pytest.mark.slow\ndef test_s(): assert False\n"
+    (tmp_path / "tests" / "test_one.py").write_text(marked + slow + "def test_a(): pass\ndef test_b(): pass\n")
     (tmp_path / "tests" / "test_other.py").write_text("def test_c(): assert False\n")
     place.deadline_s = time.monotonic() + 60
     assert one.tests(place) == "2 passed"
