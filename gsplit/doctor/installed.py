@@ -17,7 +17,7 @@ LIBRARIES = {
     "kaminpar": "gsplit partition --method kaminpar",
     "torch_geometric": "models and graphs of PyG",
     "dgl": "models and graphs of DGL",
-    "triton": "--loader zero-copy",
+    "triton": "kernels for GPUs: --loader zero-copy, sums over edges",
     "pyarrow": "Parquet tables, ids of any kind",
     "scipy": "sparse matrices as a source",
     "scikit-learn": "--metrics",
