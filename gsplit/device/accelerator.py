@@ -251,7 +251,8 @@ def name_of(device: torch.device) -> str:
     """What the driver calls a device; its type where that says nothing."""
     if not is_one(device):
         return device.type
-    return str(getattr(torch.get_device_module(device).get_device_properties(device), "name", device.type))
+    properties = torch.get_device_module(device).get_device_properties(device.index or 0)
+    return str(getattr(properties, "name", device.type))
 
 
 def reaches(kind: str, index: int, peer: int) -> bool | None:
