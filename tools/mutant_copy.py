@@ -161,7 +161,7 @@ class Copy:
         (ROOT / SIMULATED).mkdir(parents=True, exist_ok=True)
         (self.path / SIMULATED.parent).mkdir(exist_ok=True)
         (self.path / SIMULATED).symlink_to(ROOT / SIMULATED)
-        build = [self.python, "-m", "tests.simulator.simulated.extension"]
+        build = [str(self.python), "-m", "tests.simulator.simulated.extension"]
         subprocess.run(build, cwd=self.path, stdout=subprocess.DEVNULL, check=True)
         self._simulated = True
 
