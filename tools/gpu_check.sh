@@ -9,4 +9,9 @@
 # PYTHON names the interpreter, in whose environment GSplit is installed or can be built. tools/gpu_check/ has the parts.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} exec "${PYTHON:-python3}" -m tools.gpu_check "$@"
+python=${PYTHON:-python3}
+# The parts need the package before the first of them can build it.
+if ! "$python" -c 'import gsplit._core' 2>/dev/null; then
+    "$python" -m pip install --quiet --no-build-isolation --no-deps --editable "$root"
+fi
+PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m tools.gpu_check "$@"

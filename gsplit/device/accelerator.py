@@ -159,7 +159,7 @@ def reads_host_memory(kind: str) -> bool:
 def reader_of_rows(device: torch.device) -> Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None:
     """What the module of a device reads registered host rows with; None where Triton's kernel does that.
 
-    It takes what :func:`gsplit.features.zero_copy.read_rows` takes.
+    It takes what :func:`gsplit.kernels.zero_copy.read_rows` takes.
     """
     reader: Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None
     reader = getattr(torch.get_device_module(device), "read_rows", None)

@@ -156,7 +156,8 @@ def cached_bytes(config: FeaturesConfig, strategy: Strategy, layout: Layout) -> 
     if size is None:
         return 0
     if size.share is None:
-        return size.num_bytes
+        # No more than there is: of all vertices, for parts that one trainer holds may be uneven.
+        return None if size.num_bytes is None else min(size.num_bytes, each * layout.graph.num_vertices)
     if strategy.cache == "replicated":
         return each * -(-layout.graph.num_vertices * size.share.numerator // size.share.denominator)
     rows = prefixes(layout.offsets, strategy.cache_holders, share=size.share)

@@ -20,7 +20,7 @@ from torch.profiler import record_function
 
 from gsplit.host import SharedBuffer
 from gsplit.nn.neighbourhood import times
-from gsplit.parallel import Member
+from gsplit.parallel import Member, max_over_trainers
 from gsplit.parallel.mailboxes import Mailboxes
 
 FEWEST_COLUMNS = 32
@@ -63,7 +63,9 @@ class CommonRows:
         self, member: Member, buffers: tuple[SharedBuffer, SharedBuffer], mail: Mailboxes | None = None
     ) -> None:
         self._member, self._buffers, self._turn = member, buffers, 0
-        self._mail, self._cache = mail, cache_bytes()
+        self._mail = mail
+        # The least of all: cores may differ, and panels lie elsewhere than whole rows.
+        self._cache = -max_over_trainers(-cache_bytes(), member) if member.world > 1 else 0
         self._mapped: list[Tensor] = [torch.empty(0, dtype=torch.uint8) for _ in buffers]
 
     def share(self, own: Tensor, sizes: Sequence[int], by: Tensor | None = None) -> Tensor:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
 from support.threads import in_threads
 from support.whole import buffers
 
+from gsplit.full import common_rows as common_rows_module
 from gsplit.full.common_rows import FEWEST_COLUMNS, CommonRows, cache_bytes, columns_of_panel
 from gsplit.full.operators import CommonOperator
 from gsplit.full.shards import Shard
@@ -48,6 +51,16 @@ def test_panels_are_the_columns_of_the_rows(world):
             widths = [panel.shape[1] for panel in panels]
             assert widths == ([WIDTH] if world == 1 else [FEWEST_COLUMNS, FEWEST_COLUMNS, 5])
             assert torch.equal(torch.cat(panels, 1), rows)
+
+
+def size_of_cache(member, sizes):
+    """What rows are cut by, where the cores of trainers have caches of other sizes."""
+    with mock.patch.object(common_rows_module, "cache_bytes", return_value=sizes[member.rank]):
+        return CommonRows(member, ())._cache
+
+
+def test_trainers_on_different_cores_cut_rows_alike(pool):
+    assert pool.run(3, size_of_cache, [1 << 21, 1 << 20, 1 << 22]) == [1 << 20] * 3
 
 
 def summed(member, shared, cache):

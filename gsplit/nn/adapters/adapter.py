@@ -48,7 +48,7 @@ class Adapter(nn.Module, ABC):
         """A layer, and the rows that its convolutions get whatever the model gives them; see :meth:`forward_one`."""
         self._features_were_copied = False
         """Whether the model computes with the features itself, or in a convolution that needs a copy."""
-        self._first = convolutions[0]
+        self._first = (convolutions[0],)  # in a tuple, or it would be a module of this one twice
         self._parameters_of_forward = self._forward_parameters()
         equivalents = [equivalent_of(convolution) for convolution in convolutions]
         sparse = "adj_t" in self._parameters_of_forward.values()
@@ -68,7 +68,7 @@ class Adapter(nn.Module, ABC):
 
         They may as long as the first convolution reads them where they lie and nothing else was seen to use them.
         """
-        reads = bool(getattr(self._first.forward, "reads_stored", False))
+        reads = bool(getattr(self._first[0].forward, "reads_stored", False))
         return reads and "adj_t" not in self._parameters_of_forward.values() and not self._features_were_copied
 
     def _copies_features(self) -> None:

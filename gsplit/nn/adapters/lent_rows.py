@@ -51,9 +51,10 @@ class LentRows(Tensor):
         cls, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         attribute = getattr(getattr(func, "__self__", None), "__name__", None)
-        if attribute in ANSWERED:
+        name = getattr(func, "__name__", "")
+        if attribute in ANSWERED and name == "__get__":
             return ANSWERED[attribute](args[0].stored)
-        if (attribute or getattr(func, "__name__", "")) in HARMLESS:
+        if (attribute if name == "__get__" else name) in HARMLESS:
             return super().__torch_function__(func, types, args, kwargs or {})
         args, kwargs = tree_map_only(LentRows, LentRows.copied, (tuple(args), kwargs or {}))
         return func(*args, **kwargs)

@@ -72,7 +72,8 @@ def test_caches_are_the_host_s_on_the_cpu(config, layouts):
     needs = needs_of(resolve(config(cache_size="100%")))
     assert by_name(needs.host)["caches"] == 2 * needs.cache_bytes
     assert needs.cache_bytes * 2 >= n * d * 4
-    assert needs_of(resolve(config(cache_size="12KiB"))).cache_bytes == 12 << 10
+    assert needs_of(resolve(config(cache_size="4KiB"))).cache_bytes == 4 << 10
+    assert needs_of(resolve(config(cache_size="1MiB"))).cache_bytes == n * d * 4  # there are no more
     assert needs_of(resolve(config(cache_size="auto"))).cache_bytes is None
     replicated = needs_of(resolve(config(cache_size="50%", cache="replicated", strategy="data")))
     assert replicated.cache_bytes == n // 2 * d * 4

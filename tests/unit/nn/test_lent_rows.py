@@ -71,6 +71,13 @@ def test_what_was_changed_is_not_read_from_the_table_again(lent):
     assert TABLE[2, 0] == 6
 
 
+def test_rows_that_are_to_have_a_gradient_have_one(lent):
+    x, _ = lent
+    x.requires_grad = True
+    (x * 2).sum().backward()
+    assert torch.equal(x.grad, torch.full((3, 3), 2.0))
+
+
 def test_pairs_are_given_back_with_memory(lent):
     x, _ = lent
     other = torch.ones(2)
