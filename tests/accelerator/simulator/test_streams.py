@@ -69,14 +69,17 @@ def test_a_forgotten_event_shows(sim):
     assert (consumed(forgotten=True) == 2).all()
 
 
-@pytest.mark.parametrize("seeds", [range(8)])
-def test_random_delays_show_a_forgotten_event_for_some_seed_and_none_that_is_there(sim, seeds):
-    wrong = 0
-    for seed in seeds:
+SEEDS = range(200)
+"""A quarter of the tasks begin late, so a seed shows a mistake that it could about every fifth time."""
+
+
+def test_random_delays_show_a_forgotten_event_for_some_seed_and_none_that_is_there(sim):
+    for seed in SEEDS:
         sim.set_schedule(f"random:{seed}")
         assert (consumed(forgotten=False) == 3).all()
-        wrong += bool((consumed(forgotten=True) != 3).any())
-    assert wrong
+        if (consumed(forgotten=True) != 3).any():
+            return
+    pytest.fail("no seed shows it")
 
 
 def test_an_event_is_that_of_its_last_record_and_says_how_far_it_is(scheduled):
