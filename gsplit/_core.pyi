@@ -153,6 +153,7 @@ def sum_rows(
     order: Tensor | None = None,
     degrees: Tensor | None = None,
     scale: Tensor | None = None,
+    start_scale: Tensor | None = None,
     threads: int = 1,
 ) -> None: ...
 def dot_rows(
@@ -202,9 +203,18 @@ def attention_backward(
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def use_instruction_set(name: str) -> None: ...
-def activate(x: Tensor, activation: int, drop: float, seed: int, out: Tensor, threads: int = 1) -> None: ...
+def activate(
+    x: Tensor, activation: int, drop: float, seed: int, out: Tensor, bias: Tensor | None = None, threads: int = 1
+) -> None: ...
 def activate_backward(
-    out: Tensor, activation: int, drop: float, seed: int, gradients: Tensor, x_gradients: Tensor, threads: int = 1
+    out: Tensor,
+    activation: int,
+    drop: float,
+    seed: int,
+    gradients: Tensor,
+    x_gradients: Tensor,
+    bias_gradients: Tensor | None = None,
+    threads: int = 1,
 ) -> None: ...
 def narrow_fits(outputs: int, width: int) -> bool: ...
 def project_narrow(

@@ -1,6 +1,7 @@
 // Activation and dropout of rows, in one pass. Part of row_kernels.cpp, which includes it into its namespace.
 constexpr int64_t PIECE = 256;                                         // columns that are hashed at a time
 constexpr int DRAWN = MOST_CHUNKS > 8 ? 16 : MOST_CHUNKS > 4 ? 8 : 4;  // and in one vector
+constexpr int64_t BLOCK = 64;                                          // rows whose gradients are summed first
 constexpr int NONE = 0, RELU = 1;
 
 /// The end of MurmurHash3, on every lane.
@@ -43,15 +44,18 @@ inline void draw(const ActivationTask<T>& task, uint64_t row_seed, int64_t first
   }
 }
 
-/// Some columns of a row; x of the backward is what forward gave.
-template <class T, bool BACKWARD, bool DROPS>
+/// Some columns of a row; x of the backward is what forward gave. `bias` is added forward, where it is BIASED.
+template <class T, bool BACKWARD, bool DROPS, bool BIASED>
 inline void activate_piece(int activation, T scale, const T* __restrict x, const T* __restrict gradients,
-                           T* __restrict out, int64_t count, const T* __restrict scales) {
+                           T* __restrict out, int64_t count, const T* __restrict scales, const T* __restrict bias) {
   if (activation == NONE) {
-    for (int64_t c = 0; c < count; ++c) out[c] = (BACKWARD ? gradients[c] : x[c]) * (DROPS ? scales[c] : T(1));
+    for (int64_t c = 0; c < count; ++c) {
+      const T given = BACKWARD ? gradients[c] : BIASED ? x[c] + bias[c] : x[c];
+      out[c] = given * (DROPS ? scales[c] : T(1));
+    }
   } else if (activation == RELU) {
     for (int64_t c = 0; c < count; ++c) {
-      const T given = x[c], value = BACKWARD ? gradients[c] : given;
+      const T given = BIASED ? x[c] + bias[c] : x[c], value = BACKWARD ? gradients[c] : given;
       const T passed = given <= T(0) ? T(0) : value;  // NaN stays
       out[c] = passed * (DROPS ? scales[c] : T(1));
     }
@@ -72,7 +76,17 @@ inline void activate_piece(int activation, T scale, const T* __restrict x, const
   }
 }
 
-template <class T, bool BACKWARD, bool DROPS>
+/// Adds the sums of a block of rows to those of all, and begins them anew: long sums of small numbers stay exact.
+template <class T>
+inline void add_block(const ActivationTask<T>& task) {
+  T *totals = task.sums, *sums = task.sums + task.width;
+  for (int64_t c = 0; c < task.width; ++c) {
+    totals[c] += sums[c];
+    sums[c] = T(0);
+  }
+}
+
+template <class T, bool BACKWARD, bool DROPS, bool BIASED>
 void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
   T scales[PIECE];
   for (int64_t row = begin; row < end; ++row) {
@@ -80,19 +94,29 @@ void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
     for (int64_t first = 0; first < task.width; first += PIECE) {
       const int64_t count = task.width - first < PIECE ? task.width - first : PIECE;
       if (DROPS) draw(task, row_seed, first, count, scales);
-      activate_piece<T, BACKWARD, DROPS>(task.activation, task.scale, task.x + row * task.x_stride + first,
-                                         BACKWARD ? task.gradients + row * task.gradients_stride + first : nullptr,
-                                         task.out + row * task.out_stride + first, count, scales);
+      T* out = task.out + row * task.out_stride + first;
+      activate_piece<T, BACKWARD, DROPS, BIASED>(
+          task.activation, task.scale, task.x + row * task.x_stride + first,
+          BACKWARD ? task.gradients + row * task.gradients_stride + first : nullptr, out, count, scales,
+          BIASED ? task.bias + first : nullptr);
+      if (BACKWARD && task.sums != nullptr) {
+        T* __restrict sums = task.sums + task.width + first;
+        for (int64_t c = 0; c < count; ++c) sums[c] += out[c];
+      }
     }
+    if (BACKWARD && task.sums != nullptr && ((row - begin) % BLOCK == BLOCK - 1 || row == end - 1)) add_block(task);
   }
 }
 
 template <class T>
 void activate(const ActivationTask<T>& task, int64_t begin, int64_t end) {
-  const bool drops = task.drop_below > 0;
-  if (task.gradients == nullptr) {
-    if (drops) activate_rows<T, false, true>(task, begin, end);
-    else activate_rows<T, false, false>(task, begin, end);
-  } else if (drops) activate_rows<T, true, true>(task, begin, end);
-  else activate_rows<T, true, false>(task, begin, end);
+  const bool drops = task.drop_below > 0, biased = task.bias != nullptr;
+  if (task.gradients != nullptr) {
+    if (drops) activate_rows<T, true, true, false>(task, begin, end);
+    else activate_rows<T, true, false, false>(task, begin, end);
+  } else if (biased) {
+    if (drops) activate_rows<T, false, true, true>(task, begin, end);
+    else activate_rows<T, false, false, true>(task, begin, end);
+  } else if (drops) activate_rows<T, false, true, false>(task, begin, end);
+  else activate_rows<T, false, false, false>(task, begin, end);
 }

@@ -110,6 +110,9 @@ void sum_rows(const RowEdges& edges, const Sources<T>& sources, const Scaling<T>
   task.start = start.data;
   task.start_rows = start.data == nullptr ? 0 : start.rows;
   task.start_stride = start.stride;
+  require(scaling.start_scale.empty() || static_cast<int64_t>(scaling.start_scale.size()) == task.start_rows,
+          "there must be a scale for each row of the start");
+  task.start_scale = scaling.start_scale.empty() ? nullptr : scaling.start_scale.data();
   task.out = out.data;
   task.out_stride = out.stride;
   side_by_side(equal_ranges(edges, out.width, threads),

@@ -5,7 +5,7 @@
 // row of edge e. Sources lie in two pieces of memory, as a trainer has them: the own rows, and behind them those that
 // other trainers sent; row i is own[i], or received[i - own rows]. Nobody copies them beside each other.
 //
-//   forward     out[r] = start[r] + scale[r]/degree[r] * sum over e in r of f(e) * row(indices[e])
+//   forward     out[r] = start_scale[r] * start[r] + scale[r]/degree[r] * sum over e in r of f(e) * row(indices[e])
 //               with f(e) = factor[indices[e]] * weight[e]
 //
 //   backward    the same sum over the transposed block: its rows are the sources
@@ -60,9 +60,11 @@ struct Scaling {
   Matrix<const T> weight;     // [edges, heads]: columns are dealt out to the heads, in equal runs; no data: none
   std::span<const int32_t> degrees;  // [R] sums are divided by them, but not by 0
   std::span<const T> scale;          // [R] sums are multiplied by them
+  std::span<const T> start_scale;    // [rows of the start] these are multiplied by them
 };
 
-/// out[r] = start[r] + sum over the edges of r, as above. `start` may be `out` itself; rows that it lacks are zero.
+/// out[r] = start_scale[r] * start[r] + sum over the edges of r, as above. `start` may be `out` itself; rows that it
+/// lacks are zero.
 ///
 /// Throws std::invalid_argument for shapes that do not fit, and for an edge or a weight outside the arrays.
 template <class T>
@@ -115,15 +117,18 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
 /// What stands behind a layer: an activation, then dropout.
 enum class Activation : int { none = 0, relu = 1, elu = 2 };
 
-/// out = dropout(activation(x)), in one pass. A value is dropped where a hash of (seed, row, column) is below `drop`,
-/// a share of 1; the others are divided by 1 - drop. The same seed drops the same values, so backward draws again.
+/// out = dropout(activation(x + bias)), in one pass; of ELU, whose powers `out` holds already, without a bias. A
+/// value is dropped where a hash of (seed, row, column) is below `drop`, a share of 1; the others are divided by 1 -
+/// drop. The same seed drops the same values, so backward draws again.
 template <class T>
-void activate(Matrix<const T> x, Activation activation, T drop, uint64_t seed, Matrix<T> out, int threads);
+void activate(Matrix<const T> x, std::span<const T> bias, Activation activation, T drop, uint64_t seed, Matrix<T> out,
+              int threads);
 
-/// Gradients of x, from those of `out` and from `out` itself.
+/// Gradients of x, from those of `out` and from `out` itself; and their sums over the rows, which the bias gets,
+/// where there is room for them.
 template <class T>
 void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
-                       Matrix<T> x_gradients, int threads);
+                       Matrix<T> x_gradients, std::span<T> bias_gradients, int threads);
 
 /// Whether project_narrow and narrow_gradient take rows of so many values, and so many outputs: few enough that their
 /// sums fit the registers, which is where they are faster than a library for large matrices.

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <span>
 
 #include "aggregate.hpp"
 #include "bindings.hpp"
@@ -57,9 +58,10 @@ void bind_values(nb::module_& m) {
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> own, Maybe<const T> received, Values<T> out,
          Maybe<const T> start, std::optional<Array<T>> factor, Maybe<const T> weight,
          std::optional<Array<int32_t>> order, std::optional<Array<int32_t>> degrees, std::optional<Array<T>> scale,
-         int threads) {
+         std::optional<Array<T>> start_scale, int threads) {
         const Sources<T> sources{matrix_of(own), matrix_of(received)};
-        const Scaling<T> scaling{span_of(factor), matrix_of(weight), span_of(degrees), span_of(scale)};
+        const Scaling<T> scaling{span_of(factor), matrix_of(weight), span_of(degrees), span_of(scale),
+                                 span_of(start_scale)};
         const auto from = matrix_of(start);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
@@ -70,7 +72,7 @@ void bind_values(nb::module_& m) {
       nb::arg("start").noconvert().none() = nb::none(), nb::arg("factor").noconvert().none() = nb::none(),
       nb::arg("weight").noconvert().none() = nb::none(), nb::arg("order").noconvert().none() = nb::none(),
       nb::arg("degrees").noconvert().none() = nb::none(), nb::arg("scale").noconvert().none() = nb::none(),
-      nb::arg("threads") = 1);
+      nb::arg("start_scale").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def(
       "add_rows",
       [](Values<T> out, Array<int32_t> rows, Values<const T> values) {
@@ -95,25 +97,28 @@ void bind_values(nb::module_& m) {
       nb::arg("threads") = 1);
   m.def(
       "activate",
-      [](Values<const T> x, int activation, T drop, uint64_t seed, Values<T> out, int threads) {
+      [](Values<const T> x, int activation, T drop, uint64_t seed, Values<T> out, std::optional<Array<T>> bias,
+         int threads) {
         const auto from = matrix_of(x);
         const auto to = matrix_of(out);
         nb::gil_scoped_release unlocked;
-        activate<T>(from, static_cast<Activation>(activation), drop, seed, to, threads);
+        activate<T>(from, span_of(bias), static_cast<Activation>(activation), drop, seed, to, threads);
       },
       nb::arg("x").noconvert(), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"), nb::arg("out").noconvert(),
-      nb::arg("threads") = 1);
+      nb::arg("bias").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def(
       "activate_backward",
       [](Values<const T> out, int activation, T drop, uint64_t seed, Values<const T> gradients, Values<T> x_gradients,
-         int threads) {
+         std::optional<Writable<T>> bias_gradients, int threads) {
         const auto given = matrix_of(out), of_out = matrix_of(gradients);
         const auto to = matrix_of(x_gradients);
         nb::gil_scoped_release unlocked;
-        activate_backward<T>(given, static_cast<Activation>(activation), drop, seed, of_out, to, threads);
+        const auto of_bias = bias_gradients ? span_of(*bias_gradients) : std::span<T>();
+        activate_backward<T>(given, static_cast<Activation>(activation), drop, seed, of_out, to, of_bias, threads);
       },
       nb::arg("out").noconvert(), nb::arg("activation"), nb::arg("drop"), nb::arg("seed"),
-      nb::arg("gradients").noconvert(), nb::arg("x_gradients").noconvert(), nb::arg("threads") = 1);
+      nb::arg("gradients").noconvert(), nb::arg("x_gradients").noconvert(),
+      nb::arg("bias_gradients").noconvert().none() = nb::none(), nb::arg("threads") = 1);
   m.def(
       "attention_scores",
       [](Array<int32_t> indptr, Array<int32_t> indices, Values<const T> source, Values<const T> destination, T slope,

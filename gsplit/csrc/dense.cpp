@@ -30,20 +30,35 @@ ActivationTask<T> activation_task(Matrix<const T> x, Activation activation, T dr
 }  // namespace
 
 template <class T>
-void activate(Matrix<const T> x, Activation activation, T drop, uint64_t seed, Matrix<T> out, int threads) {
-  const auto task = activation_task(x, activation, drop, seed, out);
+void activate(Matrix<const T> x, std::span<const T> bias, Activation activation, T drop, uint64_t seed, Matrix<T> out,
+              int threads) {
+  require(bias.empty() || static_cast<int64_t>(bias.size()) == x.width, "there must be a bias for each column");
+  require(bias.empty() || activation != Activation::elu, "ELU takes no bias");
+  auto task = activation_task(x, activation, drop, seed, out);
+  task.bias = bias.empty() ? nullptr : bias.data();
   shared_out(x.rows, x.width, threads, [task](int64_t, int64_t begin, int64_t end) { run(task, begin, end); });
 }
 
 template <class T>
 void activate_backward(Matrix<const T> out, Activation activation, T drop, uint64_t seed, Matrix<const T> gradients,
-                       Matrix<T> x_gradients, int threads) {
+                       Matrix<T> x_gradients, std::span<T> bias_gradients, int threads) {
+  require(bias_gradients.empty() || static_cast<int64_t>(bias_gradients.size()) == out.width,
+          "there must be a gradient of the bias for each column");
   require(gradients.rows == out.rows && gradients.width == out.width, "gradients are not shaped as out");
   auto task = activation_task(out, activation, drop, seed, x_gradients);
   task.gradients = gradients.data;
   task.gradients_stride = gradients.stride;
+  std::fill(bias_gradients.begin(), bias_gradients.end(), T(0));
   if (task.gradients == nullptr) return;  // there are no rows
-  shared_out(out.rows, out.width, threads, [task](int64_t, int64_t begin, int64_t end) { run(task, begin, end); });
+  // Sums of each thread, and of its block of rows at work.
+  std::vector<T> sums(bias_gradients.empty() ? 0 : 2 * out.width * std::max(threads, 1));
+  shared_out(out.rows, out.width, threads, [&task, &sums](int64_t worker, int64_t begin, int64_t end) {
+    auto part = task;
+    part.sums = sums.empty() ? nullptr : sums.data() + 2 * task.width * worker;
+    run(part, begin, end);
+  });
+  for (size_t first = 0; first < sums.size(); first += 2 * out.width)
+    for (size_t c = 0; c < bias_gradients.size(); ++c) bias_gradients[c] += sums[first + c];
 }
 
 bool narrow_fits(int64_t outputs, int64_t width) {
@@ -157,9 +172,10 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
   }
 }
 
-#define GSPLIT_INSTANTIATE(T)                                                          \
-  template void activate<T>(Matrix<const T>, Activation, T, uint64_t, Matrix<T>, int); \
-  template void activate_backward<T>(Matrix<const T>, Activation, T, uint64_t, Matrix<const T>, Matrix<T>, int);
+#define GSPLIT_INSTANTIATE(T)                                                                              \
+  template void activate<T>(Matrix<const T>, std::span<const T>, Activation, T, uint64_t, Matrix<T>, int); \
+  template void activate_backward<T>(Matrix<const T>, Activation, T, uint64_t, Matrix<const T>, Matrix<T>, \
+                                     std::span<T>, int);
 GSPLIT_INSTANTIATE(float)
 GSPLIT_INSTANTIATE(double)
 

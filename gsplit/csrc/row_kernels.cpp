@@ -83,7 +83,8 @@ struct Tile {
   static inline void sum(const RowTask<T>& task, int64_t row, int64_t head, int64_t column, int64_t width,
                          int64_t last, const int64_t* head_of = nullptr) {
     const int64_t begin = task.indptr[row], end = task.indptr[row + 1];
-    if (begin == end && row < task.start_rows && task.start == task.out) return;  // it is there
+    if (begin == end && row < task.start_rows && task.start == task.out && task.start_scale == nullptr)
+      return;  // it is there
     V total[CHUNKS] = {};
     int64_t at[CHUNKS];
     for (int c = 0; c < CHUNKS; ++c) at[c] = column + offset(c, width);
@@ -108,7 +109,8 @@ struct Tile {
       for (int c = 0; c < CHUNKS; ++c) total[c] *= task.scale[row];
     if (row < task.start_rows) {  // all of it is read before any is written: it may be `out`
       const T* start = task.start + row * task.start_stride;
-      for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(start + at[c]);
+      const T by = task.start_scale == nullptr ? T(1) : task.start_scale[row];
+      for (int c = 0; c < CHUNKS; ++c) total[c] += *reinterpret_cast<const V*>(start + at[c]) * by;
     }
     T* out = task.out + row * task.out_stride;
     for (int c = 0; c < CHUNKS; ++c) *reinterpret_cast<V*>(out + at[c]) = total[c];

@@ -29,6 +29,7 @@ struct RowTask {
   const T* start;          // of dot_rows the left rows
   int64_t start_rows;      // the first rows have one
   int64_t start_stride;
+  const T* start_scale;  // may be null; starts are multiplied by them
   T* out;
   int64_t out_stride;
 };
@@ -38,6 +39,7 @@ template <class T>
 struct ActivationTask {
   const T* x;          // of the backward: what forward gave
   const T* gradients;  // null forward
+  const T* bias;       // may be null; added to x; not for ELU, nor backward
   T* out;
   int64_t width;
   int64_t x_stride;
@@ -47,6 +49,7 @@ struct ActivationTask {
   uint32_t drop_below;  // of 2^32
   T scale;              // 1 / (1 - drop); 0 where all is dropped
   uint64_t seed;
+  T* sums;  // backward, may be null: [2, width] zeros, of which the first get the sums of `out` over the rows
 };
 
 inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together

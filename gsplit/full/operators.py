@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 from torch.profiler import record_function
 
@@ -174,18 +173,15 @@ def product(
         by: what the sums are multiplied by, and what of the own rows is added.
     """
     out = panels[0].new_empty((edges.num_rows, sum(panel.shape[1] for panel in panels)))
-    start = None
-    if own is not None and by.own is not None:
-        start = out[: len(by.own)]
-        torch.mul(own[: len(by.own)], by.own.unsqueeze(1), out=start)
+    start = None if own is None or by.own is None else own[: len(by.own)]
     if out.shape[1]:
         of_edges = None if weight is None else weight.to(out.dtype).unsqueeze(1)
         first = 0
         with record_function("product"):
             for panel in panels:
                 columns = slice(first, first := first + panel.shape[1])
-                begin = None if start is None else start[:, columns]
-                kernels_for(out).sum(edges, panel, None, out[:, columns], start=begin, weight=of_edges, scale=by.sums)
+                begin = {} if start is None else {"start": start[:, columns], "start_scale": by.own}
+                kernels_for(out).sum(edges, panel, None, out[:, columns], weight=of_edges, scale=by.sums, **begin)
     return out
 
 

@@ -52,8 +52,10 @@ class Compiled(Library):
         weight: Tensor | None = None,
         degrees: Tensor | None = None,
         scale: Tensor | None = None,
+        start_scale: Tensor | None = None,
     ) -> None:
-        scaling = {"start": start, "factor": factor, "weight": weight, "degrees": degrees, "scale": scale}
+        scaling = {"factor": factor, "weight": weight, "degrees": degrees, "scale": scale}
+        scaling |= {"start": start, "start_scale": start_scale}
         if self._works:
             try:
                 from gsplit.kernels.segment_sums import sum_rows

@@ -56,6 +56,7 @@ class Core(Kernels):
         weight: Tensor | None = None,
         degrees: Tensor | None = None,
         scale: Tensor | None = None,
+        start_scale: Tensor | None = None,
     ) -> None:
         _core.sum_rows(
             edges.indptr,
@@ -69,6 +70,7 @@ class Core(Kernels):
             order=None if weight is None else edges.order,
             degrees=degrees,
             scale=None if scale is None else scale.contiguous(),
+            start_scale=None if start_scale is None else start_scale.contiguous(),
             threads=torch.get_num_threads(),
         )
 

@@ -51,6 +51,7 @@ class Library(Kernels):
         weight: Tensor | None = None,
         degrees: Tensor | None = None,
         scale: Tensor | None = None,
+        start_scale: Tensor | None = None,
     ) -> None:
         x = _joined(own, received)
         by = None if factor is None else factor[edges.indices].unsqueeze(1)
@@ -63,7 +64,7 @@ class Library(Kernels):
         if scale is not None:
             total = total * scale.unsqueeze(1)
         if start is not None:
-            total[: len(start)] += start
+            total[: len(start)] += start if start_scale is None else start * start_scale.unsqueeze(1)
         out.copy_(total)
 
     def _bags(self, edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:

@@ -37,7 +37,7 @@ LOADS_IN_FLIGHT = 4
 """Loads of a lane that a tile begins at once, before warps are added."""
 MAX_WARPS = 4
 
-_SCALARS = ["indptr", "indices", "order", "factor", "weight", "degrees", "scale"]
+_SCALARS = ["indptr", "indices", "order", "factor", "weight", "degrees", "scale", "start_scale"]
 """Arrays that are read a value at a time: no compiled code of its own for those that begin at multiples of 16."""
 
 
@@ -45,7 +45,7 @@ _SCALARS = ["indptr", "indices", "order", "factor", "weight", "degrees", "scale"
 @triton.jit(do_not_specialize=["num_own", "num_start"], do_not_specialize_on_alignment=_SCALARS)
 def _sum_rows(  # type: ignore[no-untyped-def]
     indptr, indices, order, own, received, num_own, out, start, num_start, factor, weight, degrees, scale,
-    D: tl.constexpr, HEADS: tl.constexpr, OWN: tl.constexpr, RECEIVED: tl.constexpr, OUT: tl.constexpr,
+    start_scale, D: tl.constexpr, HEADS: tl.constexpr, OWN: tl.constexpr, RECEIVED: tl.constexpr, OUT: tl.constexpr,
     START: tl.constexpr, WEIGHT: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr, SUM: tl.constexpr,
 ):  # fmt: skip
     """Program (r, c) makes columns ``c * COLUMNS ..`` of row r; OWN, RECEIVED, OUT, START, WEIGHT are strides."""
@@ -85,7 +85,10 @@ def _sum_rows(  # type: ignore[no-untyped-def]
     if scale is not None:
         result *= tl.load(scale + row).to(SUM)
     if start is not None:
-        result += tl.load(start + row * START + column, mask=inside & (row < num_start), other=0).to(SUM)
+        begins = tl.load(start + row * START + column, mask=inside & (row < num_start), other=0).to(SUM)
+        if start_scale is not None:
+            begins *= tl.load(start_scale + row, mask=row < num_start, other=0).to(SUM)
+        result += begins
     tl.store(out + row * OUT + column, result.to(out.dtype.element_ty), mask=inside)
 
 
@@ -113,6 +116,7 @@ def sum_rows(
     weight: Tensor | None = None,
     degrees: Tensor | None = None,
     scale: Tensor | None = None,
+    start_scale: Tensor | None = None,
 ) -> None:
     """Sums as :meth:`gsplit.kernels.Kernels.sum` says, on the current stream of the device of ``out``.
 
@@ -143,6 +147,7 @@ def sum_rows(
             weight,
             degrees,
             None if scale is None else scale.detach().contiguous(),
+            None if start is None or start_scale is None else start_scale.detach().contiguous(),
             D=width,
             HEADS=1 if weight is None else weight.shape[1],
             OWN=own.stride(0),

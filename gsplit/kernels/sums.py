@@ -73,8 +73,9 @@ class Kernels(Protocol):
         weight: Tensor | None = None,
         degrees: Tensor | None = None,
         scale: Tensor | None = None,
+        start_scale: Tensor | None = None,
     ) -> None:
-        """``out[r] = start[r] + scale[r]/degrees[r] * sum over edges of factor[source] weight[edge] row(source)``.
+        """``out[r] = start_scale[r] start[r] + scale[r]/degrees[r] * sum of factor[source] weight[e] row(source)``.
 
         Args:
             edges: R rows of edges.
@@ -85,6 +86,7 @@ class Kernels(Protocol):
             weight: [E, H]; the columns are dealt out to the heads in equal runs.
             degrees: int32 [R] by which the sums are divided, but not by 0; for a mean, the numbers of edges.
             scale: [R] in the dtype of the rows, by which the sums are multiplied.
+            start_scale: [len(start)] in the dtype of the rows, by which the start is multiplied.
         """
 
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:

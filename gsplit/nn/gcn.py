@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
+from gsplit.nn.dense import has_hooks
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 
@@ -48,9 +49,19 @@ class GCNConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
         nn.init.xavier_uniform_(self.lin.weight)
 
+    @property
+    def late_bias(self) -> Tensor | None:
+        """The bias where nothing minds that :meth:`before_bias` is called in place of the layer, else None."""
+        own = type(self) is GCNConv and "forward" not in vars(self)
+        return self.bias if own and not has_hooks(self) else None
+
     def forward(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows), self.bias)
+
+    def before_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """The same rows without the bias, which whoever comes next adds in a pass that it makes anyway."""
+        return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows))
 
     def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """The normalised sums over in-edges and loops, [num_destinations, D]."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
-from gsplit.nn.dense import activated, has_hooks
+from gsplit.nn.dense import activated, adds_bias, has_hooks
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
 
@@ -134,14 +134,25 @@ class LayeredModel(nn.Module):
             x = self.input_dropout(copied(x))
             if self.projection is not None:
                 x = activated(self.projection(x), self.activation, self.dropout)
-        out = self.convs[layer - 1](block, x)
+        late = self._late_bias(layer, x)
+        conv = self.convs[layer - 1]
+        out = conv(block, x) if late is None else conv.before_bias(block, x)  # type: ignore[operator]
         skip = self.skips[layer - 1](copied(x)[: block.num_destinations]) if len(self.skips) else None
         last = layer == self.num_layers
         if skip is not None and (not self.residual_after or (last and self.head is None)):
             out, skip = out + skip, None
         if last and self.head is None:
             return out
-        out = activated(self.norms[layer - 1](out), self.activation, self.dropout)
+        out = activated(self.norms[layer - 1](out), self.activation, self.dropout, late)
         if skip is not None:
             out = out + skip
         return self.head(out) if last and self.head is not None else out
+
+    def _late_bias(self, layer: int, x: Tensor | StoredRows) -> Tensor | None:
+        """The bias of a layer where it may be added together with the activation: nothing stands between the two."""
+        if isinstance(x, StoredRows) or not adds_bias(self.activation, x) or len(self.skips):
+            return None
+        if (layer == self.num_layers and self.head is None) or type(self.norms[layer - 1]) is not nn.Identity:
+            return None
+        late: Tensor | None = getattr(self.convs[layer - 1], "late_bias", None)
+        return None if has_hooks(self.norms[layer - 1]) else late

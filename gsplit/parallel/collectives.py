@@ -76,10 +76,17 @@ def start_all_to_all(
     return wait
 
 
-def all_gather(x: Tensor, group: Group | None) -> list[Tensor]:
-    """The tensors of all members, which are of one shape and type, in the order of their ranks."""
+def all_gather(x: Tensor, group: Group | Mailboxes | None) -> list[Tensor]:
+    """The tensors of all members, which are of one shape and type, in the order of their ranks.
+
+    Args:
+        x: of this member.
+        group: those who send each other theirs, as PyTorch's group or by memory that they share.
+    """
     if group is None:
         return [x]
+    if isinstance(group, Mailboxes):
+        return group.all_gather(x)
     gathered = [torch.empty_like(x) for _ in range(group.size())]
     dist.all_gather(gathered, x, group=group)
     return gathered

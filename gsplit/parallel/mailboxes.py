@@ -165,6 +165,17 @@ class Mailboxes:
         total = shares.sum(dim=0)
         self._start(x, total, counts, np.full((members, 2), [0, counts[me]]))()
 
+    def all_gather(self, x: Tensor) -> list[Tensor]:
+        """The tensors of all members, of one shape and type, in the order of the group.
+
+        Raises:
+            MemoryError, RuntimeError: as :meth:`start` does.
+        """
+        members, number = len(self._group), x.numel()
+        out = x.new_empty((members, *x.shape))
+        self._start(out.view(-1), x.reshape(-1), [number] * members, np.full((members, 2), [0, number]))()
+        return list(out)
+
     def meet(self) -> None:
         """Wait until all members of the group make this call; raises as :meth:`start` does."""
         nothing, counts = torch.empty(0, dtype=torch.uint8), [0] * len(self._group)

@@ -46,7 +46,7 @@ class Member:
     board: Board | None = None
     """The notice board, on which trainers agree about what they do next; None: that is not checked."""
     mail: Mailboxes | None = None
-    """Memory through which gradients are summed over all trainers; None: by ``group``."""
+    """Memory through which all trainers tell each other what every mini-batch needs; None: by ``group``."""
 
     def __post_init__(self) -> None:
         if self.grid is not None and self.grid.world != self.world:
@@ -87,6 +87,11 @@ class Member:
         if ranks not in self.made:
             self.made[ranks] = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
         return self.made[ranks]
+
+    @property
+    def everyone(self) -> Group | Mailboxes | None:
+        """All trainers, by the quickest way: for what is sent in every mini-batch, or after it."""
+        return self.group if self.mail is None else self.mail
 
     def barrier(self) -> None:
         """Wait for all trainers."""

@@ -35,7 +35,7 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: M
     )
     if member.board is not None:
         member.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
-    all_reduce(flat, member.group if member.mail is None else member.mail)
+    all_reduce(flat, member.everyone)
     *totals, losses = flat.split([*(p.numel() for p in parameters), loss.numel()])
     for parameter, total in zip(parameters, totals, strict=True):
         parameter.grad = total.view_as(parameter)

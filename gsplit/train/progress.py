@@ -202,7 +202,7 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
         seconds = computed.seconds()
         values = [*(computed.counts[name] for name in names), *(seconds[name] for name in STAGES)]
         row[:] = torch.tensor(values, dtype=torch.float64)
-    tables = all_gather(own, member.group)
+    tables = all_gather(own, member.everyone)
     totals = torch.stack(tables).sum(dim=(0, 1)).tolist()
     for name, count in zip(names, totals, strict=False):
         progress.traffic[name] = progress.traffic.get(name, 0) + int(count)

@@ -12,7 +12,7 @@ from support import pool as pool_module
 from support.runs import all_equal, config_for, train_in_trainer
 
 import gsplit._core as _core
-from gsplit.parallel.collectives import all_reduce, all_to_all, start_all_to_all
+from gsplit.parallel.collectives import all_gather, all_reduce, all_to_all, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
 
 SHAPES = [((), torch.int64), ((1,), torch.float32), ((5,), torch.float64), ((2, 3), torch.bfloat16)]
@@ -81,6 +81,21 @@ def test_sums_are_those_of_gloo_and_the_same_bits_everywhere(pool, world):
     assert max(difference for difference, _ in results) < 20
     for _, found in results[1:]:
         assert all(map(torch.equal, results[0][1], found))
+
+
+def gathered(member):
+    """Whether tensors of all trainers are gloo's, of several shapes, one after the other."""
+    mail, same = fresh(member), []
+    for number, shape in enumerate([(3,), (0, 4), (1, 29), (), (500, 7), (2, 3)]):
+        x = torch.randn(shape, dtype=torch.float64) + 100 * number + member.rank
+        ours, theirs = all_gather(x, mail), all_gather(x, member.group)
+        same.append(len(ours) == member.world and all(map(torch.equal, ours, theirs)))
+    return same
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_tensors_of_all_are_those_of_gloo(pool, world):
+    assert pool.run(world, gathered) == [[True] * 6] * world
 
 
 def two_at_a_time(member):

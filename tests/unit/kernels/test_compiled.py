@@ -162,6 +162,7 @@ def test_sums_of_all_kinds_are_compiled_and_add_nothing_by_atomic_operations(com
     weight, start = torch.zeros(32, 4), torch.zeros(5, 64)
     degrees, factor = torch.zeros(8, dtype=torch.int32), torch.zeros(80)
     whole = {"weight": weight, "start": start, "degrees": degrees, "factor": factor, "scale": torch.zeros(8)}
+    whole["start_scale"] = torch.zeros(5)
     for scaling in ({}, {"weight": weight[:, :1]}, {"degrees": degrees}, whole):
         for dtype in TYPES:
             code = summing(compiled, 64, dtype, received=bool(scaling), **scaling)

@@ -55,7 +55,7 @@ def pieces(edges):
             yield row, edge, int(edges.indices[edge])
 
 
-def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None, scale=None):
+def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None, scale=None, start_scale=None):
     """What :meth:`gsplit.kernels.Kernels.sum` says, an edge at a time."""
     out = torch.zeros(edges.num_rows, x.shape[1], dtype=torch.float64)
     for row, edge, source in pieces(edges):
@@ -71,7 +71,7 @@ def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None, scale=
     if scale is not None:
         out *= scale.unsqueeze(1)
     if start is not None:
-        out[: len(start)] += start
+        out[: len(start)] += start if start_scale is None else start * start_scale.unsqueeze(1)
     return out.to(x.dtype)
 
 
@@ -104,6 +104,9 @@ def test_weights_factors_and_starts(kernels, head_width, heads):
     kernels.sum(edges, x[:7], x[7:], out, start=start, **scaling)
     wanted = sums(edges, x, start=start, **scaling)
     torch.testing.assert_close(out, wanted, rtol=1e-12, atol=1e-12)
+    scaling |= {"start": start, "start_scale": torch.randn(11, dtype=torch.float64)}
+    kernels.sum(edges, x[:7], x[7:], out, **scaling)
+    torch.testing.assert_close(out, sums(edges, x, **scaling), rtol=1e-12, atol=1e-12)
     order = torch.randperm(len(edges.indices), dtype=torch.int32)
     turned = Edges(indptr=edges.indptr, indices=edges.indices, order=order)
     kernels.sum(turned, x, None, out, weight=weight)
@@ -120,6 +123,11 @@ def test_rows_that_lie_apart_and_a_start_in_place(kernels):
     assert (out[:, 37:] == 0).all()
     kernels.sum(edges, wide[:, 37:], None, out[:, :37], start=out[:, :37])
     torch.testing.assert_close(out[:, :37], 2 * wanted, **TOLERANCE[torch.float32])
+    begun, by = torch.randn(23, 37), torch.randn(23)
+    out[:, :37] = begun
+    kernels.sum(edges, wide[:, 37:], None, out[:, :37], start=out[:, :37], start_scale=by)
+    whole = sums(edges, wide[:, 37:], start=begun, start_scale=by)
+    torch.testing.assert_close(out[:, :37], whole, **TOLERANCE[torch.float32])
 
 
 @pytest.mark.parametrize("width", [16, 132, 257, 523, 553, 602, 2257, 16257])
@@ -311,6 +319,7 @@ REFUSED = {
     "a weight that does not exist": {"weight": torch.ones(2, 1), "order": torch.tensor([0, 2], dtype=torch.int32)},
     "an order for each edge": {"weight": torch.ones(2, 1), "order": torch.tensor([0], dtype=torch.int32)},
     "start is not shaped as out": {"start": torch.ones(3, 5)},
+    "a scale for each row of the start": {"start": torch.ones(2, 5), "start_scale": torch.ones(3)},
     "rows differ in width": {"received": torch.ones(1, 4)},
     "a row must be contiguous": {"own": torch.ones(5, 4).t()},
 }

@@ -14,15 +14,15 @@ LOOSE = {"rtol": 1e-4, "atol": 1e-4}
 ACTIVATIONS = {0: lambda x: x, 1: torch.relu, 2: torch.nn.functional.elu}
 
 
-def activate(x, activation, drop, seed=5, threads=1):
-    """What the core makes of x, and the function that gives the gradient of x for one of that."""
+def activate(x, activation, drop, seed=5, threads=1, bias=None):
+    """What the core makes of x, and the function that gives the gradient of x, and of a bias, for one of that."""
     out = torch.expm1(x) if activation == 2 else torch.full_like(x, torch.nan)
-    _core.activate(x, activation, drop, seed, out, threads=threads)
+    _core.activate(x, activation, drop, seed, out, bias, threads=threads)
 
     def backward(gradient):
-        of_x = torch.full_like(x, torch.nan)
-        _core.activate_backward(out, activation, drop, seed, gradient, of_x, threads=threads)
-        return of_x
+        of_x, of_bias = torch.full_like(x, torch.nan), None if bias is None else torch.full_like(bias, torch.nan)
+        _core.activate_backward(out, activation, drop, seed, gradient, of_x, of_bias, threads=threads)
+        return of_x if bias is None else (of_x, of_bias)
 
     return out, backward
 
@@ -49,6 +49,35 @@ def test_activation_and_dropout(core, activation, drop, dtype):
     gradient = torch.randn_like(x)
     wanted.backward(gradient)
     torch.testing.assert_close(backward(gradient), x.grad, **TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("drop", [0.0, 0.3])
+@pytest.mark.parametrize("activation", [0, 1])
+@pytest.mark.parametrize(("rows", "width"), [(0, 5), (1, 3), (64, 16), (65, 257), (1500, 70), (3000, 100)])
+def test_a_bias_before_the_activation(core, rows, width, activation, drop, dtype):
+    x, bias = torch.randn(rows, width, dtype=dtype), torch.randn(width, dtype=dtype)
+    gradient = torch.randn_like(x)
+    kept = activate(torch.ones_like(x), 0, drop)[0]
+    leaves = [each.double().requires_grad_() for each in (x, bias)]
+    wanted = ACTIVATIONS[activation](leaves[0] + leaves[1]) * kept
+    of_x, of_bias = torch.autograd.grad(wanted, leaves, gradient.double())
+    for threads in (1, 3):
+        out, backward = activate(x, activation, drop, threads=threads, bias=bias)
+        torch.testing.assert_close(out, wanted.detach().to(dtype), **TOLERANCE[dtype])
+        given = backward(gradient)
+        torch.testing.assert_close(given[0], of_x.to(dtype), **TOLERANCE[dtype])
+        of_sums = LOOSE if dtype == torch.float32 else TOLERANCE[dtype]
+        torch.testing.assert_close(given[1], of_bias.to(dtype), **of_sums)
+
+
+def test_a_bias_of_another_width_or_for_elu_is_refused():
+    x = torch.randn(4, 3)
+    for activation, bias in ((1, torch.zeros(4)), (2, torch.zeros(3))):
+        with pytest.raises(ValueError, match="bias"):
+            _core.activate(x, activation, 0.0, 0, torch.empty_like(x), bias)
+    with pytest.raises(ValueError, match="bias"):
+        _core.activate_backward(x, 1, 0.0, 0, x, torch.empty_like(x), torch.empty(4))
 
 
 def test_every_instruction_set_and_number_of_threads_drops_the_same():

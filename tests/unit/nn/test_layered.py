@@ -6,8 +6,11 @@ import pytest
 import torch
 from support.blocks import sampled_block
 from support.graphs import random_graph
+from torch import nn
 
 from gsplit.nn import GCN
+from gsplit.nn.gcn import GCNConv
+from gsplit.nn.layered import LayeredModel
 
 
 @pytest.mark.parametrize("after", [True, False])
@@ -36,3 +39,63 @@ def test_a_residual_behind_the_activation_is_that_of_hidden_layers_alone():
     models[1].load_state_dict(models[0].state_dict())
     x = torch.randn(block.num_sources, 5, dtype=torch.float64)
     assert torch.equal(models[0]({1: block}, x), models[1]({1: block}, x))
+
+
+def whole_block():
+    """A block of all vertices, which fits every layer."""
+    return sampled_block(random_graph(80, 6, seed=3), targets=80, fan_out=-1)
+
+
+@pytest.mark.parametrize("hidden", [8, 200])
+def test_a_bias_is_added_in_the_pass_of_the_activation(hidden):
+    """Outputs and gradients are those of layers that add it themselves; the bias is no longer theirs to add."""
+    block = whole_block()
+    layers, x = GCN(5, hidden, 3, num_layers=3), torch.randn(block.num_sources, 5)
+    for name, parameter in layers.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(parameter)  # or one that is left out would not be missed
+    h = x
+    for number, conv in enumerate(layers.convs, start=1):
+        h = conv(block, h) if number == 3 else torch.relu(conv(block, h))
+    out = layers(dict.fromkeys((1, 2, 3), block), x)
+    torch.testing.assert_close(out, h)
+    weight = torch.randn_like(out)
+    ours, theirs = (torch.autograd.grad((each * weight).sum(), list(layers.parameters())) for each in (out, h))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    called = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(GCNConv, "before_bias", lambda *_: called.append(1) or torch.zeros(80, hidden))
+        layers(dict.fromkeys((1, 2, 3), block), x)
+    assert called == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["hook", "own forward", "subclass", "norm", "residual", "hook of the norm"])
+def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
+    block, x = whole_block(), torch.randn(80, 8)
+    options = {"norm": {"norm": "layer"}, "residual": {"residual": True}}.get(kind, {})
+    layers, seen = GCN(8, 8, 3, num_layers=2, **options), []
+    conv = layers.convs[0]
+
+    def shifted(self, *args):
+        seen.append(1)
+        return GCNConv.forward(self, *args) + 1
+
+    if kind == "hook":
+        conv.register_forward_hook(lambda _, __, out: seen.append(1) or out + 1)
+    elif kind == "own forward":
+        given = conv.forward
+        conv.forward = lambda *args: seen.append(1) or given(*args) + 1
+    elif kind == "subclass":
+        conv.__class__ = type("Shifted", (GCNConv,), {"forward": shifted})
+    elif kind == "hook of the norm":
+        layers.norms[0].register_forward_hook(lambda _, __, out: seen.append(1) or out + 1)
+    for bias in (each for name, each in layers.named_parameters() if name.endswith("bias")):
+        nn.init.normal_(bias)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LayeredModel, "_late_bias", lambda *_: None)
+        wanted = layers({1: block, 2: block}, x)
+    number = len(seen)
+    assert torch.equal(layers({1: block, 2: block}, x), wanted)
+    assert len(seen) == 2 * number
+    assert number == (kind not in ("norm", "residual"))
