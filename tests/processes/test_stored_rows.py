@@ -16,6 +16,7 @@ from torch import nn
 import gsplit._core as _core
 from gsplit.data import open_layout
 from gsplit.engine.inputs import blocks_of
+from gsplit.errors import InputError
 from gsplit.features import FeatureLoader
 from gsplit.kernels import StoredRows
 from gsplit.nn import GAT, GCN, SAGE, SAGEConv
@@ -147,6 +148,29 @@ class LooksLater(PyGNet):
         return super().forward(x if self.calls == 1 else x * 2, edge_index)
 
 
+class ReadsMemory(PyGNet):
+    """Drops out what no other draws, then reads the memory of its features itself."""
+
+    def __init__(self, convs, read, *, after=False):
+        super().__init__(convs)
+        self.read, self.after = read, after
+
+    def forward(self, x, edge_index):
+        drawn = torch.rand(1)
+        if self.after:
+            out = super().forward(x, edge_index)
+            return out + self.read(x)[: len(out), :1]
+        return super().forward(self.read(x) * drawn, edge_index)
+
+
+READS = {
+    "torch.tensor": lambda x: torch.tensor(x),
+    "nn.Parameter": lambda x: nn.Parameter(x).detach(),
+    "dlpack": lambda x: torch.from_dlpack(torch.utils.dlpack.to_dlpack(x)),
+    "untyped storage": lambda x: torch.empty(0).set_(x.untyped_storage(), 0, x.shape),
+}
+
+
 def pyg_net(cls=PyGNet, **options):
     from torch_geometric.nn import SAGEConv as PyGConv
 
@@ -198,3 +222,36 @@ def test_a_model_that_uses_its_features_after_all_gets_their_values(layout, make
     assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
     assert says == reads
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+@pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
+@pytest.mark.parametrize("read", READS)
+def test_a_model_that_reads_memory_itself_begins_again_with_a_copy(layout, read):
+    """And draws the same random numbers, so that a run that goes on from a checkpoint is the same."""
+    torch.manual_seed(1)
+    model = pyg_net(lambda convs: ReadsMemory(convs, READS[read]))
+    other = copy.deepcopy(model)
+    (of_stored, grads, says), (of_copies, wanted, _) = logits_of(model, layout, True), logits_of(other, layout, False)
+    assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
+    assert not says
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct")
+@pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
+def test_after_a_convolution_it_is_told_what_to_do(layout):
+    """Rows may be on their way to other trainers, so it cannot begin again."""
+    model = pyg_net(lambda convs: ReadsMemory(convs, READS["torch.tensor"], after=True))
+    with pytest.raises(InputError, match=r"ReadsMemory reads the memory of its features itself .* x = x.clone\(\)"):
+        logits_of(model, layout, True)
+
+
+@pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
+def test_an_error_of_the_model_s_own_is_its_own(layout):
+    def fail(_):
+        raise ValueError("mine")
+
+    for after in (False, True):
+        with pytest.raises(ValueError, match="mine"):
+            logits_of(pyg_net(lambda convs, after=after: ReadsMemory(convs, fail, after=after)), layout, True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from gsplit.errors import InputError
-from gsplit.kernels import StoredRows
+from gsplit.kernels import StoredRows, copied
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
 from gsplit.nn.adapters.lent_rows import given_back, lend
 from gsplit.nn.block import Block
@@ -81,8 +83,8 @@ class Adapter(nn.Module, ABC):
             InputError: for a model that calls convolutions of more or fewer layers than there are blocks, or that
                 cannot compute on blocks.
         """
-        rows = lend(x, self._copies_features) if isinstance(x, StoredRows) else x
-        out = self._run(blocks, rows, len(blocks), stop_at=0)
+        run = functools.partial(self._run, blocks, layers=len(blocks), stop_at=0)
+        out = self._run_on_stored(run, x) if isinstance(x, StoredRows) else run(x)
         if self._last_layer != len(blocks):
             raise InputError(
                 f"the model {type(self.module).__name__} called {self._calls} convolutions of {self._last_layer} "
@@ -135,6 +137,31 @@ class Adapter(nn.Module, ABC):
             return reached.rows
         finally:
             self._from_below = None
+
+    def _run_on_stored(self, run: Callable[[Tensor], Tensor], x: StoredRows) -> Tensor:
+        """Logits for features that were not copied: lent, and copied where the model cannot take them so.
+
+        What reads a tensor's memory itself (``nn.Parameter(x)``, ``torch.tensor(x)``, DLPack) fails on lent rows.
+        Before the first convolution nothing was sent to other trainers, so the model may begin again.
+        """
+        random = torch.get_rng_state()
+        rows = lend(x, self._copies_features)
+        try:
+            return run(rows)
+        except InputError:
+            raise
+        except Exception as error:
+            name = type(self.module).__name__
+            if self._calls and "meta" in str(error):
+                raise InputError(
+                    f"{name} reads the memory of its features itself after a convolution ({error}); let it begin with "
+                    "x = x.clone()"
+                ) from error
+            if self._calls:
+                raise
+        self._copies_features()
+        torch.set_rng_state(random)
+        return run(copied(x))
 
     def _rows_of(self, layer: int, x: Any) -> Any:
         """What a convolution is called with in the place of ``x``, rows or a pair of sources' and destinations'."""
