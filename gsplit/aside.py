@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gsplit.errors import InputError
+from gsplit.files import real_path
 from gsplit.host import held_back
 
 NEW = "new"
@@ -123,7 +124,7 @@ def swept(folder: Path, names: str) -> Iterator[None]:
 
 def place_of(out: Path) -> Path:
     """The absolute path of a place, whatever links lead there; one that it is itself is not followed."""
-    return out.resolve() if out.name in ("", "..") else out.parent.resolve() / out.name
+    return real_path(out) if out.name in ("", "..") else real_path(out.parent) / out.name
 
 
 @contextmanager

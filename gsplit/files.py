@@ -35,6 +35,11 @@ def as_path(value: Any, where: str, wanted: str) -> Path:
         raise InputError(f"{where} takes {wanted}, not {repr(value)[:60]}") from None
 
 
+def real_path(path: Path) -> Path:
+    """The absolute path without symbolic links; one that leads into a loop of them stays, and is no file or folder."""
+    return Path(os.path.realpath(path))
+
+
 def make_durable(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

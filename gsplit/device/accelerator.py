@@ -51,13 +51,20 @@ def find(asked: str) -> tuple[str, int]:
     Raises:
         InputError: for a type that PyTorch has not, or whose devices do not work through streams, as Apple's.
     """
+    asked = asked.lower()
     kind = _there() if asked == "auto" else asked
     if kind == HOST:
         return HOST, 0
     devices = _module_of(kind)
     if devices is None:
+        plain, one, _ = kind.partition(":")
+        if one and (plain == HOST or _module_of(plain) is not None):
+            raise InputError(
+                f"--device {kind} names one device; name their type, --device {plain}, and say how many with --gpus "
+                "(which ones: CUDA_VISIBLE_DEVICES)"
+            )
         raise InputError(
-            f"--device {kind}: PyTorch has no such devices; use auto, cpu, cuda, xpu, or another type that is "
+            f"--device {kind or repr(kind)}: PyTorch has no such devices; use auto, cpu, cuda, xpu, or another type that is "
             "registered with it"
         )
     if not all(hasattr(devices, name) for name in ("Stream", "Event", "mem_get_info")):

@@ -29,6 +29,7 @@ from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
+from gsplit.files import real_path
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import describe
 
@@ -49,14 +50,14 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
     if config.layout is None:
         raise InputError("no layout given: name the folder that gsplit partition wrote")
     out = config.resume or config.out
-    if config.resume is not None and config.out is not None and config.out.resolve() != config.resume.resolve():
+    if config.resume is not None and config.out is not None and real_path(config.out) != real_path(config.resume):
         raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")
     if config.dry_run and config.strategy != "full":
         raise InputError("--dry-run shows the plans of --strategy full; add it, or drop --dry-run")
     if config.dry_run and config.check_model:
         raise InputError("--dry-run and --check-model each show something else and train nothing; drop one")
     _check_trained_features(config)
-    layout = open_layout(config.layout.resolve())
+    layout = open_layout(real_path(config.layout))
     _check_trainable(layout, config.train_features)
     _check_scores_are_known(config, layout)
     _warn_of_other_sampling(config, layout)
@@ -114,7 +115,7 @@ def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
     """Refuse weights of another model, and say which are drawn afresh."""
     if run.resumes:
         raise InputError(f"--resume goes on with the weights of its checkpoint; drop --init-from {source}")
-    if run.config.out is not None and run.config.out.resolve() == source.resolve():
+    if run.config.out is not None and real_path(run.config.out) == real_path(source):
         raise InputError(f"--init-from {source} would be replaced by --out {run.config.out}; give another --out")
     others = load_initial(run.new_model(), source, layout.graph.num_classes)
     if others:

@@ -18,7 +18,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import says_something
 from gsplit.engine.whole import without_the_plan_before
 from gsplit.errors import InputError
-from gsplit.files import read_json
+from gsplit.files import read_json, real_path
 from gsplit.launch.unused import warn_of_unused_when_finished
 from gsplit.models.registry import CUSTOM
 from gsplit.runs import checkpoint
@@ -60,7 +60,7 @@ def taken_up(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
     path = config.resume / CONFIG
     written = _written(path)
     before = TrainConfig.from_json(path)
-    if config.gpus == before.gpus and (before.layout is None or layout.resolve() != before.layout.resolve()):
+    if config.gpus == before.gpus and (before.layout is None or real_path(layout) != real_path(before.layout)):
         config = replace(config, gpus=None)
     if config.strategy == "full" and (config.grid is not None or config.replication is not None):
         config = without_the_plan_before(config, before, config.gpus or open_layout(layout).parts)

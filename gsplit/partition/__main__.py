@@ -20,7 +20,7 @@ from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
 from gsplit.errors import InputError
-from gsplit.files import check_writable, replace_file
+from gsplit.files import check_writable, real_path, replace_file
 from gsplit.partition import dry_run, partition, show
 from gsplit.partition.make import NOT_CUT
 from gsplit.partition.report import measure, training_of
@@ -73,7 +73,8 @@ def report(arguments: list[str], prog: str) -> None:
     """Print how good a layout is for a training, and write it as JSON and as a picture."""
     config = cli.parse(ReportConfig, arguments, prog=prog)
     opened = open_layout(config.layout)
-    out = config.out or config.layout.resolve().with_name(f"{config.layout.resolve().name}-report")
+    layout_path = real_path(config.layout)
+    out = config.out or layout_path.with_name(f"{layout_path.name}-report")
     for suffix in ("json", "png"):
         check_writable(Path(f"{out}.{suffix}"), "--out")
     threads = config.threads or len(os.sched_getaffinity(0))

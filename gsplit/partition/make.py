@@ -17,6 +17,7 @@ from gsplit.config.partition import PARTS, PartitionConfig, Training
 from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
 from gsplit.errors import InputError
+from gsplit.files import real_path
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
@@ -125,7 +126,7 @@ def dry_run(config: PartitionConfig) -> list[str]:
 
 def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None, int, Kept | None]:
     """The store, the part of each vertex where these are given, the number of parts, and the layout that is kept."""
-    training, out, store = config.training, config.out.resolve(), config.store.resolve()
+    training, out, store = config.training, real_path(config.out), real_path(config.store)
     if out == store or out in store.parents:
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
     check_free(config.out, overwrite=config.overwrite)

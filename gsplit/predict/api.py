@@ -28,7 +28,7 @@ from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
-from gsplit.files import as_path
+from gsplit.files import as_path, real_path
 from gsplit.host import ending_tidily
 from gsplit.models import prepared
 from gsplit.models.saved import load_described
@@ -93,7 +93,7 @@ def predict(
         )
     loaded, described, trained = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
     _check_offers(prepared.prepare(copy.deepcopy(loaded)).model, level, trained_with.layers)
-    opened = open_layout(config.layout.resolve())
+    opened = open_layout(real_path(config.layout))
     if trained is not None:
         opened = _with_trained(config.run, described.get("graph"), opened, trained)
     task = _check_graph(config.run, described.get("graph"), opened)

@@ -12,6 +12,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import store
 from gsplit.device.choice import choose_device, trainers_of
 from gsplit.errors import InputError
+from gsplit.files import real_path
 from gsplit.partition import partition
 from gsplit.runs.folder import holds_results
 
@@ -53,7 +54,7 @@ def laid_out(config: TrainConfig) -> Iterator[TrainConfig]:
     assert config.out is not None
     assert config.layout is not None
     assert config.gpus is not None
-    layout = config.out.resolve() / LAYOUT
+    layout = real_path(config.out) / LAYOUT
     try:
         partition(PartitionConfig(store=config.layout, out=layout, parts=config.gpus, method="deal"))
         yield replace(config, layout=layout)

@@ -189,6 +189,7 @@ FLAGS = [
     ((*TRAIN, "--loader", "zero-copy"), "--loader zero-copy reads host memory from a GPU, and --device is cpu"),
     ((*TRAIN, "--feature-dtype", "int8"), "'int8' for argument '--feature-dtype'"),
     ((*TRAIN, "--device", "gpu"), "--device gpu: PyTorch has no such devices; use auto, cpu, "),
+    ((*TRAIN, "--device", "cpu:0"), "--device cpu:0 names one device; name their type, --device cpu, and say how"),
     ((*PREDICT, "--device", "gpu"), "--device gpu: PyTorch has no such devices; use auto, cpu, "),
     ((*TRAIN, "--device", "xpu"), "PyTorch finds no GPU of that kind; use --device cpu"),
     (("train", "layout", "--resume"), "--resume"),
@@ -305,6 +306,29 @@ def test_graphs_without_what_training_needs(refused, place, key, message):
     write_store(place / "lacking", load_npz(place / "graph.npz"), name="lacking", source="test")
     partition(PartitionConfig(store=place / "lacking", out=place / "layout-lacking", parts=2))
     assert message in refused("train", "layout-lacking", "--out", "new")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "loop", "--out", "new"),
+        ("train", "loop/layout", "--out", "new"),
+        ("train", "layout", "--out", "loop/new"),
+        ("train", "layout", "--resume", "loop"),
+        ("doctor", "loop"),
+        ("partition", "loop", "--out", "new"),
+        ("partition", "store", "--out", "loop/new"),
+        ("partition", "report", "loop"),
+        ("predict", "run", "loop", "--out", "new.npy"),
+        ("predict", "loop", "layout", "--out", "new.npy"),
+        ("data", "info", "loop"),
+    ],
+)
+def test_links_in_a_loop_lead_nowhere(refused, tmp_path_factory, words):
+    links = tmp_path_factory.mktemp("links")  # apart from what is looked at afterwards
+    (links / "loop").symlink_to("back")
+    (links / "back").symlink_to("loop")
+    assert "loop" in refused(*(str(links / word) if word.startswith("loop") else word for word in words))
 
 
 PROCESSES = [

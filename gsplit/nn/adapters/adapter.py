@@ -154,8 +154,8 @@ class Adapter(nn.Module, ABC):
             name = type(self.module).__name__
             if self._calls and "meta" in str(error):
                 raise InputError(
-                    f"{name} reads the memory of its features itself after a convolution ({error}); let it begin with "
-                    "x = x.clone()"
+                    f"{name} reads the memory of its features itself after a convolution ({error}); let it begin "
+                    "with x = x.clone()"
                 ) from error
             if self._calls:
                 raise
