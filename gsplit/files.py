@@ -36,7 +36,7 @@ def as_path(value: Any, where: str, wanted: str) -> Path:
 
 
 def real_path(path: Path) -> Path:
-    """The absolute path without symbolic links; one that leads into a loop of them stays, and is no file or folder."""
+    """The absolute path without symbolic links; one that leads into a loop of them is no file or folder."""
     return Path(os.path.realpath(path))
 
 

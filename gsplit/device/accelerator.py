@@ -64,8 +64,8 @@ def find(asked: str) -> tuple[str, int]:
                 "(which ones: CUDA_VISIBLE_DEVICES)"
             )
         raise InputError(
-            f"--device {kind or repr(kind)}: PyTorch has no such devices; use auto, cpu, cuda, xpu, or another type that is "
-            "registered with it"
+            f"--device {kind or repr(kind)}: PyTorch has no such devices; use auto, cpu, cuda, xpu, or another "
+            "type that is registered with it"
         )
     if not all(hasattr(devices, name) for name in ("Stream", "Event", "mem_get_info")):
         if asked == "auto":
