@@ -74,4 +74,5 @@ def train(trainer: Trainer) -> bool:
 
         with clock("step"):
             trainer.steps.end(progress.epoch, progress.batch, num_targets)
+        del logits, loss  # or the edges of this mini-batch, which they hold, would stay until the next has logits
     return trainer.ended

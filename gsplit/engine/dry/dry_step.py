@@ -193,8 +193,6 @@ class _Step:
         optimizer = optimizer_of(run.config, parameters)
         for group in optimizer.param_groups:
             group["foreach"] = True  # as on accelerators, where it takes more memory
-        self._logits: Any = None
-        self._loss: Any = None
         self._reduced: Any = None
         member = Member(rank=0, world=1, device=device)
         self._steps = Steps(run.config, [optimizer], parameters, None, member, 2 * run.config.accumulate)
@@ -216,20 +214,19 @@ class _Step:
     def make(self, loaded: _Loaded, batch: int) -> None:
         """Make a step as :func:`gsplit.train.loop.train` does, and hold what that holds until it has the next one."""
         labels, num_targets, each = loaded.labels, self._segment.num_targets, loaded.target_weights
-        self._logits = self.model(loaded.blocks, loaded.x)
-        loss_share = mini_batch_loss(self._objective, self._logits, labels, num_targets, each)
-        self._loss = loaded.chain.tie(loss_share)
+        logits = self.model(loaded.blocks, loaded.x)
+        loss = loaded.chain.tie(mini_batch_loss(self._objective, logits, labels, num_targets, each))
         weight = weight_of(self._objective, labels, each)
         if self._segment.has_drawn_targets and self._run.config.estimate != "ratio":
             weight = self._whole_weight
         self._steps.begin()
-        self._loss.backward()
-        self._reduced = self._steps.reduce(self._loss, weight, num_targets)
+        loss.backward()
+        self._reduced = self._steps.reduce(loss, weight, num_targets)
         self._steps.end(0, batch, num_targets)
 
     def forget(self) -> None:
         """Let go of the last step."""
-        self._logits = self._loss = self._reduced = None
+        self._reduced = None
 
 
 class Silent(Mailboxes):
