@@ -6,7 +6,7 @@ accelerators use. Nobody is asked for the rows of other trainers; theirs have th
 
 A small step is made with zeros on the CPU, in less time than it takes to import what ``meta`` needs. A large one is
 made on the device ``meta``, where shapes are all there is, in the time of a small one. A model that looks at values
-(``item()``, a library's own kernels) cannot run there, and takes time and memory of the step once on the CPU.
+(``item()``, a library's own kernels) cannot run there, and is computed on the CPU, within bounds of memory and time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.engine.dry.as_accelerators import AsAccelerators
-from gsplit.engine.dry.live_bytes import LiveBytes
+from gsplit.engine.dry.live_bytes import Bound, LiveBytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.level_widths import widths_of
@@ -31,6 +31,7 @@ from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.kernels import library_alone
+from gsplit.limits import host_memory
 from gsplit.nn import Block, Chain, ExchangeCounters
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import Member
@@ -44,6 +45,11 @@ MOST_EDGES = 1 << 20
 """Edges from which on the fewest will do."""
 SMALL = 1 << 30
 """Rows of all levels times weights of the model up to which a step takes the CPU a moment."""
+
+CPU_SHARE = 0.5
+"""Share of the memory that is available to which a step on the CPU is let come."""
+CPU_S = 60.0
+"""Seconds that it is let take."""
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +129,10 @@ def measured(run: Run, layout: Layout, segment: Segment, device: torch.device) -
         segment: the split.
         device: ``meta``, or the CPU, where it is computed.
     """
-    with library_alone(), AsAccelerators(), LiveBytes(device.type) as live:
+    bound = None
+    if device.type == "cpu":
+        bound = Bound(num_bytes=int(CPU_SHARE * host_memory().available_bytes), seconds=CPU_S)
+    with library_alone(), AsAccelerators(), LiveBytes(device.type, bound) as live:
         step = _Step(run, layout, segment, device)
         live.add([*step.model.parameters(), *step.model.buffers()])
         weights = live.now

@@ -11,8 +11,10 @@ sizes that follow from values are answered there from above (:data:`FROM_ABOVE`)
 from __future__ import annotations
 
 import inspect
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,8 +23,20 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from gsplit.units import binary
+
 PIECE_BYTES = 512
 """Bytes that PyTorch's allocators for accelerators hand out at a time: what is asked for is rounded up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What may be spent."""
+
+    num_bytes: int
+    """Of tensors at a time."""
+    seconds: float
+    """From the beginning of the block on."""
 
 
 class LiveBytes(TorchDispatchMode):
@@ -30,11 +44,12 @@ class LiveBytes(TorchDispatchMode):
 
     Args:
         kind: the type of device.
+        bound: behind which an operation raises MemoryError or TimeoutError; None: there is none.
     """
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, bound: Bound | None = None) -> None:
         super().__init__()
-        self._kind = kind
+        self._kind, self._bound, self._since_s = kind, bound, time.monotonic()
         self._held: dict[int, tuple[object, int]] = {}
         """References to memory, each with its bytes."""
         self.now = self.peak = 0
@@ -58,7 +73,15 @@ class LiveBytes(TorchDispatchMode):
             key = _storage_key(part)
             if key in self._held or key not in given:  # else it is a view of what was there before
                 self._count(part)
+        if self._bound is not None:
+            self._check(self._bound)
         return out
+
+    def _check(self, bound: Bound) -> None:
+        if self.now > bound.num_bytes:
+            raise MemoryError(f"it takes more than {binary(bound.num_bytes)} on the CPU")
+        if time.monotonic() - self._since_s > bound.seconds:
+            raise TimeoutError(f"it takes longer than {bound.seconds:g} s on the CPU")
 
     def _parts_of(self, values: Any) -> Iterator[Tensor]:
         for leaf in tree_leaves(values):

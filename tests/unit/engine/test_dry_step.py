@@ -154,6 +154,17 @@ def test_a_model_that_fails_is_left_to_the_trainers(run, caplog):
         taken(run(Looks(5, InputError("of ours"))))
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"), [("CPU_SHARE", 1e-9, "it takes more than"), ("CPU_S", 0.0, "it takes longer than 0 s")]
+)
+def test_a_model_that_looks_at_values_is_not_computed_beyond_bounds(run, monkeypatch, caplog, name, value, said):
+    monkeypatch.setattr(dry_step, "SMALL", 0)
+    monkeypatch.setattr(dry_step, name, value)
+    assert taken(run(Looks(5))) is None
+    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert f"a step made dry fails: {said}" in record.message
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_a_model_of_pyg_with_loops_of_its_own(run, monkeypatch, large):
     convs = pytest.importorskip("torch_geometric.nn")

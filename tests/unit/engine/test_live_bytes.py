@@ -8,8 +8,23 @@ from torch import nn
 
 from gsplit.engine.dry import LiveBytes
 from gsplit.engine.dry.as_accelerators import AsAccelerators
+from gsplit.engine.dry.live_bytes import Bound
 
 KIB = 1024
+
+
+def test_an_operation_behind_the_bound_is_the_last():
+    roomy = Bound(num_bytes=8 * KIB, seconds=60)
+    with LiveBytes("cpu", roomy) as live:
+        x = torch.zeros(2 * KIB)
+        with pytest.raises(MemoryError, match=r"it takes more than 8.0 KiB on the CPU"):
+            torch.zeros(1)
+        del x
+        torch.zeros(1)
+        assert live.now == 0
+    beyond = pytest.raises(TimeoutError, match="it takes longer than 0 s on the CPU")
+    with beyond, LiveBytes("cpu", Bound(num_bytes=KIB, seconds=0)):
+        torch.zeros(1)
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
