@@ -22,6 +22,7 @@ from gsplit.device import accelerator
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.features.placement import prefixes
+from gsplit.features.room import sharers_of
 from gsplit.host import check_memory
 from gsplit.parallel import DATA, SPLIT, Grid, trainer_grid
 from gsplit.units import CacheSize
@@ -139,10 +140,10 @@ def check_cache(config: TrainConfig, strategy: Strategy, layout: Layout, *, work
     """
     if strategy.cache_size is None:
         return
+    sharers = sharers_of(config.device, strategy.grid.world)
     if config.device == accelerator.HOST:
-        memory = Memory.of(torch.device("cpu"), strategy.grid.world)
+        memory = Memory.of(torch.device("cpu"), sharers)
     else:
-        sharers = -(-strategy.grid.world // accelerator.count(config.device))
         memory = Memory.of_empty(config.device, sharers, working_bytes=working_bytes)
     if strategy.cache == "partitioned":
         prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, row_bytes(config, layout), memory)

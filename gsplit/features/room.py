@@ -35,6 +35,16 @@ CONTEXT_SHARE = Fraction(1, 32)
 """Share of a GPU that such a context is taken to have at most: no driver takes more of a small device."""
 
 
+def sharers_of(kind: str, trainers: int) -> int:
+    """Trainers that have one memory between them: all on the host; on an accelerator one, but for tests with fewer.
+
+    Args:
+        kind: the type of device that they compute on.
+        trainers: of the run.
+    """
+    return trainers if kind == accelerator.HOST else -(-trainers // accelerator.count(kind))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Memory:
     """What one trainer can have of its device. Free memory changes: trainers agree on the least (:meth:`least`)."""

@@ -9,13 +9,8 @@ from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.run import Run
 from gsplit.engine.strategy import check_cache
 from gsplit.errors import InputError
-from gsplit.features.room import floor_bytes
+from gsplit.features.room import floor_bytes, sharers_of
 from gsplit.units import binary
-
-
-def sharers_of(run: Run) -> int:
-    """Trainers on each accelerator: one, but for tests that have fewer accelerators than trainers."""
-    return -(-run.trainers // accelerator.count(run.config.device))
 
 
 def check_step(run: Run, layout: Layout) -> None:
@@ -28,7 +23,7 @@ def check_step(run: Run, layout: Layout) -> None:
     """
     if run.step is None:
         return
-    total, sharers = accelerator.smallest_bytes(run.config.device), sharers_of(run)
+    total, sharers = accelerator.smallest_bytes(run.config.device), sharers_of(run.config.device, run.trainers)
     if (line := why_not(run.step, run, total, sharers)) is not None:
         raise InputError(line)
     check_cache(run.config, run.strategy, layout, working_bytes=reserve_of(run, layout))

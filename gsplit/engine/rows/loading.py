@@ -28,6 +28,7 @@ from gsplit.features import (
     prefix_rows,
     replicated_ids,
 )
+from gsplit.features.room import sharers_of
 from gsplit.host import SharedBuffer
 from gsplit.parallel import DATA, SPLIT, Member
 from gsplit.parallel.collectives import all_gather_object
@@ -164,7 +165,7 @@ class Loading:
 
     def _memory(self) -> Memory:
         """What this trainer has for its cache."""
-        sharers = self._sharers()
+        sharers = sharers_of(self._member.device.type, self._member.world)
         working = reserve_of(self._run, self._layout) if accelerator.is_one(self._member.device) else 0
         visitors = self._member.world - sharers if self._strategy.peers else 0
         return Memory.of(self._member.device, sharers, working_bytes=working, visitors=visitors)
@@ -178,12 +179,6 @@ class Loading:
         if num_bytes > free and self._member.rank == 0:
             logger.warning("too little memory for a copy of the feature rows that GPUs can read: the CPU copies rows")
         return num_bytes <= free
-
-    def _sharers(self) -> int:
-        """Trainers that take their caches from the same memory."""
-        if self._member.device.type == "cpu":
-            return self._member.world
-        return -(-self._member.world // accelerator.count(self._member.device.type))
 
     def _gathered(self, value: Any) -> list[Any]:
         """Everyone's, by rank."""

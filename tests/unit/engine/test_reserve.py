@@ -11,6 +11,7 @@ from support.runs import run_for
 from torch import nn
 
 from gsplit.config.train import TrainConfig
+from gsplit.device import accelerator
 from gsplit.engine.dry import StepBytes
 from gsplit.engine.evaluation.evaluation_memory import chunk_bytes
 from gsplit.engine.feed import MOST_BEGUN
@@ -78,6 +79,7 @@ def test_metrics_keep_an_epoch_s_logits(run, layouts):
 @pytest.mark.parametrize(("peers", "visitors"), [(True, 1), (False, 0)])
 def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts, peers, visitors):
     told = []
+    monkeypatch.setattr(accelerator, "count", lambda kind: {"xpu": 2}[kind])
     monkeypatch.setattr(Memory, "of", lambda *where, **beside: told.append((where, beside)))
     device = torch.device("xpu", 0)
     loading = SimpleNamespace(
@@ -85,7 +87,6 @@ def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts, peers, visitor
         _strategy=SimpleNamespace(peers=peers),
         _layout=layouts(2),
         _member=SimpleNamespace(device=device, world=2),
-        _sharers=lambda: 1,
     )
     Loading._memory(loading)
     assert told == [((device, 1), {"working_bytes": STEP.reserved(1), "visitors": visitors})]
