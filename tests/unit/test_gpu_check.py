@@ -14,6 +14,7 @@ import psutil
 import pytest
 from support.devices import hide
 
+from gsplit import cli
 from gsplit.errors import InputError
 from tools.gpu_check import one, training
 from tools.gpu_check.__main__ import GpuCheckConfig, checked, command, device_of, page, parts_of
@@ -105,6 +106,12 @@ def test_all_parts_together_take_ten_minutes_at_most():
     assert GpuCheckConfig(device="cpu").minutes == 10
 
 
+def test_words_of_parts_do_not_take_the_folder_along():
+    config = cli.parse(GpuCheckConfig, ["--only", "build, gather", "out", "--device", "cpu"], prog="gpu_check")
+    assert (config.out, [part.name for part in parts_of(config)]) == (Path("out"), ["build", "overlap: gather"])
+    assert parts_of(GpuCheckConfig(device="cpu")) == ONE
+
+
 def test_mistakes(monkeypatch, tmp_path):
     hide(monkeypatch)
     with pytest.raises(InputError, match="PyTorch finds no GPU; DEVICE=cpu rehearses"):
@@ -112,7 +119,7 @@ def test_mistakes(monkeypatch, tmp_path):
     with pytest.raises(InputError, match="--gpus 1, but PyTorch finds 0"):
         device_of(GpuCheckConfig(device="xpu"))
     with pytest.raises(InputError, match="--only xyz: no part has that in its name"):
-        parts_of(GpuCheckConfig(device="cpu", only=("xyz",)))
+        parts_of(GpuCheckConfig(device="cpu", only="xyz"))
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot make the folder"):
         command([str(tmp_path / "file"), "--device", "cpu", "--only", "build"])

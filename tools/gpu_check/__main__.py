@@ -42,8 +42,8 @@ class GpuCheckConfig(Checked):
     """Type of device, by default DEVICE of the environment, else that of the GPUs; cpu rehearses without one."""
     minutes: Annotated[float, Range(0)] = 10.0
     """Number of minutes for all parts together."""
-    only: cli.WordList = ()
-    """Words of the names of parts; the others are left out."""
+    only: str = ""
+    """Words of the names of parts, with commas between them; the others are left out."""
 
 
 def parts_of(config: GpuCheckConfig) -> tuple[Part, ...]:
@@ -53,9 +53,10 @@ def parts_of(config: GpuCheckConfig) -> tuple[Part, ...]:
         InputError: where there are none.
     """
     parts = ONE if config.gpus == 1 else several(config.gpus)
-    parts = tuple(part for part in parts if not config.only or any(word in part.name for word in config.only))
+    words = [word.strip() for word in config.only.split(",")]
+    parts = tuple(part for part in parts if any(word in part.name for word in words))
     if not parts:
-        raise InputError(f"--only {','.join(config.only)}: no part has that in its name")
+        raise InputError(f"--only {config.only}: no part has that in its name")
     return parts
 
 
