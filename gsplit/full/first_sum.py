@@ -17,8 +17,8 @@ from typing_extensions import override
 from gsplit.host import large_pieces_given_back
 from gsplit.kernels import StoredRows, copied
 from gsplit.nn import Chain
-from gsplit.nn.dense import is_plain, linear, linear_sum
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
+from gsplit.nn.rowwise.dense import is_plain, linear, linear_sum
 
 GONE = "the sums of the first layer are kept, and its edges gone"
 

@@ -18,9 +18,9 @@ from gsplit.errors import InputError
 from gsplit.nn import GAT
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.adapters.adapter import DEPTH
-from gsplit.nn.dense import convert_dropouts
 from gsplit.nn.layered import LayeredModel
 from gsplit.nn.norm import convert_batch_norms, follow_chain
+from gsplit.nn.rowwise.activation import convert_dropouts
 from gsplit.processes import finds_main
 
 

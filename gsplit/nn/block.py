@@ -18,9 +18,9 @@ from typing_extensions import override
 from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied, is_autocast
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
-from gsplit.nn.dense import both_linear, is_plain, linear_sum
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
+from gsplit.nn.rowwise.dense import both_linear, is_plain, linear_sum
 
 
 @dataclass(frozen=True, kw_only=True)

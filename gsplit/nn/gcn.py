@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Unpack
 
-from gsplit.nn.dense import has_hooks
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
+from gsplit.nn.rowwise.dense import has_hooks
 
 NORMALIZATIONS = ("both", "mean")
 

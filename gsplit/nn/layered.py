@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
-from gsplit.nn.dense import activated, adds_bias, has_hooks
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
+from gsplit.nn.rowwise.activation import activated, adds_bias
+from gsplit.nn.rowwise.dense import has_hooks
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "none": lambda width: nn.Identity(),

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
-from gsplit.nn.dense import linear
 from gsplit.nn.exchange import Chain
+from gsplit.nn.rowwise.dense import linear
 
 
 @dataclass(frozen=True, kw_only=True)

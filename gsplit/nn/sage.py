@@ -12,9 +12,9 @@ from typing_extensions import Unpack
 
 import gsplit._core as _core
 from gsplit.kernels import StoredRows
-from gsplit.nn.dense import has_hooks, is_plain
 from gsplit.nn.layered import Between, LayeredModel
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
+from gsplit.nn.rowwise.dense import has_hooks, is_plain
 
 
 class SAGEConv(nn.Module):

@@ -243,7 +243,7 @@ def test_a_model_that_reads_memory_itself_begins_again_with_a_copy(layout, read)
 def test_after_a_convolution_it_is_told_what_to_do(layout):
     """Rows may be on their way to other trainers, so it cannot begin again."""
     model = pyg_net(lambda convs: ReadsMemory(convs, READS["torch.tensor"], after=True))
-    with pytest.raises(InputError, match=r"ReadsMemory reads the memory of its features itself .* x = x.clone\(\)"):
+    with pytest.raises(InputError, match=r"reads the memory of its features itself, .* with x = x.clone\(\)"):
         logits_of(model, layout, True)
 
 

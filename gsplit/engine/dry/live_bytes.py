@@ -34,9 +34,9 @@ class Bound:
     """What may be spent."""
 
     num_bytes: int
-    """Of tensors at a time."""
+    """Bytes of tensors at a time."""
     seconds: float
-    """From the beginning of the block on."""
+    """Seconds from the beginning of the block on."""
 
 
 class LiveBytes(TorchDispatchMode):

@@ -28,7 +28,7 @@ from gsplit.full.operators import product
 from gsplit.full.rotation.planes import Roles, roles_of
 from gsplit.full.shards import Shard
 from gsplit.kernels import Edges
-from gsplit.nn.dense import activated
+from gsplit.nn.rowwise.activation import activated
 from gsplit.parallel.board import Board, Step
 
 

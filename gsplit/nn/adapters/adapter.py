@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from gsplit.errors import InputError
-from gsplit.kernels import StoredRows, copied
+from gsplit.kernels import StoredRows
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
-from gsplit.nn.adapters.lent_rows import given_back, lend
+from gsplit.nn.adapters.explained import explained
+from gsplit.nn.adapters.lent_rows import given_back, run_on_lent
 from gsplit.nn.block import Block
 
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
@@ -76,6 +76,9 @@ class Adapter(nn.Module, ABC):
     def _copies_features(self) -> None:
         self._features_were_copied = True
 
+    def _has_convolved(self) -> bool:
+        return self._calls > 0
+
     def forward(self, blocks: dict[int, Block], x: Tensor | StoredRows) -> Tensor:
         """Logits of the targets [n_L, C] for features of the inputs [n_0, D].
 
@@ -84,7 +87,7 @@ class Adapter(nn.Module, ABC):
                 cannot compute on blocks.
         """
         run = functools.partial(self._run, blocks, layers=len(blocks), stop_at=0)
-        out = self._run_on_stored(run, x) if isinstance(x, StoredRows) else run(x)
+        out = run_on_lent(run, x, self._copies_features, self._has_convolved) if isinstance(x, StoredRows) else run(x)
         if self._last_layer != len(blocks):
             raise InputError(
                 f"the model {type(self.module).__name__} called {self._calls} convolutions of {self._last_layer} "
@@ -138,31 +141,6 @@ class Adapter(nn.Module, ABC):
         finally:
             self._from_below = None
 
-    def _run_on_stored(self, run: Callable[[Tensor], Tensor], x: StoredRows) -> Tensor:
-        """Logits for features that were not copied: lent, and copied where the model cannot take them so.
-
-        What reads a tensor's memory itself (``nn.Parameter(x)``, ``torch.tensor(x)``, DLPack) fails on lent rows.
-        Before the first convolution nothing was sent to other trainers, so the model may begin again.
-        """
-        random = torch.get_rng_state()
-        rows = lend(x, self._copies_features)
-        try:
-            return run(rows)
-        except InputError:
-            raise
-        except Exception as error:
-            name = type(self.module).__name__
-            if self._calls and "meta" in str(error):
-                raise InputError(
-                    f"{name} reads the memory of its features itself after a convolution ({error}); let it begin "
-                    "with x = x.clone()"
-                ) from error
-            if self._calls:
-                raise
-        self._copies_features()
-        torch.set_rng_state(random)
-        return run(copied(x))
-
     def _rows_of(self, layer: int, x: Any) -> Any:
         """What a convolution is called with in the place of ``x``, rows or a pair of sources' and destinations'."""
         if self._from_below is None or layer != self._from_below[0]:
@@ -177,28 +155,12 @@ class Adapter(nn.Module, ABC):
         try:
             return self.module(**self._arguments(x, layers))
         except (RuntimeError, TypeError, AttributeError) as error:
-            explained = self._explained(error)
-            if explained is None:
+            if (line := explained(error, type(self.module).__name__)) is None:
                 raise
-            raise explained from error
+            raise InputError(line) from error
         finally:
             self._blocks = {}
             self._forget()
-
-    def _explained(self, error: Exception) -> InputError | None:
-        """One line for each of the two mistakes that whole-graph models make on blocks; None for any other error."""
-        name, said = type(self.module).__name__, str(error).lower()
-        if isinstance(error, RuntimeError) and "size" in said and "match" in said:
-            return InputError(
-                f"forward of {name} joins rows of different levels ({error}); a convolution gives its destinations "
-                "alone, so take x[: out.shape[0]] of what it got, or JumpingKnowledge of PyG"
-            )
-        if "tuple" in said:
-            return InputError(
-                f"a convolution of {name} does not take x as a pair ({error}); on a block it gets "
-                "(x_source, x_destination), as in docs/bring_your_own_model.md"
-            )
-        return None
 
     def _layer_of(self, graph: Any, given: Sequence[Any], *, one_a_layer: bool) -> int:
         """The layer of a convolution that got ``graph``, one of those that forward was ``given``.

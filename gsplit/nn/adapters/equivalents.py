@@ -21,9 +21,9 @@ import gsplit._core as _core
 from gsplit.errors import InputError
 from gsplit.nn.adapters.lent_rows import uncopied
 from gsplit.nn.block import Block
-from gsplit.nn.dense import HOOKS, is_plain
 from gsplit.nn.gcn import symmetric_factors
 from gsplit.nn.neighbourhood import narrows
+from gsplit.nn.rowwise.dense import HOOKS, is_plain
 
 
 class OnBlock(NamedTuple):

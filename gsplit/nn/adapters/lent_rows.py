@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from gsplit.kernels import StoredRows
+from gsplit.errors import InputError
+from gsplit.kernels import StoredRows, copied
 
 ANSWERED: dict[str, Callable[[StoredRows], Any]] = {
     "device": lambda rows: rows.device,
@@ -60,7 +61,7 @@ class LentRows(Tensor):
         return func(*args, **kwargs)
 
 
-def lend(stored: StoredRows, on_copy: Callable[[], None]) -> Tensor:
+def lend(stored: StoredRows, on_copy: Callable[[], None]) -> LentRows:
     """Rows that a model may take for a tensor.
 
     Args:
@@ -70,6 +71,42 @@ def lend(stored: StoredRows, on_copy: Callable[[], None]) -> Tensor:
     rows = torch.empty(stored.shape, dtype=stored.dtype, device="meta").as_subclass(LentRows)
     rows.stored, rows.on_copy, rows._copy = stored, on_copy, None
     return rows
+
+
+def run_on_lent(
+    run: Callable[[Tensor], Tensor], stored: StoredRows, on_copy: Callable[[], None], has_sent: Callable[[], bool]
+) -> Tensor:
+    """What a model makes of stored rows: of lent ones, or of a copy where it cannot take them so.
+
+    What reads a tensor's memory itself (``nn.Parameter(x)``, ``torch.tensor(x)``, DLPack) fails on lent rows. The
+    model begins again then, with the random numbers that it had, if nothing was sent to other trainers yet.
+
+    Args:
+        run: the model; called a second time where the first fails.
+        stored: the rows where they lie.
+        on_copy: called when they are copied.
+        has_sent: whether rows may be on their way to other trainers.
+
+    Raises:
+        InputError: for a model that reads the memory after that.
+    """
+    random = torch.get_rng_state()
+    rows = lend(stored, on_copy)
+    try:
+        return run(rows)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a library makes of a tensor without memory
+        if has_sent() and "meta" in str(error).lower() and not rows.is_copied:
+            raise InputError(
+                f"the model reads the memory of its features itself, after a convolution ({error}); let its forward "
+                "begin with x = x.clone()"
+            ) from error
+        if has_sent():
+            raise
+    on_copy()
+    torch.set_rng_state(random)
+    return run(copied(stored))
 
 
 def uncopied(x: Tensor) -> Tensor | StoredRows:

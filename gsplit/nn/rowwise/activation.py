@@ -1,0 +1,110 @@
+"""What stands behind a layer's product, row by row: bias, activation and dropout, in one pass where the core can."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+import gsplit._core as _core
+from gsplit.kernels import in_core, is_autocast
+from gsplit.nn.rowwise.dense import has_hooks
+
+ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
+"""Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
+NO_ACTIVATION, RELU, ELU = 0, 1, 2
+
+
+def activated(
+    x: Tensor, activation: Callable[[Tensor], Tensor], dropout: nn.Dropout, bias: Tensor | None = None
+) -> Tensor:
+    """``dropout(activation(x + bias))``, for rows on the CPU in one pass, and in one backward.
+
+    What is dropped follows from one number that is drawn from PyTorch's generator, so that nothing is kept for
+    backward but the result. PyTorch's own dropout on the CPU draws every value from one sequence, which takes longer
+    than the layer's product.
+
+    Args:
+        x: [n, D].
+        activation: such as ``torch.relu``.
+        dropout: drops a share ``p`` where it drops anything.
+        bias: [D]; None: 0. In one pass with ReLU alone (:func:`adds_bias`).
+    """
+    number = ACTIVATIONS.get(activation)
+    one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
+    if bias is not None and not (one_pass and adds_bias(activation, x) and bias.dtype == x.dtype):
+        x, bias = x + bias, None
+    if number is None or not one_pass:
+        return dropout(activation(x))
+    return _in_one_pass(x, number, dropout, dropout.p, bias)
+
+
+def adds_bias(activation: Callable[[Tensor], Tensor], x: Tensor) -> bool:
+    """Whether :func:`activated` adds a bias to rows like ``x`` [n, D] in the pass of this activation."""
+    return ACTIVATIONS.get(activation) == RELU and in_core(x) and x.dim() == 2 and not is_autocast(x)
+
+
+class RowDropout(nn.Dropout):
+    """``torch.nn.Dropout``, but for rows on the CPU the values are drawn as in :func:`activated`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` of any shape, of which values were dropped."""
+        if self.inplace or not in_core(input) or input.dim() != 2:
+            return super().forward(input)
+        return _in_one_pass(input, NO_ACTIVATION, super().forward, self.p)
+
+
+def convert_dropouts(model: nn.Module) -> None:
+    """Replace PyTorch's dropout inside a model, in place, by :class:`RowDropout`."""
+    ours: dict[nn.Module, RowDropout] = {}  # a module may stand in several places
+    for module in list(model.modules()):
+        for name, child in module._modules.items():
+            if type(child) is nn.Dropout and "forward" not in vars(child) and not has_hooks(child):
+                own = RowDropout(child.p, child.inplace).train(child.training)
+                module._modules[name] = ours.setdefault(child, own)
+
+
+def _in_one_pass(
+    x: Tensor, activation: int, dropout: Callable[[Tensor], Tensor], share: float, bias: Tensor | None = None
+) -> Tensor:
+    """An activation by its number, and dropout of a share of the values where ``dropout`` drops anything."""
+    probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
+    drop = 0.0 if dropout(probe) is probe and probe.item() == 1 else share
+    seed = int(torch.randint(2**62, ())) if drop else 0
+    out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation else x
+    return out
+
+
+class _Activated(torch.autograd.Function):
+    """Bias, activation and dropout in forward; in backward the same is dropped, by the same number."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor | None, activation: int, drop: float, seed: int) -> Tensor:
+        x, bias = x.detach().contiguous(), None if bias is None else bias.detach().contiguous()
+        out = torch.expm1(x) if activation == ELU else torch.empty_like(x)
+        _core.activate(x, activation, drop, seed, out, bias, threads=torch.get_num_threads())
+        ctx.activation, ctx.drop, ctx.seed = activation, drop, seed
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (out,) = ctx.saved_tensors
+        grad_x = torch.empty_like(out)
+        grad_bias = out.new_empty(out.shape[1]) if ctx.needs_input_grad[1] else None
+        _core.activate_backward(
+            out.detach(),
+            ctx.activation,
+            ctx.drop,
+            ctx.seed,
+            grad.contiguous(),
+            grad_x,
+            grad_bias,
+            threads=torch.get_num_threads(),
+        )
+        return grad_x, grad_bias, None, None, None

@@ -1,0 +1,85 @@
+"""Activation and dropout of rows, against PyTorch's own operations, forward and backward."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.gradients import rows, same_gradients
+from torch import nn
+from torch.nn import functional as F
+
+from gsplit.nn import GAT, SAGE
+from gsplit.nn.rowwise.activation import RowDropout, activated, convert_dropouts
+from gsplit.train.check.dropout import DropoutOff
+
+
+@pytest.mark.parametrize("activation", [torch.relu, F.relu, F.elu, torch.tanh])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_activation_without_dropout(activation, dtype):
+    x = rows(30, 20, dtype)
+    tolerance = {"rtol": 1e-6, "atol": 1e-6} if dtype != torch.bfloat16 else {}
+    for dropout in (nn.Dropout(0.0), nn.Dropout(0.5).eval()):
+        same_gradients(activated(x, activation, dropout), activation(x), [x], tolerance)
+
+
+@pytest.mark.parametrize("activation", [torch.relu, F.relu, F.elu, torch.tanh])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("own_dropout", [False, True])
+def test_a_bias_comes_before_the_activation(activation, dtype, own_dropout):
+    """In the same pass or, where the core does not do that, in one of its own."""
+    x, bias = rows(30, 20, dtype), torch.randn(20, dtype=dtype, requires_grad=True)
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype != torch.bfloat16 else {}
+    dropout = RowDropout(0.5).eval() if own_dropout else nn.Dropout(0.0)
+    same_gradients(activated(x, activation, dropout, bias), activation(x + bias), [x, bias], tolerance)
+    fixed = bias.detach()
+    same_gradients(activated(x, activation, dropout, fixed), activation(x + fixed), [x], tolerance)
+    other = fixed.to(torch.float64)
+    assert torch.equal(activated(x, activation, dropout, other), activation(x + other))
+
+
+def test_dropout_follows_the_generator_and_its_share():
+    x, dropout = torch.ones(300, 200), nn.Dropout(0.25)
+
+    def kept(seed):
+        torch.manual_seed(seed)
+        return activated(x, torch.relu, dropout)
+
+    assert torch.equal(kept(1), kept(1))
+    assert not torch.equal(kept(1), kept(2))
+    assert sorted(kept(1).unique().tolist()) == pytest.approx([0, 1 / 0.75])
+    assert (kept(1) == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
+
+
+def test_dropout_of_any_model_is_drawn_by_the_core():
+    twice = nn.Dropout(0.25)
+    model = nn.ModuleDict({"inner": nn.Sequential(nn.Linear(2, 2), twice), "drop": twice})
+    convert_dropouts(model)
+    drop = model["drop"]
+    assert type(drop) is RowDropout
+    assert drop in model["inner"].children()
+    x = torch.ones(300, 200, requires_grad=True)
+    torch.manual_seed(1)
+    out = drop(x)
+    torch.manual_seed(1)
+    assert torch.equal(out, activated(x, torch.relu, nn.Dropout(0.25)))  # no draw of PyTorch's own
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(grad, out)
+    with DropoutOff():
+        assert drop(x) is x
+    assert drop.eval()(x) is x
+    cube = torch.ones(30, 20, 10)
+    torch.manual_seed(1)
+    wanted = nn.functional.dropout(cube, 0.25)
+    torch.manual_seed(1)
+    assert torch.equal(drop.train()(cube), wanted)
+
+
+@pytest.mark.parametrize("model", [SAGE, GAT])
+def test_what_switches_dropout_off_reaches_the_layers(model):
+    layers = model(8, 16, 3, num_layers=2, dropout=0.5)
+    x = torch.randn(10, 16)
+    with DropoutOff():
+        assert torch.equal(
+            activated(x, layers.activation, layers.dropout), activated(x, layers.activation, nn.Dropout(0.0))
+        )
+    assert (activated(x, layers.activation, layers.dropout) == 0).any()
