@@ -165,7 +165,9 @@ class TrainConfig(
             raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:
             raise InputError(f"{path.parent} is no run: it has no {path.name}") from None
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
 
     @classmethod

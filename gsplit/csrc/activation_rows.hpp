@@ -1,7 +1,7 @@
 // Activation and dropout of rows, in one pass. Part of row_kernels.cpp, which includes it into its namespace.
 constexpr int64_t PIECE = 256;                                         // columns that are hashed at a time
 constexpr int DRAWN = MOST_CHUNKS > 8 ? 16 : MOST_CHUNKS > 4 ? 8 : 4;  // and in one vector
-constexpr int64_t BLOCK = 64;                                          // rows whose gradients are summed first
+constexpr int64_t SUMMED = 64;                                         // rows that are summed in their own type
 constexpr int NONE = 0, RELU = 1;
 
 /// The end of MurmurHash3, on every lane.
@@ -76,13 +76,12 @@ inline void activate_piece(int activation, T scale, const T* __restrict x, const
   }
 }
 
-/// Adds the sums of a block of rows to those of all, and begins them anew: long sums of small numbers stay exact.
+/// Adds the sums of some rows to the totals, and begins them anew.
 template <class T>
-inline void add_block(const ActivationTask<T>& task) {
-  T *totals = task.sums, *sums = task.sums + task.width;
+inline void add_to_totals(const ActivationTask<T>& task) {
   for (int64_t c = 0; c < task.width; ++c) {
-    totals[c] += sums[c];
-    sums[c] = T(0);
+    task.totals[c] += static_cast<double>(task.sums[c]);
+    task.sums[c] = T(0);
   }
 }
 
@@ -99,12 +98,13 @@ void activate_rows(const ActivationTask<T>& task, int64_t begin, int64_t end) {
           task.activation, task.scale, task.x + row * task.x_stride + first,
           BACKWARD ? task.gradients + row * task.gradients_stride + first : nullptr, out, count, scales,
           BIASED ? task.bias + first : nullptr);
-      if (BACKWARD && task.sums != nullptr) {
-        T* __restrict sums = task.sums + task.width + first;
+      if (BACKWARD && task.totals != nullptr) {
+        T* __restrict sums = task.sums + first;
         for (int64_t c = 0; c < count; ++c) sums[c] += out[c];
       }
     }
-    if (BACKWARD && task.sums != nullptr && ((row - begin) % BLOCK == BLOCK - 1 || row == end - 1)) add_block(task);
+    if (BACKWARD && task.totals != nullptr && ((row - begin) % SUMMED == SUMMED - 1 || row == end - 1))
+      add_to_totals(task);
   }
 }
 

@@ -50,15 +50,20 @@ void activate_backward(Matrix<const T> out, Activation activation, T drop, uint6
   task.gradients_stride = gradients.stride;
   std::fill(bias_gradients.begin(), bias_gradients.end(), T(0));
   if (task.gradients == nullptr) return;  // there are no rows
-  // Sums of each thread, and of its block of rows at work.
-  std::vector<T> sums(bias_gradients.empty() ? 0 : 2 * out.width * std::max(threads, 1));
-  shared_out(out.rows, out.width, threads, [&task, &sums](int64_t worker, int64_t begin, int64_t end) {
+  const size_t width = bias_gradients.size();
+  std::vector<double> totals(width * std::max(threads, 1));  // of each thread
+  std::vector<T> sums(totals.size());
+  shared_out(out.rows, out.width, threads, [&task, &totals, &sums](int64_t worker, int64_t begin, int64_t end) {
     auto part = task;
-    part.sums = sums.empty() ? nullptr : sums.data() + 2 * task.width * worker;
+    part.totals = totals.empty() ? nullptr : totals.data() + task.width * worker;
+    part.sums = sums.data() + task.width * worker;
     run(part, begin, end);
   });
-  for (size_t first = 0; first < sums.size(); first += 2 * out.width)
-    for (size_t c = 0; c < bias_gradients.size(); ++c) bias_gradients[c] += sums[first + c];
+  for (size_t c = 0; c < width; ++c) {
+    double total = 0;
+    for (size_t at = c; at < totals.size(); at += width) total += totals[at];
+    bias_gradients[c] = static_cast<T>(total);
+  }
 }
 
 bool narrow_fits(int64_t outputs, int64_t width) {

@@ -49,7 +49,8 @@ struct ActivationTask {
   uint32_t drop_below;  // of 2^32
   T scale;              // 1 / (1 - drop); 0 where all is dropped
   uint64_t seed;
-  T* sums;  // backward, may be null: [2, width] zeros, of which the first get the sums of `out` over the rows
+  double* totals;  // backward, may be null: [width] zeros that get the sums of `out` over the rows
+  T* sums;         // [width] zeros for those of the rows at work
 };
 
 inline constexpr int64_t MOST_NARROW_CHUNKS = 4;  // vectors of the results of a row, of all matrices together

@@ -57,11 +57,12 @@ def find(asked: str) -> tuple[str, int]:
         return HOST, 0
     devices = _module_of(kind)
     if devices is None:
-        plain, one, _ = kind.partition(":")
-        if one and (plain == HOST or _module_of(plain) is not None):
+        plain, _, number = kind.partition(":")
+        if number.isdecimal() and (plain == HOST or _module_of(plain) is not None):
+            which = "; CUDA_VISIBLE_DEVICES says which" if plain == "cuda" else ""
             raise InputError(
-                f"--device {kind} names one device; name their type, --device {plain}, and say how many with --gpus "
-                "(which ones: CUDA_VISIBLE_DEVICES)"
+                f"--device {kind} names one device; name the type, --device {find(plain)[0]}, and say how many with "
+                f"--gpus{which}"
             )
         raise InputError(
             f"--device {kind or repr(kind)}: PyTorch has no such devices; use auto, cpu, cuda, xpu, or another "

@@ -180,8 +180,16 @@ def product(
         with record_function("product"):
             for panel in panels:
                 columns = slice(first, first := first + panel.shape[1])
-                begin = {} if start is None else {"start": start[:, columns], "start_scale": by.own}
-                kernels_for(out).sum(edges, panel, None, out[:, columns], weight=of_edges, scale=by.sums, **begin)
+                kernels_for(out).sum(
+                    edges,
+                    panel,
+                    None,
+                    out[:, columns],
+                    start=None if start is None else start[:, columns],
+                    start_scale=None if start is None else by.own,
+                    weight=of_edges,
+                    scale=by.sums,
+                )
     return out
 
 

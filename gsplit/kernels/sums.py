@@ -75,7 +75,7 @@ class Kernels(Protocol):
         scale: Tensor | None = None,
         start_scale: Tensor | None = None,
     ) -> None:
-        """``out[r] = start_scale[r] start[r] + scale[r]/degrees[r] * sum of factor[source] weight[e] row(source)``.
+        """``out[r] = start_scale[r] start[r] + scale[r]/degrees[r] * sum over edges of factor weight row(source)``.
 
         Args:
             edges: R rows of edges.

@@ -51,7 +51,7 @@ class GCNConv(nn.Module):
 
     @property
     def late_bias(self) -> Tensor | None:
-        """The bias where nothing minds that :meth:`before_bias` is called in place of the layer, else None."""
+        """The bias, where :meth:`before_bias` may be called in place of the layer: no hooks, no other forward."""
         own = type(self) is GCNConv and "forward" not in vars(self)
         return self.bias if own and not has_hooks(self) else None
 

@@ -153,7 +153,10 @@ class LayeredModel(nn.Module):
         """The bias of a layer where it may be added together with the activation: nothing stands between the two."""
         if isinstance(x, StoredRows) or not adds_bias(self.activation, x) or len(self.skips):
             return None
-        if (layer == self.num_layers and self.head is None) or type(self.norms[layer - 1]) is not nn.Identity:
+        if layer == self.num_layers and self.head is None:
+            return None
+        norm = self.norms[layer - 1]
+        if type(norm) is not nn.Identity or "forward" in vars(norm) or has_hooks(norm):
             return None
         late: Tensor | None = getattr(self.convs[layer - 1], "late_bias", None)
-        return None if has_hooks(self.norms[layer - 1]) else late
+        return late

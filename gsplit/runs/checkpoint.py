@@ -144,7 +144,9 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise InputError(f"{run} has no {name}.json; nothing was saved there") from None
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error}") from None
     return description
 

@@ -16,7 +16,6 @@ from torch import nn
 import gsplit._core as _core
 from gsplit.data import open_layout
 from gsplit.engine.inputs import blocks_of
-from gsplit.errors import InputError
 from gsplit.features import FeatureLoader
 from gsplit.kernels import StoredRows
 from gsplit.nn import GAT, GCN, SAGE, SAGEConv
@@ -148,26 +147,27 @@ class LooksLater(PyGNet):
         return super().forward(x if self.calls == 1 else x * 2, edge_index)
 
 
-class ReadsMemory(PyGNet):
-    """Drops out what no other draws, then reads the memory of its features itself."""
+class Reads(PyGNet):
+    """Makes something of its features, before its first convolution or after the last."""
 
-    def __init__(self, convs, read, *, after=False):
+    def __init__(self, convs, read, *, after):
         super().__init__(convs)
         self.read, self.after = read, after
 
     def forward(self, x, edge_index):
-        drawn = torch.rand(1)
         if self.after:
             out = super().forward(x, edge_index)
             return out + self.read(x)[: len(out), :1]
-        return super().forward(self.read(x) * drawn, edge_index)
+        return super().forward(self.read(x), edge_index)
 
 
 READS = {
     "torch.tensor": lambda x: torch.tensor(x),
-    "nn.Parameter": lambda x: nn.Parameter(x).detach(),
-    "dlpack": lambda x: torch.from_dlpack(torch.utils.dlpack.to_dlpack(x)),
+    "torch.Tensor": lambda x: torch.Tensor(x),
+    "dlpack": lambda x: torch.from_dlpack(x),
     "untyped storage": lambda x: torch.empty(0).set_(x.untyped_storage(), 0, x.shape),
+    "torch.func": lambda x: torch.func.grad(lambda rows: (rows**2).sum())(x),
+    "an index": lambda x: torch.arange(1000.0)[torch.tensor(x).abs().long()],
 }
 
 
@@ -226,32 +226,13 @@ def test_a_model_that_uses_its_features_after_all_gets_their_values(layout, make
 
 @pytest.mark.filterwarnings("ignore:To copy construct")
 @pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
+@pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("read", READS)
-def test_a_model_that_reads_memory_itself_begins_again_with_a_copy(layout, read):
-    """And draws the same random numbers, so that a run that goes on from a checkpoint is the same."""
+def test_whatever_makes_tensors_of_features_makes_them_of_their_values(layout, read, after):
     torch.manual_seed(1)
-    model = pyg_net(lambda convs: ReadsMemory(convs, READS[read]))
+    model = pyg_net(lambda convs: Reads(convs, READS[read], after=after))
     other = copy.deepcopy(model)
     (of_stored, grads, says), (of_copies, wanted, _) = logits_of(model, layout, True), logits_of(other, layout, False)
     assert all(torch.equal(a, b) for a, b in zip(of_stored, of_copies, strict=True))
     assert all(torch.equal(a, b) for a, b in zip(grads, wanted, strict=True))
     assert not says
-
-
-@pytest.mark.filterwarnings("ignore:To copy construct")
-@pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
-def test_after_a_convolution_it_is_told_what_to_do(layout):
-    """Rows may be on their way to other trainers, so it cannot begin again."""
-    model = pyg_net(lambda convs: ReadsMemory(convs, READS["torch.tensor"], after=True))
-    with pytest.raises(InputError, match=r"reads the memory of its features itself, .* with x = x.clone\(\)"):
-        logits_of(model, layout, True)
-
-
-@pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")
-def test_an_error_of_the_model_s_own_is_its_own(layout):
-    def fail(_):
-        raise ValueError("mine")
-
-    for after in (False, True):
-        with pytest.raises(ValueError, match="mine"):
-            logits_of(pyg_net(lambda convs, after=after: ReadsMemory(convs, fail, after=after)), layout, True)

@@ -6,7 +6,8 @@ accelerators use. Nobody is asked for the rows of other trainers; theirs have th
 
 A small step is made with zeros on the CPU, in less time than it takes to import what ``meta`` needs. A large one is
 made on the device ``meta``, where shapes are all there is, in the time of a small one. A model that looks at values
-(``item()``, a library's own kernels) cannot run there, and is computed on the CPU, within bounds of memory and time.
+(``item()``, a library's own kernels) cannot run there, and is computed on the CPU, until an operation has taken too
+much memory or time.
 """
 
 from __future__ import annotations

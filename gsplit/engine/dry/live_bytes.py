@@ -31,7 +31,7 @@ PIECE_BYTES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """What may be spent."""
+    """What a block may spend before it is ended."""
 
     num_bytes: int
     """Bytes of tensors at a time."""
@@ -44,7 +44,7 @@ class LiveBytes(TorchDispatchMode):
 
     Args:
         kind: the type of device.
-        bound: behind which an operation raises MemoryError or TimeoutError; None: there is none.
+        bound: the first operation that ends beyond it raises MemoryError or TimeoutError; None: there is none.
     """
 
     def __init__(self, kind: str, bound: Bound | None = None) -> None:

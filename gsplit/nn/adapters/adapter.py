@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
 from gsplit.nn.adapters.explained import explained
-from gsplit.nn.adapters.lent_rows import given_back, run_on_lent
+from gsplit.nn.adapters.lent_rows import given_back, lend
 from gsplit.nn.block import Block
 
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
@@ -76,9 +75,6 @@ class Adapter(nn.Module, ABC):
     def _copies_features(self) -> None:
         self._features_were_copied = True
 
-    def _has_convolved(self) -> bool:
-        return self._calls > 0
-
     def forward(self, blocks: dict[int, Block], x: Tensor | StoredRows) -> Tensor:
         """Logits of the targets [n_L, C] for features of the inputs [n_0, D].
 
@@ -86,8 +82,8 @@ class Adapter(nn.Module, ABC):
             InputError: for a model that calls convolutions of more or fewer layers than there are blocks, or that
                 cannot compute on blocks.
         """
-        run = functools.partial(self._run, blocks, layers=len(blocks), stop_at=0)
-        out = run_on_lent(run, x, self._copies_features, self._has_convolved) if isinstance(x, StoredRows) else run(x)
+        rows = lend(x, self._copies_features) if isinstance(x, StoredRows) else x
+        out = self._run(blocks, rows, len(blocks), stop_at=0)
         if self._last_layer != len(blocks):
             raise InputError(
                 f"the model {type(self.module).__name__} called {self._calls} convolutions of {self._last_layer} "

@@ -36,8 +36,10 @@ def activated(
     """
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
-    if bias is not None and not (one_pass and adds_bias(activation, x) and bias.dtype == x.dtype):
-        x, bias = x + bias, None
+    if bias is not None:
+        fits = bias.dtype == x.dtype and bias.shape == x.shape[1:]
+        if not (one_pass and fits and adds_bias(activation, x)):
+            x, bias = x + bias, None
     if number is None or not one_pass:
         return dropout(activation(x))
     return _in_one_pass(x, number, dropout, dropout.p, bias)
@@ -75,7 +77,7 @@ def _in_one_pass(
     probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
     drop = 0.0 if dropout(probe) is probe and probe.item() == 1 else share
     seed = int(torch.randint(2**62, ())) if drop else 0
-    out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation else x
+    out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation or bias is not None else x
     return out
 
 

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.modules import module as module_hooks
 
 import gsplit._core as _core
 from gsplit.kernels import StoredRows, copied, in_core, is_autocast
@@ -97,8 +98,8 @@ def is_plain(linear: nn.Module, *classes: type[nn.Module]) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module calls more than its forward."""
-    return any(getattr(module, hooks) for hooks in HOOKS)
+    """Whether calling a module calls more than its forward: hooks of its own, or of all modules."""
+    return any(getattr(module, hooks) or getattr(module_hooks, f"_global{hooks}") for hooks in HOOKS)
 
 
 def linear(x: Tensor, by: nn.Module, bias: Tensor | None = None) -> Tensor:

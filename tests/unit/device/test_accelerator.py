@@ -71,7 +71,7 @@ def test_devices_without_streams_are_none(pretend):
         accelerator.find("mps")
 
 
-@pytest.mark.parametrize("asked", ["gpu", "hpu", "meta", "privateuseone", "gpu:0", "version", ""])
+@pytest.mark.parametrize("asked", ["gpu", "hpu", "meta", "privateuseone", "gpu:0", "cuda:", "cpu:x", "version", ""])
 def test_words_that_are_no_registered_type_are_refused(asked):
     said = asked or "''"
     with pytest.raises(InputError, match=rf"--device {said}: PyTorch has no such devices; use auto, cpu, cuda, xpu"):
@@ -82,7 +82,7 @@ def test_types_are_known_in_capitals_and_devices_by_number_are_not(pretend):
     pretend("xpu", is_available=lambda: True, device_count=lambda: 3)
     assert [accelerator.find(asked) for asked in ("CPU", "Xpu", "AUTO")] == [("cpu", 0), ("xpu", 3), ("xpu", 3)]
     for asked, plain in (("cuda:1", "cuda"), ("cpu:0", "cpu"), ("XPU:0", "xpu")):
-        with pytest.raises(InputError, match=rf"names one device; name their type, --device {plain}, and say how"):
+        with pytest.raises(InputError, match=rf"names one device; name the type, --device {plain}, and say how"):
             accelerator.find(asked)
 
 

@@ -71,6 +71,14 @@ def test_a_bias_before_the_activation(core, rows, width, activation, drop, dtype
         torch.testing.assert_close(given[1], of_bias.to(dtype), **of_sums)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_gradients_of_a_bias_are_exact_over_many_rows(threads):
+    x = torch.rand(200_000, 5)
+    of_x, of_bias = torch.empty_like(x), torch.empty(5)
+    _core.activate_backward(torch.ones_like(x), 1, 0.0, 0, x, of_x, of_bias, threads=threads)
+    torch.testing.assert_close(of_bias.double(), x.double().sum(dim=0), rtol=3e-7, atol=0)
+
+
 def test_a_bias_of_another_width_or_for_elu_is_refused():
     x = torch.randn(4, 3)
     for activation, bias in ((1, torch.zeros(4)), (2, torch.zeros(3))):

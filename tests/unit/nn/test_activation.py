@@ -8,8 +8,9 @@ from support.gradients import rows, same_gradients
 from torch import nn
 from torch.nn import functional as F
 
+from gsplit.kernels import library_alone
 from gsplit.nn import GAT, SAGE
-from gsplit.nn.rowwise.activation import RowDropout, activated, convert_dropouts
+from gsplit.nn.rowwise.activation import RowDropout, activated, adds_bias, convert_dropouts
 from gsplit.train.check.dropout import DropoutOff
 
 
@@ -33,8 +34,21 @@ def test_a_bias_comes_before_the_activation(activation, dtype, own_dropout):
     same_gradients(activated(x, activation, dropout, bias), activation(x + bias), [x, bias], tolerance)
     fixed = bias.detach()
     same_gradients(activated(x, activation, dropout, fixed), activation(x + fixed), [x], tolerance)
-    other = fixed.to(torch.float64)
-    assert torch.equal(activated(x, activation, dropout, other), activation(x + other))
+    for other in (fixed.to(torch.float64), fixed[:1]):  # as PyTorch adds them
+        ours, theirs = activated(x, activation, dropout, other), activation(x + other)
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6 if dtype != torch.bfloat16 else 1e-2)
+
+
+def test_a_bias_is_added_by_the_core_where_it_computes_with_relu():
+    x = torch.randn(3, 4)
+    assert adds_bias(torch.relu, x)
+    assert not adds_bias(F.elu, x)
+    assert not adds_bias(torch.relu, x.bfloat16())
+    assert not adds_bias(torch.relu, x.unsqueeze(0))
+    with torch.autocast("cpu"):
+        assert not adds_bias(torch.relu, x)
+    with library_alone():
+        assert not adds_bias(torch.relu, x)
 
 
 def test_dropout_follows_the_generator_and_its_share():

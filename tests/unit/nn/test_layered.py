@@ -70,7 +70,9 @@ def test_a_bias_is_added_in_the_pass_of_the_activation(hidden):
     assert called == [1, 1]
 
 
-@pytest.mark.parametrize("kind", ["hook", "own forward", "subclass", "norm", "residual", "hook of the norm"])
+@pytest.mark.parametrize(
+    "kind", ["hook", "own forward", "subclass", "norm", "residual", "hook of the norm", "forward of the norm"]
+)
 def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
     block, x = whole_block(), torch.randn(80, 8)
     options = {"norm": {"norm": "layer"}, "residual": {"residual": True}}.get(kind, {})
@@ -88,6 +90,8 @@ def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
         conv.forward = lambda *args: seen.append(1) or given(*args) + 1
     elif kind == "subclass":
         conv.__class__ = type("Shifted", (GCNConv,), {"forward": shifted})
+    elif kind == "forward of the norm":
+        layers.norms[0].forward = lambda x: seen.append(1) or x * 2
     elif kind == "hook of the norm":
         layers.norms[0].register_forward_hook(lambda _, __, out: seen.append(1) or out + 1)
     for bias in (each for name, each in layers.named_parameters() if name.endswith("bias")):
@@ -99,3 +103,14 @@ def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
     assert torch.equal(layers({1: block, 2: block}, x), wanted)
     assert len(seen) == 2 * number
     assert number == (kind not in ("norm", "residual"))
+
+
+def test_hooks_of_all_modules_see_every_layer():
+    block, x, seen = whole_block(), torch.randn(80, 8), []
+    layers = GCN(8, 8, 3, num_layers=2)
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module))
+    try:
+        layers({1: block, 2: block}, x)
+    finally:
+        handle.remove()
+    assert set(layers.convs) <= set(seen)
