@@ -51,7 +51,7 @@ class GCNConv(nn.Module):
 
     @property
     def late_bias(self) -> Tensor | None:
-        """The bias, where :meth:`before_bias` may be called in place of the layer: no hooks, no other forward."""
+        """The bias [out], where nothing but :meth:`forward` is called for the layer: no hooks, no other forward."""
         own = type(self) is GCNConv and "forward" not in vars(self)
         return self.bias if own and not has_hooks(self) else None
 
@@ -60,7 +60,7 @@ class GCNConv(nn.Module):
         return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows), self.bias)
 
     def before_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
-        """The same rows without the bias, which whoever comes next adds in a pass that it makes anyway."""
+        """The rows of :meth:`forward` without the bias, which the activation adds in its own pass."""
         return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows))
 
     def _normalised_sum(self, block: Neighbourhood, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ skip. With ``input_projection`` the features are first made as wide as the hidde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypedDict
+from typing import Protocol, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,18 @@ class Between(TypedDict, total=False):
     residual_after: bool
     input_projection: bool
     output_projection: bool
+
+
+@runtime_checkable
+class LeavesBias(Protocol):
+    """A convolution that can leave its bias to whoever makes the next pass over its rows."""
+
+    @property
+    def late_bias(self) -> Tensor | None:
+        """The bias, where :meth:`before_bias` may be called in place of the layer, else None."""
+
+    def before_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
+        """The rows of the layer [num_destinations, out] without the bias."""
 
 
 class LayeredModel(nn.Module):
@@ -135,9 +147,7 @@ class LayeredModel(nn.Module):
             x = self.input_dropout(copied(x))
             if self.projection is not None:
                 x = activated(self.projection(x), self.activation, self.dropout)
-        late = self._late_bias(layer, x)
-        conv = self.convs[layer - 1]
-        out = conv(block, x) if late is None else conv.before_bias(block, x)  # type: ignore[operator]
+        out, late = self._convolved(layer, block, x)
         skip = self.skips[layer - 1](copied(x)[: block.num_destinations]) if len(self.skips) else None
         last = layer == self.num_layers
         if skip is not None and (not self.residual_after or (last and self.head is None)):
@@ -149,14 +159,22 @@ class LayeredModel(nn.Module):
             out = out + skip
         return self.head(out) if last and self.head is not None else out
 
-    def _late_bias(self, layer: int, x: Tensor | StoredRows) -> Tensor | None:
-        """The bias of a layer where it may be added together with the activation: nothing stands between the two."""
-        if isinstance(x, StoredRows) or not adds_bias(self.activation, x) or len(self.skips):
-            return None
-        if layer == self.num_layers and self.head is None:
-            return None
+    def _convolved(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> tuple[Tensor, Tensor | None]:
+        """What a layer's convolution gives, and its bias where that is left for the activation to add."""
+        conv = self.convs[layer - 1]
+        if isinstance(conv, LeavesBias) and isinstance(x, Tensor) and self._activates_next(layer, x):
+            late = conv.late_bias
+            return (conv(block, x) if late is None else conv.before_bias(block, x)), late
+        return conv(block, x), None
+
+    def _activates_next(self, layer: int, x: Tensor) -> bool:
+        """Whether nothing stands between a layer's convolution and an activation that adds a bias in its pass.
+
+        Args:
+            layer: from 1 on.
+            x: rows of the layer below, of the same kind as what the convolution gives.
+        """
+        if not adds_bias(self.activation, x) or len(self.skips) or (layer == self.num_layers and self.head is None):
+            return False
         norm = self.norms[layer - 1]
-        if type(norm) is not nn.Identity or "forward" in vars(norm) or has_hooks(norm):
-            return None
-        late: Tensor | None = getattr(self.convs[layer - 1], "late_bias", None)
-        return late
+        return type(norm) is nn.Identity and "forward" not in vars(norm) and not has_hooks(norm)

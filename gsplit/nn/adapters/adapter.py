@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
-from gsplit.nn.adapters.explained import explained
 from gsplit.nn.adapters.lent_rows import given_back, lend
 from gsplit.nn.block import Block
 
@@ -151,12 +150,28 @@ class Adapter(nn.Module, ABC):
         try:
             return self.module(**self._arguments(x, layers))
         except (RuntimeError, TypeError, AttributeError) as error:
-            if (line := explained(error, type(self.module).__name__)) is None:
+            explained = self._explained(error)
+            if explained is None:
                 raise
-            raise InputError(line) from error
+            raise explained from error
         finally:
             self._blocks = {}
             self._forget()
+
+    def _explained(self, error: Exception) -> InputError | None:
+        """One line for each of the two mistakes that whole-graph models make on blocks; None for any other error."""
+        name, said = type(self.module).__name__, str(error).lower()
+        if isinstance(error, RuntimeError) and "size" in said and "match" in said:
+            return InputError(
+                f"forward of {name} joins rows of different levels ({error}); a convolution gives its destinations "
+                "alone, so take x[: out.shape[0]] of what it got, or JumpingKnowledge of PyG"
+            )
+        if "tuple" in said:
+            return InputError(
+                f"a convolution of {name} does not take x as a pair ({error}); on a block it gets "
+                "(x_source, x_destination), as in docs/bring_your_own_model.md"
+            )
+        return None
 
     def _layer_of(self, graph: Any, given: Sequence[Any], *, one_a_layer: bool) -> int:
         """The layer of a convolution that got ``graph``, one of those that forward was ``given``.

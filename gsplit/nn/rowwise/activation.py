@@ -36,13 +36,15 @@ def activated(
     """
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
-    if bias is not None:
-        fits = bias.dtype == x.dtype and bias.shape == x.shape[1:]
-        if not (one_pass and fits and adds_bias(activation, x)):
-            x, bias = x + bias, None
+    if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
+        x, bias = x + bias, None
     if number is None or not one_pass:
         return dropout(activation(x))
     return _in_one_pass(x, number, dropout, dropout.p, bias)
+
+
+def _fits(bias: Tensor, x: Tensor) -> bool:
+    return bias.dtype == x.dtype and bias.shape == x.shape[1:]
 
 
 def adds_bias(activation: Callable[[Tensor], Tensor], x: Tensor) -> bool:

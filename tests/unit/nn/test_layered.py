@@ -97,7 +97,7 @@ def test_a_layer_that_is_not_as_usual_adds_its_bias_itself(kind):
     for bias in (each for name, each in layers.named_parameters() if name.endswith("bias")):
         nn.init.normal_(bias)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(LayeredModel, "_late_bias", lambda *_: None)
+        patched.setattr(LayeredModel, "_activates_next", lambda *_: False)
         wanted = layers({1: block, 2: block}, x)
     number = len(seen)
     assert torch.equal(layers({1: block, 2: block}, x), wanted)
