@@ -15,6 +15,7 @@ from gsplit.config.fields import Accepted, Checked, Range
 from gsplit.errors import InputError
 
 Predictions = Literal["no", "classes", "values", "logits"]
+StopOnNan = Literal["epoch", "batch", "never"]
 Evaluation = Literal["exact", "sampled", "none"]
 
 
@@ -69,6 +70,10 @@ class RunConfig(EvaluationConfig):
     """Write a checkpoint after every so many epochs; 0 never."""
     checkpoint_every_batches: Annotated[int, Range(0)] = 0
     """Write a checkpoint, too, after every so many mini-batches; 0 never."""
+    stop_on_nan: StopOnNan = "epoch"
+    """End a run whose loss or weights are NaN or infinite: at the end of the epoch in which they became so; or before
+    the step of the mini-batch, and with the name of the layer, for which each mini-batch is waited for; or never.
+    Weights that are not finite are in no checkpoint and kept as no model."""
     save_predictions: Predictions = "no"
     """Write predictions.npy of all vertices, in global ids, at the end; values are the numbers that a regression
     predicts."""

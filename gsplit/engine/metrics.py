@@ -48,19 +48,20 @@ def is_defined(name: str, labels: NDArray[Any], num_classes: int) -> bool:
 def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) -> list[float]:
     """The metrics of some vertices, in the order of their names; NaN where one is not defined.
 
+    No metric is defined where a logit is not finite: such a row, too, has a largest entry, which says nothing.
+
     ``auroc`` and ``ap`` (average precision) are means over the classes, each against the others, of those that some
     vertices have and others have not; with two classes they are those of the second. ``macro-f1`` is the mean over
     the classes that some vertex has, or is said to have; with several labels over all of them. With several labels,
-    ``accuracy`` is the share of vertices all of whose labels are right. Logits that are not finite rank nothing:
-    their ``auroc`` and ``ap`` are 0. ``rmse`` and ``mae`` are means over the outputs, each of the vertices whose
-    label of it is known; infinite where such a logit is not finite.
+    ``accuracy`` is the share of vertices all of whose labels are right. ``rmse`` and ``mae`` are means over the
+    outputs, each of the vertices whose label of it is known.
 
     Args:
         names: of :data:`gsplit.config.optimisation.METRICS`.
         logits: float [n, C].
         labels: int [n], or [n, C] above 0.5 where a vertex has a label; of a regression numbers, NaN where unknown.
     """
-    if not len(logits):
+    if not len(logits) or not np.isfinite(logits).all():
         return [math.nan] * len(names)
     if names[0] in ERRORS:  # so are all of them
         return [_error(name, logits.astype(np.float64), labels.astype(np.float64)) for name in names]
@@ -72,15 +73,15 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
     if any(name in RANKED for name in names):
         members, scores = _members(labels, logits.shape[1]), _scores(logits, labels.ndim == 2)
     return [
-        _counted(name, said, true) if members is None or name not in RANKED else _ranked(name, members, scores)
+        _counted(name, said, true)
+        if members is None or scores is None or name not in RANKED
+        else _ranked(name, members, scores)
         for name in names
     ]
 
 
-def _scores(logits: NDArray[Any], multi_label: bool) -> NDArray[np.float64] | None:
-    """What vertices are ranked by, float64 [n, C], or [n, 1] for two classes; None where logits are not finite."""
-    if not np.isfinite(logits).all():
-        return None
+def _scores(logits: NDArray[Any], multi_label: bool) -> NDArray[np.float64]:
+    """What vertices are ranked by, float64 [n, C], or [n, 1] for two classes."""
     logits = logits.astype(np.float64)
     if multi_label:
         return logits
@@ -122,20 +123,16 @@ def _error(name: str, said: NDArray[np.float64], true: NDArray[np.float64]) -> f
         known = ~np.isnan(true_n)
         if not known.any():
             continue
-        if not np.isfinite(said_n[known]).all():
-            return math.inf
         metric = metrics.mean_absolute_error if name == "mae" else metrics.root_mean_squared_error
         of_outputs.append(float(metric(true_n[known], said_n[known])))
     return float(np.mean(of_outputs)) if of_outputs else math.nan
 
 
-def _ranked(name: str, members: NDArray[np.bool_], scores: NDArray[np.float64] | None) -> float:
+def _ranked(name: str, members: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
     from sklearn import metrics
 
     metric = metrics.roc_auc_score if name == "auroc" else metrics.average_precision_score
     defined = _defined(members)
     if not len(defined):
         return math.nan
-    if scores is None:
-        return 0.0
     return float(np.mean([metric(members[:, c], scores[:, c]) for c in defined]))

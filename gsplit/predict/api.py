@@ -34,7 +34,7 @@ from gsplit.models import prepared
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.predict import compute
-from gsplit.predict.output import FEATURES, VALUES, Names, check_out, publish, temporary_folder
+from gsplit.predict.output import FEATURES, VALUES, Names, check_out, missing_rows, publish, temporary_folder
 from gsplit.predict.probabilities import make_probabilities
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
@@ -137,6 +137,7 @@ def predict(
                 seed=config.seed,
             )
             start(compute.run, world, spec).join()
+            _check_missing(missing_rows(np.load(folder / VALUES, mmap_mode="r")), asked, what, names, config)
             if what == "probabilities":
                 make_probabilities(folder / VALUES, several=task == "labels")
             values = np.load(folder / VALUES, mmap_mode="r")
@@ -145,6 +146,23 @@ def predict(
             return values
     finally:
         shared.close()
+
+
+def _check_missing(
+    rows: NDArray[np.int64], asked: NDArray[np.int64], what: str, names: Names, config: PredictConfig
+) -> None:
+    """Refuse vertices whose vectors are not finite, or tell of them where --allow-nan takes them."""
+    if not len(rows):
+        return
+    first = asked[rows[0]]
+    called = f"{first}" if names.ids is None else names.ids.shown(first)
+    of = "logits" if what != "embeddings" else what
+    found = f"{len(rows):,} of the {len(asked):,} vertices asked for have {of} that are not finite, first {called}"
+    if not config.allow_nan:
+        raise InputError(
+            f"{found}; look at the features and the model in {config.run}, or write them as missing with --allow-nan"
+        )
+    logger.warning("%s; they are written as missing", found)
 
 
 def _check_memory(

@@ -22,6 +22,7 @@ from gsplit.data import open_layout
 from gsplit.engine.evaluation import Evaluator, forward_to, own_range
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import objective_of
+from gsplit.engine.objectives.regression import missing_where_not_finite
 from gsplit.engine.rows.loading import host_rows
 from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
@@ -110,8 +111,8 @@ def predict(member: Member, spec: PredictSpec) -> None:
         )
         own = request.of_part(*own_range(layout, member))
         chunks = evaluator.vectors(model, own, spec.level)
-    if spec.classes:
-        chunks = ((ids, objective.predict(logits)) for ids, logits in chunks)
+    convert = objective.predict if spec.classes else missing_where_not_finite
+    chunks = ((ids, convert(vectors)) for ids, vectors in chunks)
     _write(chunks, request, member, spec)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gsplit.aside import folder_beside, put_right
 from gsplit.data.folders import DESCRIPTIONS
 from gsplit.data.ids.kept_ids import KeptIds, as_array
+from gsplit.engine.objectives.classification import NO_CLASS, NO_LABELS
 from gsplit.errors import InputError
 from gsplit.files import make_durable
 
@@ -102,6 +103,26 @@ def create_values(path: Path, shape: tuple[int, ...], dtype: Any) -> NDArray[Any
     return values
 
 
+def missing_rows(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Rows of predictions that are missing, ascending: their vectors were not finite.
+
+    Args:
+        values: [M] classes, [M, C] labels, or [M, width] numbers, as the trainers wrote them.
+    """
+    found = [
+        begin + np.flatnonzero(_is_missing(values[begin : begin + ROWS_AT_ONCE]))
+        for begin in range(0, len(values), ROWS_AT_ONCE)
+    ]
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    if values.ndim == 1:
+        return values == NO_CLASS
+    first = values[:, 0]
+    return np.isnan(first) if first.dtype.kind == "f" else first == NO_LABELS
+
+
 def publish(
     out: Path,
     folder: Path,
@@ -164,6 +185,8 @@ def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], wh
             # As text in NumPy: the shortest that reads back as the same number, also for float32.
             piece = values[begin : begin + ROWS_AT_ONCE]
             rows = (piece if words is None else words[piece]).reshape(len(asked), -1).astype(str)
+            if (missing := _is_missing(piece)).any():
+                rows[missing] = ""
             # Before Python 3.13 CR, which ends a line, is not quoted unless all is.
             writer = quoting if any("\r" in str(part) for name in called for part in name) else plain
             writer.writerows([*name, *row] for name, row in zip(called, rows.tolist(), strict=True))

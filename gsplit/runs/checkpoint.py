@@ -98,16 +98,14 @@ def is_saved(run: Path, name: str, state: dict[str, Any], about: dict[str, Any])
     return same and (run / description["file"]).is_file()
 
 
-def whole(run: Path) -> str:
-    """What of a run that could not write its checkpoint can still be gone on with, in words."""
+def whole(run: Path, advice: str = "make room and go on with --resume") -> str:
+    """What of a run that ends without a checkpoint can still be gone on with, in words."""
     try:
         at = describe_state(run, CHECKPOINT)
     except InputError:
         return "no checkpoint was written before"
-    return (
-        f"the checkpoint before, after mini-batch {at['batch']} of epoch {at['epoch'] + 1}, is whole: make room and "
-        f"go on with --resume {run}"
-    )
+    after = f"mini-batch {at['batch']} of epoch {at['epoch'] + 1}" if at["batch"] else f"epoch {at['epoch']}"
+    return f"the checkpoint before, after {after}, is whole: {advice} {run}"
 
 
 def remove_state(run: Path, name: str) -> None:

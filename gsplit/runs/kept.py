@@ -85,10 +85,26 @@ class Kept:
             self.best = {**about, "model": _copy(model), **self._rows()}
             self._save(self.best)
 
-    def choose(self, model: nn.Module, epoch: int) -> Weights:
-        """What is kept of a run that ends with ``model``, after ``epoch`` epochs; it is saved, and loaded into it."""
+    def choose(self, model: nn.Module, epoch: int, *, finite: bool = True) -> Weights:
+        """What is kept of a run that ends with ``model``, after ``epoch`` epochs; it is saved, and loaded into it.
+
+        Args:
+            model: that has the weights.
+            epoch: number of epochs done.
+            finite: whether all its weights are; others are never kept.
+
+        Raises:
+            InputError: where they are not, and none before were kept or are in a checkpoint.
+        """
         chosen = self.best
-        if chosen is None or self.validated < epoch:
+        if not finite:
+            chosen = self.keep_finite()
+            if chosen is None:
+                raise InputError(
+                    f"after epoch {epoch} the weights are not finite, and there are no earlier ones to keep: nothing "
+                    "was validated and no checkpoint written before; try a lower --lr"
+                )
+        elif chosen is None or self.validated < epoch:
             chosen = {"score": None, "epoch": epoch, "batch": None, "model": _copy(model), **self._rows()}
         model.load_state_dict(chosen["model"])
         if self._trained is not None:
@@ -96,6 +112,25 @@ class Kept:
         if self._writes and not self._is_saved(chosen):
             self._save(chosen)
         return chosen
+
+    def keep_finite(self) -> Weights | None:
+        """Save what is kept where the weights are not finite any more: the best, or else those of the checkpoint.
+
+        None where there is neither. Checkpoints hold finite weights alone.
+        """
+        kept = self.best
+        if kept is None:
+            try:
+                state = checkpoint.load_state(self._run, checkpoint.CHECKPOINT)
+            except InputError:
+                return None
+            epoch, done = state["progress"]["epoch"], len(state["progress"]["done"])
+            at = {"epoch": epoch + 1, "batch": done} if done else {"epoch": epoch, "batch": None}
+            rows = {} if self._trained is None else {"trained": state["trained"]["rows"]}
+            kept = {"score": None, **at, "model": state["model"], **rows}
+        if self._writes and not self._is_saved(kept):
+            self._save(kept)
+        return kept
 
     def say_why_last(self, chosen: Weights, flag: str) -> None:
         """Where the last weights are kept, although there are vertices to validate with; ``flag`` is why."""

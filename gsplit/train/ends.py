@@ -12,10 +12,12 @@ import torch
 from gsplit.config.parallel import SAMPLED
 from gsplit.engine.metrics import key_of
 from gsplit.files import replacing
+from gsplit.runs import checkpoint
 from gsplit.runs.folder import PREDICTIONS
 from gsplit.runs.kept import Weights
 from gsplit.runs.log import finite, totals, write_summary
 from gsplit.terminal import say
+from gsplit.train.loops.finite import check_epoch, first_parameter
 from gsplit.train.saving import save_checkpoint, write_counts
 from gsplit.train.trainer import Trainer
 
@@ -51,8 +53,9 @@ def end_epoch(trainer: Trainer) -> None:
         say(_line(record, key_of(trainer.evaluator.names[0])))
         if not progress.targets:
             logger.warning("no mini-batch of epoch %d had a training vertex, so nothing was learned", epoch)
-        elif record["loss"] is None:
-            logger.warning("the loss is not finite any more; try a lower --lr")
+        elif record["loss"] is None and config.stop_on_nan == "never":
+            logger.warning("the loss is not finite any more, so no checkpoint is written; try a lower --lr")
+    check_epoch(trainer)
     progress.next_epoch()
     if config.checkpoint_every and progress.epoch % config.checkpoint_every == 0:
         save_checkpoint(trainer)
@@ -83,9 +86,13 @@ def finish(trainer: Trainer) -> dict[str, Any] | None:
     _, why = config.validations
     if config.validates and trainer.kept.validated < epoch:  # the run was to end later, then
         _validate(trainer, epoch)
-    kept = trainer.kept.choose(trainer.model, epoch)
+    finite_weights = first_parameter(trainer) is None
+    kept = trainer.kept.choose(trainer.model, epoch, finite=finite_weights)
     graph, names = trainer.layout.graph, trainer.evaluator.names
-    if len(graph.valid_idx):
+    if not finite_weights:
+        if trainer.member.rank == 0:
+            logger.warning("the weights of epoch %d are not finite; those of epoch %d are kept", epoch, kept["epoch"])
+    elif len(graph.valid_idx):
         trainer.kept.say_why_last(kept, why)
     start_s = time.perf_counter()
     tests = config.evaluate != "none" and len(graph.test_idx)
@@ -127,11 +134,16 @@ def stop(trainer: Trainer) -> None:
     """Save where the run was asked to stop. All trainers make the call."""
     trainer.profiler.end()
     trainer.stopped = True
-    save_checkpoint(trainer)
+    saved = save_checkpoint(trainer)
     if trainer.member.rank == 0:
         progress = trainer.progress
         at = f"mini-batch {progress.batch} of epoch {progress.epoch + 1}"
-        say(f"stopped after {at}; go on with --resume {trainer.run.folder}")
+        folder = trainer.run.folder
+        if saved:
+            say(f"stopped after {at}; go on with --resume {folder}")
+        else:
+            before = checkpoint.whole(folder, "go on from it with --resume")
+            say(f"stopped after {at}, where weights or loss are not finite; {before}")
 
 
 def validate_within(trainer: Trainer) -> None:

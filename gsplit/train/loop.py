@@ -17,6 +17,7 @@ from gsplit.parallel import Member
 from gsplit.parallel.join import joined
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.train.ends import finish
+from gsplit.train.loops.finite import check_mini_batch
 from gsplit.train.loops.iteration import mini_batches
 from gsplit.train.loops.own_loop import NOTHING, Handed, train_by
 from gsplit.train.saving import restore
@@ -71,6 +72,7 @@ def train(trainer: Trainer) -> bool:
 
         with clock("reduce"):
             trainer.reduced = trainer.steps.reduce(loss, weight, num_targets)
+        check_mini_batch(trainer, mini_batch)
 
         with clock("step"):
             trainer.steps.end(progress.epoch, progress.batch, num_targets)

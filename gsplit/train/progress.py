@@ -84,6 +84,8 @@ class Progress:
     fresh: list[Computed] = field(default_factory=list)
     """Mini-batches of this trainer that are in no file yet."""
     batches_since_checkpoint: int = 0
+    first_not_finite: int | None = None
+    """The first mini-batch of the epoch at work whose loss was not finite, of those that are written down."""
 
     @property
     def batch(self) -> int:
@@ -139,6 +141,7 @@ class Progress:
         """Begin the next epoch with nothing done."""
         self.epoch += 1
         self.done = set()
+        self.first_not_finite = None
         self.seconds = 0.0
         self.loss_sum = 0.0
         self.weight = 0.0
@@ -209,6 +212,9 @@ def gather_counts(progress: Progress, member: Member, layers: int) -> list[dict[
     for name, seconds_ in zip(STAGES, totals[len(names) :], strict=True):
         progress.stages[name] += seconds_
     losses = torch.stack([computed.loss for computed in fresh]).tolist() if fresh else []
+    if progress.first_not_finite is None:
+        bad = (computed.batch for computed, loss in zip(fresh, losses, strict=True) if not math.isfinite(loss))
+        progress.first_not_finite = next(bad, None)
     return [
         _record(progress.epoch, computed, loss, rank, names, table[i].tolist())
         for i, (computed, loss) in enumerate(zip(fresh, losses, strict=True))

@@ -7,6 +7,7 @@ from gsplit.errors import InputError
 from gsplit.optim import follow
 from gsplit.runs import checkpoint
 from gsplit.runs.log import RunLog
+from gsplit.train.loops.finite import may_be_saved
 from gsplit.train.progress import Progress, gather_counts
 from gsplit.train.trainer import Trainer
 
@@ -18,14 +19,20 @@ def write_counts(trainer: Trainer) -> None:
         trainer.log.append(records)
 
 
-def save_checkpoint(trainer: Trainer) -> None:
-    """Trainer 0 writes: all hold the same weights and the same optimizer state. All trainers make the call."""
+def save_checkpoint(trainer: Trainer) -> bool:
+    """Trainer 0 writes: all hold the same weights and the same optimizer state. All trainers make the call.
+
+    Returns:
+        False where weights or the loss are not finite: nobody can go on from those, so the checkpoint before stays.
+    """
     run, progress = trainer.run, trainer.progress
     progress.batches_since_checkpoint = 0
     write_counts(trainer)
+    if not may_be_saved(trainer):
+        return False
     trained = {} if trainer.trained is None else {"trained": trainer.trained.state()}
     if trainer.member.rank != 0:
-        return
+        return True
     state = {
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
@@ -52,6 +59,7 @@ def save_checkpoint(trainer: Trainer) -> None:
         checkpoint.save_state(run.folder, checkpoint.CHECKPOINT, state, about)
     except InputError as error:
         raise InputError(f"{error}; {checkpoint.whole(run.folder)}") from None
+    return True
 
 
 def restore(trainer: Trainer) -> None:

@@ -184,6 +184,7 @@ TRAIN: Table = {
     "resume": Row(value=lambda place: place.trained(), see=lambda seen: seen.run.name == "trained"),
     "log_every": "it writes lines and nothing else: tests/processes/test_recipes.py reads them",
     "profile": Row(value=True, see=files),
+    "stop_on_nan": "it ends runs that are not finite: tests/processes/test_not_finite.py",
     "save_predictions": Row(value="classes", see=files),
     "overwrite": "where a run is in --out it is refused or replaced: test_overwrite_replaces_a_run, below",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -63,11 +64,14 @@ class Evaluator:
         self._sampled = None if fan_outs is None else SampledTargets(member, loader, fan_outs, seed=seed)
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
-        """Accuracy, F1 or RMSE of a model on layout ids, over all trainers by their counts."""
+        """Accuracy, F1 or RMSE of a model on layout ids, over all trainers by their counts.
+
+        Not a number where a logit is not finite: such a row has a largest entry, too, and would be scored by it.
+        """
         counts = np.zeros(self._objective.num_counts)
         for chunk, logits in self._logits(model, ids):
             labels = torch.from_numpy(self._graph.labels[chunk])
-            counts += self._objective.counts(logits.cpu(), labels)
+            counts += self._objective.counts(logits.cpu(), labels) if logits.isfinite().all() else math.nan
         return self._objective.score(sum_over_trainers(counts.tolist(), self._member))
 
     @property

@@ -8,6 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+NO_CLASS, NO_LABELS = -1, 255
+"""What stands for the class, and for each of the labels, of a vertex whose logits are not finite."""
+
 
 class MultiClass:
     """One class of several: cross-entropy and accuracy; labels int64 [n].
@@ -48,8 +51,8 @@ class MultiClass:
         return right / total if total else 0.0
 
     def predict(self, logits: Tensor) -> Tensor:
-        """Most likely classes, int64 [n]."""
-        return logits.argmax(dim=1)
+        """Most likely classes, int64 [n]; :data:`NO_CLASS` where a logit is not finite."""
+        return torch.where(logits.isfinite().all(dim=1), logits.argmax(dim=1), NO_CLASS)
 
 
 class MultiLabel:
@@ -92,8 +95,9 @@ class MultiLabel:
         return 2 * true_positives / total if total else 0.0
 
     def predict(self, logits: Tensor) -> Tensor:
-        """Labels that are more likely than not, uint8 [n, C]."""
-        return (logits > 0).to(torch.uint8)
+        """Labels that are more likely than not, uint8 [n, C]; :data:`NO_LABELS` where a logit is not finite."""
+        labels = (logits > 0).to(torch.uint8)
+        return labels.masked_fill_(~logits.isfinite().all(dim=1, keepdim=True), NO_LABELS)
 
 
 def _powers(wrong: Tensor, gamma: float) -> Tensor:

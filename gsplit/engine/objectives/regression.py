@@ -61,8 +61,14 @@ class Regression:
         return sum(roots) / len(roots) if roots else math.nan
 
     def predict(self, logits: Tensor) -> Tensor:
-        """The numbers themselves, [n, C]."""
-        return logits
+        """The numbers themselves, [n, C]; NaN for all of a vertex where one is not finite."""
+        return missing_where_not_finite(logits)
+
+
+def missing_where_not_finite(rows: Tensor) -> Tensor:
+    """Rows [n, D] as they are, but NaN throughout where a value of a row is NaN or infinite."""
+    finite = rows.isfinite().all(dim=-1, keepdim=True)
+    return rows if finite.all() else rows.masked_fill(~finite, math.nan)
 
 
 def _errors(logits: Tensor, labels: Tensor) -> Tensor:

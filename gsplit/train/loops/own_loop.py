@@ -28,6 +28,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.errors import InputError
 from gsplit.nn import Neighbourhood
+from gsplit.train.loops.finite import check_mini_batch
 from gsplit.train.loops.iteration import mini_batches
 from gsplit.train.trainer import Trainer
 
@@ -153,6 +154,7 @@ class Loop:
             loss.backward()
         with trainer.clock("reduce"):
             trainer.reduced = trainer.steps.reduce(loss, None, mini_batch.num_targets)
+        check_mini_batch(trainer, mini_batch)
         self._to_come = "step"
 
     def step(self) -> None:

@@ -99,12 +99,13 @@ def test_whether_a_metric_is_defined_is_known_from_the_labels():
     assert not is_defined("accuracy", labels[:0], C)
 
 
-def test_logits_that_are_not_finite_rank_nothing():
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_no_metric_is_defined_where_a_logit_is_not_finite(value):
     logits, labels = data()
-    logits[3, 1] = np.nan
-    values = dict(zip(OF_CLASSES, values_of(OF_CLASSES, logits, labels), strict=True))
-    assert values["auroc"] == values["ap"] == 0.0
-    assert 0 < values["accuracy"] < 1
+    logits[3, 1] = value
+    assert np.isnan(values_of(OF_CLASSES, logits, labels)).all()
+    assert np.isnan(values_of(OF_CLASSES, logits, labels[:, None] == np.arange(C))).all()
+    assert np.isnan(values_of(("rmse", "mae"), logits, np.where(logits == value, np.nan, 0.0))).all()
 
 
 def test_large_logits_have_no_infinite_shares():
