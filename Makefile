@@ -7,6 +7,12 @@ CORE := $(shell find gsplit/csrc -name '*.cpp' -o -name '*.hpp')
 SIMULATED := $(shell find tests/simulator -name '*.cpp' -o -name '*.hpp')
 SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
 
+# pip would compile the bytecode of all that it installs, on one core: half a minute. Written when it is first
+# imported, it is only that of what is used; where Python is told not to write it, hundreds of processes would compile
+# all they import.
+export PYTHONDONTWRITEBYTECODE :=
+PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+
 # Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
 # starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -15,20 +21,20 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # trainers run in one of the two processes, or there would be two pools.
 ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup tests/accelerator
 
-.PHONY: demo simulated compiled checked test test-all mutants check format bench clean
+.PHONY: demo simulated checked test test-all mutants check format bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
 # PyTorch first and pinned: a looser request would take gigabytes of packages for GPUs on a machine that has none.
 $(VENV)/.installed: $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable .
+	$(PIP) torch
+	$(PIP) scikit-build-core nanobind cmake ninja
+	$(PIP) --no-build-isolation --editable .
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[dev,pyg,dgl]'
+	$(PIP) --no-build-isolation --editable '.[dev,pyg,dgl]'
 	touch $@
 
 # Where there is no browser, the tests' own is fetched with npm; without npm a parser reads the page instead.
@@ -57,13 +63,9 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format --quiet .
 	$(BIN)/clang-format -i $(CORE) $(SIMULATED)
 
-# Bytecode is written once: where Python is told not to write it, hundreds of processes would compile all they import.
-compiled: $(VENV)/.installed-dev
-	$(BIN)/python -m compileall -q gsplit experiments tests tools
-
-# mypy computes on one core; the other compiles bytecode and the simulated accelerator meanwhile.
+# mypy computes on one core; the other compiles the simulated accelerator meanwhile.
 checked:
-	$(MAKE) --no-print-directory -j 2 check compiled simulated $(VENV)/.browser
+	$(MAKE) --no-print-directory -j 2 check simulated $(VENV)/.browser
 
 test: checked
 	$(PYTEST) -m 'not slow and not accelerator'
