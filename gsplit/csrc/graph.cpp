@@ -100,21 +100,28 @@ Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::spa
     for (int64_t at = begins[r]; at < begins[r + 1]; ++at) {
       const int64_t e = sorted[at];
       const Index source = pairs[2 * e];
-      if (!seen.empty()) {
+      const bool reverse = e >= own;
+      if (!seen.empty() && keep_duplicates) {
+        if (!reverse) {
+          ++seen[source];
+        } else if (seen[source] >= 0) {
+          --seen[source];  // this edge of the source is the reverse of that one
+          continue;
+        }
+      } else if (!seen.empty()) {
         if (seen[source] == vertex) {
-          if (e >= own) continue;
-          if (!keep_duplicates) {
-            ++out.duplicates;
-            continue;
-          }
+          out.duplicates += !reverse;
+          continue;
         }
         seen[source] = vertex;
       }
       loop |= source == vertex;
-      out.reverses += e >= own;
+      out.reverses += reverse;
       out.indices.push_back(source);
       if (weights) out.weights.push_back((*weights)[e]);
     }
+    if (!seen.empty() && keep_duplicates)
+      for (int64_t at = begins[r]; at < begins[r + 1]; ++at) seen[pairs[2 * sorted[at]]] = -1;
     if (add_loops && !loop) {
       ++out.loops;
       out.indices.push_back(vertex);

@@ -32,7 +32,7 @@ struct Rows {
   std::vector<Index> indices;    // [edges kept], in order of first appearance within each row
   std::vector<float> weights;    // [edges kept]; empty without weights
   int64_t duplicates = 0;        // edges of the source that were dropped
-  int64_t reverses = 0;          // reverse edges that were not there already
+  int64_t reverses = 0;          // reverse edges that were added
   int64_t loops = 0;             // self-loops that were added
 };
 
@@ -42,11 +42,13 @@ template <class Index>
 void count_in_degrees(std::span<const Index> pairs, bool reverse, std::span<int64_t> degrees);
 
 /// The rows `first .. first + degrees.size()` from `pairs` as above, a stable counting sort. `degrees` counts the
-/// edges of each row; `weights` [edges] or none. The edges from `own` on are reverse edges, which follow all others:
-/// they are added only where the edge is not there yet. Other duplicates but the first are dropped, unless
-/// `keep_duplicates`. `seen` is [N] and holds -1 or what earlier calls for other rows left there; it may be empty
-/// where duplicates are kept and there are no reverse edges. With `add_loops` a row without a self-loop gets
-/// one at its end, of weight 1. Throws std::invalid_argument for an edge that does not belong.
+/// edges of each row; `weights` [edges] or none. Duplicates but the first are dropped, unless `keep_duplicates`. The
+/// edges from `own` on are reverse edges, which follow all others: the k-th from u to v is added where v has no k-th
+/// edge from u (without duplicates k is 1). `seen` is [N] and holds -1 or what earlier calls for other rows left
+/// there: without duplicates the last row that has the source, with them how many of its edges have met no reverse
+/// edge yet, less 1. It may be empty where duplicates are kept and there are no reverse edges. With `add_loops` a row
+/// without a self-loop gets one at its end, of weight 1. Throws std::invalid_argument for an edge that does not
+/// belong.
 template <class Index>
 Rows<Index> rows_from_edges(std::span<const Index> pairs, std::optional<std::span<const float>> weights, int64_t own,
                             int64_t first, std::span<const int64_t> degrees, std::span<Index> seen,

@@ -48,7 +48,7 @@ class Tally:
     self_loops: int = 0
     """Self-loops that were dropped."""
     reverses: int = 0
-    """Reverse edges that were added; those that were there already do not count."""
+    """Reverse edges that were added: of the k-th edge u -> v, where the source has no k-th edge v -> u."""
     loops: int = 0
     """Self-loops that were added."""
 

@@ -42,7 +42,8 @@ class BuildOptions(Checked):
     # The docstrings are the help of the command.
 
     undirected: bool = False
-    """Add the reverse of every edge, with its weight, where it is not there."""
+    """Add the reverse of every edge, with its weight, where it is not there; of repeated edges that are kept as many
+    reverses as there are edges."""
     self_loops: Literal["keep", "drop", "add"] = "keep"
     """Keep or drop self-loops, or add one, of weight 1, to each vertex that has none."""
     duplicates: Literal["drop", "keep"] | None = None

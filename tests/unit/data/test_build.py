@@ -6,9 +6,12 @@ import errno
 import logging
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.graphs import random_graph
 
 import gsplit._core as _core
@@ -19,6 +22,7 @@ from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
 from gsplit.data.importers import source as source_module
 from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
 from gsplit.data.labels.random_sets import random_sets
+from gsplit.data.looking.structure import structure_of
 from gsplit.errors import InputError
 
 
@@ -57,17 +61,24 @@ def rows_of(graph):
     return [both[a:b] for a, b in zip(graph.indptr[:-1], graph.indptr[1:], strict=True)]
 
 
+def edges_of(graph):
+    return [(u, v) for v, row in enumerate(rows_of(graph)) for u, _ in row]
+
+
 def expected_rows(edges, weights, n, undirected, self_loops, duplicates):
-    given = [(s, d, w) for (s, d), w in zip(edges, weights, strict=True) if not (self_loops == "drop" and s == d)]
-    tally = Tally(self_loops=len(edges) - len(given))
+    own = [(s, d, w) for (s, d), w in zip(edges, weights, strict=True) if not (self_loops == "drop" and s == d)]
+    tally = Tally(self_loops=len(edges) - len(own))
     rows = [[] for _ in range(n)]
-    for s, d, w in given:
+    for s, d, w in own:
         if duplicates == "drop" and any(u == s for u, _ in rows[d]):
             tally.duplicates += 1
         else:
             rows[d].append((s, w))
-    for d, s, w in given if undirected else []:
-        if s != d and not any(u == s for u, _ in rows[d]):
+    there = Counter((u, v) for v, row in enumerate(rows) for u, _ in row)
+    met = Counter()
+    for d, s, w in own if undirected else []:
+        met[s, d] += 1  # the k-th edge d -> s asks for a k-th s -> d, of distinct edges for one
+        if s != d and met[s, d] > there[s, d] and (duplicates == "keep" or met[s, d] == 1):
             tally.reverses += 1
             rows[d].append((s, w))
     for v in range(n if self_loops == "add" else 0):
@@ -107,9 +118,41 @@ def test_an_edge_of_the_source_wins_over_a_reverse_edge(build):
     assert rows_of(graph) == [[(1, 2), (2, 3)], [(0, 1)], [(0, 3)]]
 
 
+# Edges of 0 and 1 with weights 1, 2, ..., and the rows that they become: the rarer direction catches up, with the
+# weights of those whose reverse is lacking.
+REPEATED = {
+    "0 -> 1 twice": ([(0, 1), (0, 1)], [[(1, 1), (1, 2)], [(0, 1), (0, 2)]]),
+    "and one of the reverses": ([(0, 1), (0, 1), (1, 0)], [[(1, 3), (1, 2)], [(0, 1), (0, 2)]]),
+    "a reverse first": ([(1, 0), (0, 1), (0, 1), (0, 1)], [[(1, 1), (1, 3), (1, 4)], [(0, 2), (0, 3), (0, 4)]]),
+    "twice each": ([(0, 1), (1, 0), (1, 0), (0, 1)], [[(1, 2), (1, 3)], [(0, 1), (0, 4)]]),
+    "loops": ([(0, 0), (0, 0), (0, 1), (0, 1), (1, 1)], [[(0, 1), (0, 2), (1, 3), (1, 4)], [(0, 3), (0, 4), (1, 5)]]),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED)
+def test_repeated_edges_get_as_many_reverses(build, case):
+    edges, rows = REPEATED[case]
+    weights = range(1, len(edges) + 1)
+    assert rows_of(build(source_of(edges, weights=weights), undirected=True, duplicates="keep")) == rows
+    bare = build(source_of(edges), undirected=True, duplicates="keep")
+    assert rows_of(bare) == [[(u, None) for u, _ in row] for row in rows]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=30), st.sampled_from(["drop", "keep"]))
+def test_with_undirected_each_direction_comes_as_often_as_the_more_frequent_one(tmp_path_factory, edges, duplicates):
+    source, options = source_of(edges, 4), BuildOptions(undirected=True, duplicates=duplicates)
+    graph = build_store(source, tmp_path_factory.mktemp("x") / "s", options, name="x", described_as="x")
+    before = Counter(edges) if duplicates == "keep" else Counter(set(edges))
+    assert structure_of(graph).both_ways
+    back = Counter({(v, u): count for (u, v), count in before.items()})
+    assert Counter(edges_of(graph)) == before | back  # a union of multisets: the larger count of each
+
+
 @pytest.mark.parametrize("duplicates", ["drop", "keep"])
 def test_a_symmetric_graph_stays_as_it_is(build, small_pieces, caplog, duplicates):
-    once = build(source_of([(3, 1), (0, 1), (2, 3), (1, 1), (0, 3)]), undirected=True)
+    edges = [(3, 1), (0, 1), (2, 3), (1, 1), (0, 3), (0, 3)]
+    once = build(source_of(edges), undirected=True, duplicates=duplicates)
     caplog.clear()
     with caplog.at_level(logging.INFO):
         source = Source(name="x", edges=csc_edges(once.indptr, once.indices), num_vertices=4)

@@ -245,6 +245,16 @@ def test_reverse_edges_stand_where_their_step_ends(place):
     assert steps.indptr.tolist() == once.indptr.tolist()
 
 
+def test_repeated_edges_that_are_kept_get_reverses_in_each_step(place):
+    write(Path("a.csv"), ["src", "dst"], [0, 1], [0, 1], [2, 1])
+    write(Path("b.csv"), ["src", "dst"], [0, 1], [1, 2], [3, 0])
+    import_graph("a.csv", "first", undirected=True, duplicates="keep")
+    graph = import_graph("first", "second", add="b.csv", undirected=True, duplicates="keep").graph
+    rows = np.split(graph.indices, graph.indptr[1:-1])
+    # The second step has a third 0 -> 1, a 1 -> 2 beside the reverse that the first has added, and 3 -> 0.
+    assert [row.tolist() for row in rows] == [[1, 1, 3, 1], [0, 0, 2, 0, 2], [1, 1], [0]]
+
+
 GIVEN = {"features": "x2.csv"}
 MISTAKES = [
     ("old.csv", {}, "--add adds to a graph store, and old.csv is none"),
