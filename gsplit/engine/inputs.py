@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
@@ -97,6 +97,7 @@ def blocks_of(
     degrees: Tensor | None = None,
     edge_scales: Mapping[int, Tensor] = NONE_OF_LAYERS,
     whole_degrees: Mapping[int, Tensor] = NONE_OF_LAYERS,
+    sums_all: Container[int] = (),
     whole_out_degrees: Callable[[], Tensor] | None = None,
     graph_loops: Callable[[], Tensor] | None = None,
 ) -> dict[int, Block]:
@@ -112,6 +113,7 @@ def blocks_of(
         degrees: [num_own_sources of layer 1] degrees of the segment's vertices in the whole graph, on the device.
         edge_scales: [edges] of the layers whose sums are estimates, on the device.
         whole_degrees: [num_destinations] of the same layers, int32 numbers of all in-edges, on the device.
+        sums_all: layers whose sums stand for all in-edges.
         whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
         graph_loops: says which of the same vertices have an edge to themselves.
     """
@@ -156,6 +158,7 @@ def blocks_of(
             drawn_degrees=in_degrees,
             edge_scale=edge_scales.get(layer),
             drawn_weights=drawn_weights.get(layer),
+            sums_all=layer in sums_all,
         )
         if below is not None and below.indices_at == header.indices_at:  # one block: its edges are turned once
             blocks[layer].__dict__["two_way"] = blocks[layer - 1].two_way

@@ -37,6 +37,8 @@ class EdgeData(TypedDict):
     """[edges] what each edge of a layer counts in sums and means that know no weights; of rules with scales."""
     whole_degrees: dict[int, Tensor]
     """[num_destinations] int32 numbers of in-edges in the whole graph, which such sums stand for."""
+    sums_all: frozenset[int]
+    """Layers whose sums stand for all in-edges in the whole graph, as far as models that take weights ask."""
 
 
 class EdgeLoader:
@@ -90,7 +92,13 @@ class EdgeLoader:
             "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
             "edge_scales": {},
             "whole_degrees": {},
+            "sums_all": frozenset(layer for layer in weights if self.degrees and self._draws_all(segment, layer)),
         }
+
+    def _draws_all(self, segment: Segment, layer: int) -> bool:
+        destinations = segment.vertices[: segment.layers[layer].num_destinations]
+        whole = (self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]).sum()
+        return bool(segment.in_degrees(layer).sum(dtype=np.int64) == whole)
 
     def _load_estimates(self, segment: Segment) -> EdgeData:
         """The edge data where edges have scales: sums over them are estimates of those over all in-edges.
@@ -104,6 +112,7 @@ class EdgeLoader:
             "degrees": self.degrees_of(segment.vertices) if self.degrees else None,
             "edge_scales": {},
             "whole_degrees": {},
+            "sums_all": frozenset(segment.layers),
         }
         for layer, header in segment.layers.items():
             below = segment.layers.get(layer - 1)

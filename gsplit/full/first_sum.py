@@ -61,6 +61,11 @@ class FirstBlock(Neighbourhood):
         """The chain of the mini-batch."""
         return self.inner.chain
 
+    @property
+    def sums_all(self) -> bool:  # type: ignore[override]
+        """Whether sums are over all in-edges."""
+        return self.inner.sums_all
+
     @override
     def projected(
         self, x: Tensor, project: nn.Linear | None, aggregate: Callable[[Tensor], Tensor], bias: Tensor | None = None

@@ -21,6 +21,8 @@ from gsplit.parallel.board import Board, Step
 class WholeBlock(Neighbourhood):
     """One layer of the whole graph: from all vertices of level l-1 (sources) to all of level l (destinations)."""
 
+    sums_all: bool = True
+    """Sums are over all in-edges."""
     num_own_sources: int
     """Number of this trainer's sources."""
     num_destinations: int

@@ -19,6 +19,7 @@ from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.dry.room_for_step import check_step
 from gsplit.engine.dry.step_bytes import StepBytes
+from gsplit.engine.edge_weights import Weighed, check_weights_of_training
 from gsplit.engine.engines import Engine, decided
 from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
@@ -81,6 +82,8 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
     if not described.takes_sums:
         config = replace(config, exchange="rows")
     check_model_of_rule(config, described.estimates, described.signature)
+    weighed = Weighed.of(described.signature, described.needs, described.divisors)
+    check_weights_of_training(layout, config, weighed, described.estimates)
     run = Run(
         config=config,
         asked=asked,

@@ -18,6 +18,7 @@ from gsplit.errors import InputError
 from gsplit.nn import GAT
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.adapters.adapter import DEPTH
+from gsplit.nn.gcn import Divisor
 from gsplit.nn.layered import LayeredModel
 from gsplit.nn.norm import convert_batch_norms, follow_chain
 from gsplit.nn.rowwise.activation import convert_dropouts
@@ -49,6 +50,8 @@ class Checked(NamedTuple):
     estimates: tuple[str, ...]
     """Estimates that it can be trained with where each edge counts by its source: ``ratio``, ``unbiased``; none where
     it is not made of sums, means and attention that blocks compute, and takes no weights of edges."""
+    divisors: tuple[Divisor, ...]
+    """What it divides by that is made of edge weights."""
 
 
 def prepare(model: nn.Module) -> Prepared:
@@ -112,7 +115,15 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
                 "--self-loops add"
             )
     takes_sums = not getattr(prepared, "uses_source_rows", True)
-    return Checked(content, needs, takes_sums=takes_sums, estimates=_estimates(prepared))
+    return Checked(
+        content, needs, takes_sums=takes_sums, estimates=_estimates(prepared), divisors=divisors_of(prepared)
+    )
+
+
+def divisors_of(model: nn.Module) -> tuple[Divisor, ...]:
+    """What the convolutions of a model that is ready for blocks divide by, where that is made of edge weights."""
+    found = (getattr(where, "divisor", None) for module in model.modules() for where in (module, module.forward))
+    return tuple(dict.fromkeys(divisor for divisor in found if isinstance(divisor, Divisor)))
 
 
 def _estimates(model: nn.Module) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from gsplit.errors import InputError
 from gsplit.models import custom
 from gsplit.models.prepared import Needs, check
 from gsplit.nn import GAT, GCN, SAGE
+from gsplit.nn.gcn import Divisor
 
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
@@ -51,6 +52,8 @@ class Described:
     """Whether the model asks its blocks for sums and means alone, and never for the rows of sources."""
     estimates: tuple[str, ...]
     """Estimates that the model can be trained with, where each edge counts by its source."""
+    divisors: tuple[Divisor, ...]
+    """What the model divides by that is made of edge weights."""
     pickled_model: bytes | None
     """A model that was handed over; None for one that the signature names."""
     unused: tuple[str, ...]
@@ -103,6 +106,7 @@ def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -
         needs=checked.needs,
         takes_sums=checked.takes_sums,
         estimates=checked.estimates,
+        divisors=checked.divisors,
         pickled_model=None if model is None else checked.pickled,
         unused=tuple(name for name in OF_MODEL if name not in used),
     )

@@ -66,6 +66,8 @@ class Block(Neighbourhood):
     says."""
     drawn_weights: Tensor | None = None
     """Weight of the same in-edges, [num_destinations]; None: that of the block's edges."""
+    sums_all: bool = False
+    """Whether sums are known to stand for all in-edges in the whole graph: all were drawn, or edges have scales."""
     chain: Chain | None
     """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
 

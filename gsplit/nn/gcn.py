@@ -9,10 +9,14 @@ that were not: the sum is then unbiased where weights are equal, and over full n
 is what PyG's ``GCNConv`` computes. ``mean`` is the "gcn" aggregator of GraphSAGE. With ``loops=False``, for a graph
 that has loops already, the terms of v itself (and the 1 in d) are left out.
 
+Weights may be negative as long as d is above 0, and all in-edges are taken: a ratio of weights needs one sign.
+
 W and the sums commute; the block decides which comes first.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +27,19 @@ from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.rowwise.dense import has_hooks
 
 NORMALIZATIONS = ("both", "mean")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divisor:
+    """What a normalisation divides by, or by the root of: the weights of all in-edges of a vertex, and of its loop.
+
+    It must be above 0, or there must be nothing to divide (:mod:`gsplit.engine.edge_weights`).
+    """
+
+    loop: float
+    """Weight of the loop that is added; 0 for none."""
+    where_none: bool = False
+    """Whether a vertex that has a loop of its own gets no other."""
 
 
 class GCNConv(nn.Module):
@@ -48,6 +65,11 @@ class GCNConv(nn.Module):
         self.lin = nn.Linear(in_features, out_features, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_features))
         nn.init.xavier_uniform_(self.lin.weight)
+
+    @property
+    def divisor(self) -> Divisor:
+        """What both normalisations divide by."""
+        return Divisor(loop=float(self.loops))
 
     @property
     def late_bias(self) -> Tensor | None:
@@ -87,17 +109,21 @@ def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | 
     n = block.num_destinations
     degrees = block.graph_degrees().to(dtype)  # of own sources; the destinations come first
     whole = degrees if loops is None else degrees + loops
-    # Without loops a vertex without in-edges has no degree to divide by, and gives nothing, as in PyG.
+    # Without loops a vertex without in-edges has no degree to divide by, and gives nothing: PyG's definition.
     factor = torch.where(whole > 0, whole.rsqrt(), torch.zeros_like(whole))
-    missing = _or_one(degrees[:n]) / _or_one(block.drawn_weight().to(dtype))
-    own = None
+    sums, own = factor[:n], None
+    if not block.sums_all:
+        sums = _or_one(degrees[:n]) / _or_one(block.drawn_weight().to(dtype)) * sums
     if loops is not None:
         own = factor[:n].square() * (loops[:n] if isinstance(loops, Tensor) else loops)
-    return Factors(sources=factor, sums=missing * factor[:n], own=own)
+    return Factors(sources=factor, sums=sums, own=own)
 
 
 def _or_one(values: Tensor) -> Tensor:
-    """The values, but 1 where there is nothing to divide by: the sum above it is 0 there."""
+    """The values, but 1 where there is nothing to divide by: the sum above it is 0 there.
+
+    None is below 0: what is drawn has no negative weights (:mod:`gsplit.engine.edge_weights`).
+    """
     return torch.where(values > 0, values, torch.ones_like(values))
 
 

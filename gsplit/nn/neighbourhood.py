@@ -54,6 +54,9 @@ class Neighbourhood(ABC):
     """Number of destinations: the rows that it gets. The first own sources are the destinations."""
     chain: Chain | None
     """The chain of the mini-batch, which batch normalisation sums over; None where one process has all rows."""
+    sums_all: bool = False
+    """Whether sums are known to stand for all in-edges in the whole graph, so that :meth:`drawn_weight` is what
+    :meth:`graph_degrees` says of the destinations, but for rounding."""
 
     @abstractmethod
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:

@@ -23,6 +23,7 @@ from gsplit.data.growing.lineage import grown_from
 from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
+from gsplit.engine.edge_weights import Weighed, check_weights_of_prediction
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
 from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
@@ -92,13 +93,16 @@ def predict(
             "%s was trained by --sampling %s; --fan-out samples neighbours here", config.run, trained_with.sampling
         )
     loaded, described, trained = load_described(config.run, copy.deepcopy(model))  # the caller's keeps its weights
-    _check_offers(prepared.prepare(copy.deepcopy(loaded)).model, level, trained_with.layers)
+    ready = prepared.prepare(copy.deepcopy(loaded))
+    _check_offers(ready.model, level, trained_with.layers)
     opened = open_layout(real_path(config.layout))
     if trained is not None:
         opened = _with_trained(config.run, described.get("graph"), opened, trained)
     task = _check_graph(config.run, described.get("graph"), opened)
     what = config.what or ("values" if task == "regression" else "classes")
     check_what(what, task, "--what")
+    weighed = Weighed.of(described["signature"], ready.needs, prepared.divisors_of(ready.model))
+    check_weights_of_prediction(opened, weighed, config.fan_out)
     asked = asked_vertices(vertices, opened)
     names = Names(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
     world = trainers_of(config.gpus, opened.parts)

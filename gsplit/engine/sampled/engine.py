@@ -26,7 +26,7 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.rules import check_rule, check_weights, needs_scales, rule_of
+from gsplit.engine.sampled.rules import check_rule, needs_scales, rule_of
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
@@ -88,8 +88,6 @@ class Sampled:
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """What gives the trainers their mini-batches; the samplers have ended when the block has."""
         config = run.config
-        if run.needs["weights"]:
-            check_weights(layout.graph, config)
         spec = SamplerSpec(
             layout=run.layout,
             rule=self.rule(run),

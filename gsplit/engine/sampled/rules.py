@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from gsplit.config.fields import flag_of
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SUBGRAPHS
 from gsplit.config.train import TrainConfig
-from gsplit.data import GraphArrays, Layout
+from gsplit.data import Layout
 from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
 from gsplit.sampling import Rule
@@ -33,8 +31,6 @@ NEEDED = {
 """Flags that a rule cannot do without."""
 OF_NEIGHBOURS = {"fan_out": ("neighbours",), "batch_size": ("neighbours", *LAYERWISE)}
 """Flags that some rules do not know, though they are everybody's by default; with the rules that do."""
-PIECE = 1 << 24
-"""Weights that are looked at at a time."""
 
 
 def says_something(config: TrainConfig, name: str) -> bool:
@@ -161,26 +157,42 @@ def check_model_of_rule(config: TrainConfig, estimates: tuple[str, ...], signatu
         )
 
 
-def check_weights(graph: GraphArrays, config: TrainConfig) -> None:
-    """Refuse edge weights that no estimates can be made of, where the model uses them; read piece by piece.
+class NotBelowZero(NamedTuple):
+    """What computes with edge weights of 0 or more alone."""
 
-    Raises:
-        InputError: where some are below 0, or all are 0 and chances should go by them.
+    why: str
+    """A sentence that ends where it has named the weights."""
+    instead: str
+    """What to do in its place."""
+
+
+def draws_by_weights(config: TrainConfig) -> bool:
+    """Whether the chances of a rule go by the weights of edges, where the model uses them."""
+    return config.sampling in LAYERWISE
+
+
+def why_not_below_zero(config: TrainConfig, estimates: tuple[str, ...], *, divides: bool) -> NotBelowZero | None:
+    """Why a rule takes no negative edge weights of a model that uses weights; None: it takes them.
+
+    Args:
+        config: of the run, decided.
+        estimates: that its model can be trained with, where each edge counts by its source.
+        divides: whether its model divides by weights, and so lets those that are drawn stand for all.
     """
-    weights = graph.edge_weight
-    draws = config.sampling in LAYERWISE
-    if weights is None or not (draws or (config.sampling in DRAWN_SETS and config.estimate == "ratio")):
-        return
-    some = False
-    for begin in range(0, len(weights), PIECE):
-        piece = np.asarray(weights[begin : begin + PIECE])
-        if (piece < 0).any():
-            does = "draws by" if draws else "--estimate ratio divides by"
-            other = "another rule" if draws else "--estimate unbiased"
-            raise InputError(
-                f"--sampling {config.sampling} {does} the weights of edges, and some are negative; use {other}, or "
-                "--model sage, which takes no weights"
-            )
-        some = some or bool((piece > 0).any())
-    if draws and len(weights) and not some:
-        raise InputError(f"--sampling {config.sampling} draws by the weights of edges, and all are 0")
+    rule = config.sampling
+    if draws_by_weights(config):
+        return NotBelowZero(f"--sampling {rule} draws by the weights of edges", "use another rule")
+    if rule in DRAWN_SETS and estimates:
+        if config.estimate == "unbiased":
+            return None
+        return NotBelowZero(
+            f"--sampling {rule} --estimate ratio divides by the weights of edges", "use --estimate unbiased"
+        )
+    if not divides or (rule == "neighbours" and all(number == -1 for number in config.fan_out)):
+        return None
+    every = ",".join(["-1"] * config.layers)
+    if rule == "neighbours":
+        drawn, instead = "--fan-out", f"take all by --fan-out {every}"
+    else:
+        drawn, instead = f"--sampling {rule}", f"use --sampling neighbours --fan-out {every}"
+    return NotBelowZero(f"{drawn} lets the weights of the edges drawn stand for those of all", instead)

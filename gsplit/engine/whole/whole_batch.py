@@ -172,6 +172,7 @@ class WholeBatches:
             whole_out_degrees=out_degrees,
             graph_loops=loops,
             route=route,
+            sums_all=True,
             chain=None,
         )
         return block.with_chain

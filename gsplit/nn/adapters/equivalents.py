@@ -21,7 +21,7 @@ import gsplit._core as _core
 from gsplit.errors import InputError
 from gsplit.nn.adapters.lent_rows import uncopied
 from gsplit.nn.block import Block
-from gsplit.nn.gcn import symmetric_factors
+from gsplit.nn.gcn import Divisor, symmetric_factors
 from gsplit.nn.neighbourhood import narrows
 from gsplit.nn.rowwise.dense import HOOKS, is_plain
 
@@ -82,6 +82,16 @@ def _dgl_sage(conv: Any, on: OnBlock) -> Tensor:
     return out if conv.norm is None else conv.norm(out)
 
 
+def _pyg_loop(conv: Any) -> float:
+    """Weight of the loop that ``GCNConv`` adds to a vertex of a weighted graph that has none."""
+    return 2.0 if conv.improved else 1.0
+
+
+def _pyg_divisor(conv: Any) -> Divisor | None:
+    """What ``GCNConv`` divides by: the root of degrees, which are NaN below 0 and 0 at 0 in PyG."""
+    return Divisor(loop=_pyg_loop(conv) * conv.add_self_loops, where_none=True) if conv.normalize else None
+
+
 def _pyg_gcn(conv: Any, on: OnBlock) -> Tensor:
     """``GCNConv``: our GCN's sums, by the degrees of the whole graph; a loop is added where the graph has none."""
     block, project = on.block, _linear(conv.lin.weight, None)
@@ -97,7 +107,7 @@ def _pyg_gcn(conv: Any, on: OnBlock) -> Tensor:
     loops = None
     if conv.add_self_loops:
         # PyG's loops have weight 1, whatever improved says, where the graph has no weights.
-        weight = 2.0 if conv.improved and on.weighted and not scaled else 1.0
+        weight = _pyg_loop(conv) if on.weighted and not scaled else 1.0
         loops = weight * (~block.has_loop()).to(on.x.dtype)
     factors = symmetric_factors(block, on.x.dtype, loops)
     return block.projected(
@@ -116,6 +126,8 @@ class Equivalent:
     """Whether it knows what the convolution does with edge weights."""
     alone: bool = False
     """Whether nothing else computes the convolution on blocks: the library's code takes no pair of rows."""
+    divisor: Callable[[Any], Divisor | None] = lambda conv: None
+    """What a convolution divides by, where that is made of edge weights."""
     reads_stored: Callable[[Any], bool] = lambda conv: False
     """Whether a convolution that it computes needs no copy of the features: a block projects them, row by row."""
 
@@ -175,7 +187,9 @@ KNOWN = {
         _pyg_graph,
         True,
     ),
-    ("torch_geometric", "GCNConv"): Equivalent(lambda conv: not why_no_gcn(conv), _pyg_gcn, True, alone=True),
+    ("torch_geometric", "GCNConv"): Equivalent(
+        lambda conv: not why_no_gcn(conv), _pyg_gcn, True, alone=True, divisor=_pyg_divisor
+    ),
     ("torch_geometric", "GINConv"): Equivalent(lambda conv: _pyg_sums(conv, "add", "sum"), _pyg_gin),
     ("dgl", "SAGEConv"): Equivalent(
         lambda conv: conv._aggre_type == "mean" and _plain(conv.fc_self) and _plain(conv.fc_neigh, bias=False),
@@ -217,6 +231,11 @@ class EquivalentForward:
     def alone(self) -> bool:
         """Whether nothing else computes the convolution on blocks."""
         return KNOWN[self._key].alone
+
+    @property
+    def divisor(self) -> Divisor | None:
+        """What the convolution divides by, where that is made of edge weights."""
+        return KNOWN[self._key].divisor(self._convolution)
 
     @property
     def reads_stored(self) -> bool:
