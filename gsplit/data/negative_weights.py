@@ -24,8 +24,6 @@ class WeightSigns:
 
     negative: int
     """Number of edges of negative weight."""
-    not_finite: int
-    """Number of edges whose weight is NaN or infinite: of a store made by hand, for imports refuse them."""
     all_zero: bool
     """Whether there are edges, and all weigh 0."""
     weightless: NDArray[np.int64]
@@ -53,7 +51,7 @@ class WeightSigns:
 def weight_signs(graph: GraphArrays) -> WeightSigns:
     """Look at the edge weights of a graph that has some; reads them once, piece by piece."""
     assert graph.edge_weight is not None
-    negative, not_finite, largest = 0, 0, 0.0
+    negative, largest = 0, 0.0
     weightless = [np.empty(0, np.int64)]
     none = np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0, np.bool_)
     pieces: list[tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]] = [none]
@@ -62,10 +60,8 @@ def weight_signs(graph: GraphArrays) -> WeightSigns:
         weights = np.asarray(graph.edge_weight[bounds[0] : bounds[-1]])
         if not len(weights):
             continue
-        low, high = weights.min(), weights.max()
-        largest = max(largest, abs(high), abs(low))
-        if not np.isfinite(low) or not np.isfinite(high):
-            not_finite += int(np.count_nonzero(~np.isfinite(weights)))
+        low = weights.min()
+        largest = max(largest, weights.max())
         if low > 0:
             continue
         heard = np.flatnonzero(np.diff(bounds))  # reduceat has no empty sums
@@ -82,8 +78,7 @@ def weight_signs(graph: GraphArrays) -> WeightSigns:
     vertices, sums, sizes, loops = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return WeightSigns(
         negative=negative,
-        not_finite=not_finite,
-        all_zero=graph.num_edges > 0 and largest == 0,
+        all_zero=graph.num_edges > 0 and negative == 0 and largest == 0,
         weightless=np.concatenate(weightless),
         vertices=vertices,
         sums=sums,

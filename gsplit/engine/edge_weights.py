@@ -6,7 +6,6 @@
 | the same, some in-edges drawn | none below 0 | weights of all over weights of those drawn |
 | rules that draw by weights | none below 0, one above 0 | chances |
 | ratio estimates of sums | none below 0 | weights of all over weights of those kept |
-| sums, attention | finite ones | |
 
 A vertex without in-edges, or with such of weight 0 alone, has degree 0 without a loop, and gives nothing: so GCN is
 defined, as PyG has it. What a rule of sampling asks stands beside the rule (:mod:`gsplit.engine.sampled.rules`).
@@ -97,11 +96,6 @@ def _check(layout: Layout, model: Weighed, asks: Iterable[NotBelowZero], chances
     if not model.uses_weights or layout.graph.edge_weight is None:
         return
     found = weight_signs(layout.graph)
-    if found.not_finite:
-        raise InputError(
-            f"{found.not_finite:,} edges of {layout.path} have a weight that is NaN or infinite; import the graph "
-            f"with other weights, or {model.without}"
-        )
     if chances is not None and found.all_zero:
         raise InputError(f"{chances} draws by the weights of edges, and all are 0")
     for divisor in model.divisors if found.negative else ():

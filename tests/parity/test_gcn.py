@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.blocks import close, coo, gradients, sampled_block, without_loops
-from support.graphs import random_graph
+from support.graphs import random_graph, with_signs
 
 from gsplit.nn import GCNConv
 
@@ -14,11 +14,13 @@ WIDTHS = [(5, 3), (3, 5)]  # project before the sum, and after
 
 
 def graph_of(weighted):
-    return without_loops(random_graph(150, 9, seed=8, features=3, weighted=weighted))
+    graph = without_loops(random_graph(150, 9, seed=8, features=3, weighted=bool(weighted)))
+    return with_signs(graph) if weighted == "signs" else graph
 
 
-@pytest.mark.parametrize("loops", [True, False])
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("weighted", "loops"), [(False, True), (False, False), (True, True), (True, False), ("signs", True)]
+)
 @pytest.mark.parametrize(("w_in", "w_out"), WIDTHS)
 def test_both_over_full_neighbourhoods_equals_pyg(w_in, w_out, weighted, loops):
     from torch_geometric.nn import GCNConv as PyGGCNConv
@@ -29,17 +31,18 @@ def test_both_over_full_neighbourhoods_equals_pyg(w_in, w_out, weighted, loops):
     theirs.lin.weight.data.copy_(ours.lin.weight)
     x = torch.randn(block.num_sources, w_in, requires_grad=True)
     out, out_pyg = ours(block, x), theirs(x, coo(block), block.edge_weight)
-    assert (block.edge_weight is not None) == weighted
+    assert (block.edge_weight is not None) == bool(weighted)
     close(out, out_pyg)
     mine, pyg = gradients(ours, out, x), gradients(theirs, out_pyg, x)
     for name, other in [("x", "x"), ("lin.weight", "lin.weight"), ("bias", "bias")]:
         close(mine[name], pyg[other])
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [False, True, "signs"])
 @pytest.mark.parametrize(("w_in", "w_out"), WIDTHS)
 def test_mean_equals_dense_algebra(w_in, w_out, weighted):
-    block = sampled_block(graph_of(weighted))
+    all_of_them = {"fan_out": -1} if weighted == "signs" else {}
+    block = sampled_block(graph_of(weighted), **all_of_them)
     conv = GCNConv(w_in, w_out, normalization="mean")
     source, destination = coo(block)
     weight = torch.ones(block.num_edges) if block.edge_weight is None else block.edge_weight

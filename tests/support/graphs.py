@@ -34,6 +34,21 @@ def random_graph(
     )
 
 
+def with_signs(graph: GraphArrays, *, seed=0) -> GraphArrays:
+    """Weights of either sign: of some vertices 0, of some a sum that is rounding alone, of all more than -0.8."""
+    random = np.random.default_rng(seed)
+    weight = random.uniform(-1, 1.5, graph.num_edges).astype(np.float32)
+    for vertex, (begin, end) in enumerate(zip(graph.indptr[:-1], graph.indptr[1:], strict=True)):
+        if vertex % 5 == 0:
+            weight[begin:end] = 0
+        if vertex % 5 in (1, 2) and end - begin >= 3:  # in float32 0 and 6e-8, in float64 7e-9 and 4e-8
+            weight[begin:end] = 0
+            weight[begin : begin + 3] = (0.1, 0.4, -0.5) if vertex % 5 == 1 else (0.1, 0.6, -0.7)
+        if (low := weight[begin:end].sum()) < -0.8:
+            weight[begin:end] *= -0.8 / low
+    return replace(graph, edge_weight=weight)
+
+
 def regression_graph(n=200, mean_degree=8, *, seed=0, outputs=2, unknown=0.3, **changes) -> GraphArrays:
     """Numbers to be predicted, each output on its own scale; a share of them is not known."""
     graph = random_graph(n, mean_degree, seed=seed, **changes)
