@@ -54,6 +54,21 @@ def test_mean_equals_dense_algebra(w_in, w_out, weighted):
     close(conv(block, x), matrix @ x @ conv.lin.weight.t() + conv.bias)
 
 
+@pytest.mark.parametrize("fan_out", [3, -1])
+def test_weights_drawn_stand_for_those_of_all_in_edges(fan_out):
+    graph = graph_of(weighted=True)
+    block = sampled_block(graph, targets=graph.num_vertices, fan_out=fan_out)
+    conv, x = GCNConv(3, 3), torch.randn(block.num_sources, 3)
+    n = graph.num_vertices
+    matrix = torch.zeros(n, n).index_put_(tuple(coo(block).flip(0)), block.edge_weight, accumulate=True)
+    whole = torch.tensor([row.sum() for row in np.split(graph.edge_weight, graph.indptr[1:-1])])
+    drawn = matrix.sum(dim=1)
+    assert ((drawn < 0.9 * whole).any(), fan_out) in ((True, 3), (False, -1))
+    each = torch.where(drawn > 0, whole / drawn, 0)[:, None] * matrix + torch.eye(n)
+    root = (1 + whole).rsqrt()
+    close(conv(block, x), root[:, None] * each @ (root[:, None] * x) @ conv.lin.weight.t() + conv.bias)
+
+
 def test_both_is_unbiased_under_sampling():
     """The mean over many samples comes near the full neighbourhood, which one sample does not."""
     graph = graph_of(weighted=False)

@@ -25,7 +25,7 @@ from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.parallel import Member, reduce_gradients, with_board
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
-from support.graphs import lay_out, random_graph
+from support.graphs import lay_out, random_graph, with_signs
 from support.models import make_model
 
 CPU = torch.device("cpu")
@@ -170,8 +170,9 @@ def assert_same(graph, results, name, layers):
 
 
 def uneven(folder, weighted):
-    """A layout of four parts: few vertices, none, none that trains, and the others."""
-    graph = random_graph(60, 5, seed=8, weighted=weighted)
+    """A layout of four parts: few vertices, none, none that trains, and the others; weights of either sign."""
+    graph = random_graph(60, 5, seed=8)
+    graph = with_signs(graph) if weighted else graph
     graph.indices[::7] = np.repeat(np.arange(60), np.diff(graph.indptr))[::7]  # loops
     layout = lay_out(graph, folder / f"uneven-{weighted}", parts=4, method="range")
     offsets = np.array([0, 7, 7, 25, 60])

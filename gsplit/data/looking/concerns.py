@@ -14,6 +14,7 @@ from gsplit.data.looking.feature_columns import FeatureColumns
 from gsplit.data.looking.label_counts import LabelCounts
 from gsplit.data.looking.leaks.search import Leak, Leaks
 from gsplit.data.looking.structure import Structure
+from gsplit.data.negative_weights import WeightSigns
 
 SHOWN = 8
 """Vertices or features that a line names at most."""
@@ -138,12 +139,34 @@ def _of_structure(graph: GraphArrays, structure: Structure, names: Names) -> Ite
             text=f"{of} {'has' if len(deaf) == 1 else 'have'} no in-edge, and so no neighbours to learn from: "
             f"{_some_vertices(deaf, names)}{hint}",
         )
+    if structure.signs is not None:
+        yield from _of_weights(structure.signs, names)
     alone = structure.isolated
     if len(alone):
         yield Concern(
             kind="isolated",
             text=f"{_counted(len(alone), 'isolated vertex', 'isolated vertices')}, without an edge to or from "
             f"another: {_some_vertices(alone, names)}",
+        )
+
+
+def _of_weights(signs: WeightSigns, names: Names) -> Iterator[Concern]:
+    """What formulas that divide by weights cannot take, or make nothing of."""
+    if signs.negative:
+        bad = signs.not_positive()
+        sums = f"; of {_counted(len(bad), 'vertex', 'vertices')} they leave a sum of 0 or less: "
+        yield Concern(
+            kind="negative weights",
+            text=f"{_counted(signs.negative, 'edge has a weight', 'edges have weights')} below 0, into "
+            f"{_counted(len(signs.vertices), 'vertex', 'vertices')}; GCN can take them over all in-edges alone "
+            f"(--fan-out -1){sums + _some_vertices(bad, names) if len(bad) else ''}",
+        )
+    zero = signs.weightless
+    if len(zero):
+        yield Concern(
+            kind="weightless",
+            text=f"{_counted(len(zero), 'vertex has in-edges, all', 'vertices have in-edges, all')} of weight 0, and "
+            f"so nothing to learn from where weights count: {_some_vertices(zero, names)}",
         )
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gsplit._core import walk_edges
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data.graph import GraphArrays, row_ranges
+from gsplit.data.negative_weights import WeightSigns, weight_signs
 
 EDGES_AT_ONCE = 1 << 24
 
@@ -57,6 +58,8 @@ class Structure:
     """Vertices without an edge to or from another, ascending."""
     train_without_in_edges: NDArray[np.int64]
     """Training vertices without in-edges, ascending."""
+    signs: WeightSigns | None
+    """The edge weights that are not above 0; None where edges have no weights."""
 
 
 def bar_over(total: int, what: str) -> tqdm[Any]:
@@ -65,7 +68,7 @@ def bar_over(total: int, what: str) -> tqdm[Any]:
 
 
 def structure_of(graph: GraphArrays) -> Structure:
-    """Count the vertices and edges of a graph of one vertex at least; reads the edges once."""
+    """Count the vertices and edges of a graph of one vertex at least; reads the edges and their weights once."""
     degrees = np.diff(graph.indptr)
     alone, sizes, self_loops, repeated, both_ways = _walk(graph)
     train = np.sort(graph.train_idx)
@@ -83,6 +86,7 @@ def structure_of(graph: GraphArrays) -> Structure:
         largest_component=int(sizes.max()),
         isolated=alone,
         train_without_in_edges=train[degrees[train] == 0],
+        signs=None if graph.edge_weight is None else weight_signs(graph),
     )
 
 

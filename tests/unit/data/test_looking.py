@@ -204,6 +204,8 @@ ODD = {
     "one class": replace(FINE, labels=np.array([1, 1, 1])),
     "untrained classes": replace(FINE, train_idx=np.array([0])),
     "empty classes": replace(FINE, num_classes=3),
+    "negative weights": replace(FINE, edge_weight=np.array([1, -2, 0.5, 1], np.float32)),
+    "weightless": replace(FINE, edge_weight=np.array([1, 0, -0.0, 1], np.float32)),
     "missing values": replace(FINE, features=np.array([[1, np.nan], [2, 3], [3, np.inf]], np.float32)),
     "constant features": replace(FINE, features=np.array([[1, 2], [1, 3], [1, 1]], np.float32)),
     "repeated features": replace(FINE, features=np.array([[1, 1], [5, 5], [2, 2]], np.float32)),
@@ -213,6 +215,9 @@ WORDS = {
     "training without in-edges": "1 of 2 training vertices has no in-edge, and so no neighbours to learn from: 0; "
     "--undirected of gsplit import would add the reverse of every edge",
     "untrained classes": "1 class has labelled vertices, but none to train on, so nothing can learn to predict it: 1",
+    "negative weights": "1 edge has a weight below 0, into 1 vertex; GCN can take them over all in-edges alone "
+    "(--fan-out -1); of 1 vertex they leave a sum of 0 or less: 1",
+    "weightless": "1 vertex has in-edges, all of weight 0, and so nothing to learn from where weights count: 1",
     "missing values": "2 values are NaN or infinite, in feature 1; replace them before training",
     "repeated features": "1 feature repeats another: 1 of 0",
 }
