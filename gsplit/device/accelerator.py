@@ -17,6 +17,7 @@ None of it has run on an accelerator yet (README, "GPUs").
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -198,8 +199,11 @@ def forget_sent(device: torch.device) -> None:
 def register(memory: NDArray[np.uint8], flags: int = 0) -> int:
     """Register host memory, so that copies from it run beside the host; 0, or the number of CUDA's error.
 
+    It is registered until :func:`unregister`, or until nothing refers to it any more: what is unmapped before it is
+    taken back stays registered, and so does whatever is mapped at its address next.
+
     Args:
-        memory: uint8 [bytes], which must stay where it is until :func:`unregister`.
+        memory: uint8 [bytes], which must stay where it is meanwhile.
         flags: 0 for copies by the device of this thread, or :data:`FOR_ALL_AND_KERNELS`.
     """
     kind = _there()
@@ -209,12 +213,27 @@ def register(memory: NDArray[np.uint8], flags: int = 0) -> int:
     if code:
         with contextlib.suppress(RuntimeError):
             torch.zeros(1, device=kind).add_(1)  # it would be reported at the next launch, whoever's it is
+    else:
+        first = memory
+        while isinstance(first.base, np.ndarray):  # to the array that every view refers to, and that has the mapping
+            first = first.base
+        _registered[memory.ctypes.data] = weakref.finalize(first, _take_back, kind, memory.ctypes.data)
     return code
 
 
 def unregister(address: int) -> None:
-    """Take back what :func:`register` did with memory that begins at an address."""
-    torch.get_device_module(_there()).cudart().cudaHostUnregister(address)
+    """Take back what :func:`register` did with memory that begins at an address; nothing where that is done."""
+    if take_back := _registered.get(address):
+        take_back()
+
+
+_registered: dict[int, weakref.finalize] = {}
+"""What takes memory back that is registered, by its address."""
+
+
+def _take_back(kind: str, address: int) -> None:
+    del _registered[address]
+    torch.get_device_module(kind).cudart().cudaHostUnregister(address)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,7 +105,7 @@ class HostRows:
     def pin(self) -> bool:
         """Register the rows, so that kernels of an accelerator can read them; returns whether that worked.
 
-        It is tried once. The rows stay registered as long as this object lives.
+        It is tried once. The rows stay registered as long as this object lives, also where others have views of them.
         """
         if self._pinned is None:
             self._pinned = self._register()

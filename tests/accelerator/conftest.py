@@ -16,6 +16,14 @@ def _one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True)
+def _registered_memory_stays_mapped(kind):
+    """Memory that is unmapped while it is registered is so for whatever is mapped there next."""
+    yield
+    if kind == "sim":
+        assert not torch.ops.sim.unmapped_while_registered()
+
+
 @pytest.fixture
 def controls(kind):
     """``torch.ops.sim``, which steers and counts what simulated devices do."""

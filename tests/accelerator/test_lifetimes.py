@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,12 @@ from support import pool as pool_module
 from support.graphs import lay_out, random_graph
 from support.runs import config_for, train_in_trainer
 
+from gsplit.device import accelerator
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.sampled.sources import Pins
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.host import SharedBuffer
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
@@ -54,3 +59,52 @@ def test_a_trainer_takes_memory_of_its_own_device_alone(controls, kind, layouts,
         taken = start(contexts, 2, port, kind, config, shared).join()
     shared.close()
     assert taken == [(0, [0]), (1, [1])]
+
+
+def by_hand(memory):
+    assert accelerator.register(memory) == 0
+    return memory
+
+
+def a_slot(memory):
+    pins = Pins()
+    pins(memory, None)
+    return pins, memory
+
+
+def rows(memory):
+    host = HostRows(memory)
+    assert host.pin()
+    return host
+
+
+def a_view_of_rows(memory):
+    return rows(memory).tensor()[1:]
+
+
+def after_an_error(memory):
+    try:
+        raise ValueError(rows(memory))
+    except ValueError as error:
+        return error
+
+
+def in_a_cycle(memory):
+    cycle = [rows(memory), memory]
+    cycle.append(cycle)
+    return cycle
+
+
+@pytest.mark.parametrize("registered", [by_hand, a_slot, rows, a_view_of_rows, after_an_error, in_a_cycle])
+def test_memory_is_taken_back_before_it_is_unmapped(controls, registered):
+    """Or whatever is mapped there next could not be registered."""
+    buffer, before = SharedBuffer("test"), controls.registered_bytes()
+    buffer.grow(1 << 20)
+    for _ in range(3):  # most often at the same address
+        user = registered(buffer.view((1 << 10, 1 << 10), np.uint8))
+        assert controls.registered_bytes() == before + (0 if registered is a_view_of_rows else 1 << 20)
+        del user
+        gc.collect()
+        assert not controls.unmapped_while_registered()
+        assert controls.registered_bytes() == before
+    buffer.close()

@@ -178,9 +178,9 @@ def dropped(member, layout, sizes):
     for epoch in range(2):
         layers, whole = itertools.count(1), rotated.activated
 
-        def noted(*arguments, epoch=epoch, layers=layers, whole=whole):
+        def noted(*arguments, generator, epoch=epoch, layers=layers, whole=whole):
             layer = next(layers)
-            roles, block = roles_of(layer), whole(*arguments)
+            roles, block = roles_of(layer), whole(*arguments, generator=generator)
             found[epoch, layer, placed.coordinate(roles.rows), placed.coordinate(roles.columns)] = (
                 block.detach().clone()
             )

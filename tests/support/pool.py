@@ -15,6 +15,7 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from gsplit.engine.rows.shared import Shared
@@ -87,7 +88,9 @@ def _serve(rank, pipes, port, shared, kind) -> None:
             world, function, arguments = pipe.recv()
             faulthandler.dump_traceback_later(TELL_AFTER_S)
             try:
-                pipe.send(("result", function(replace(member, world=world, group=groups[world]), *arguments)))
+                result = function(replace(member, world=world, group=groups[world]), *arguments)
+                assert kind != "sim" or not torch.ops.sim.unmapped_while_registered()
+                pipe.send(("result", result))
             except BaseException:
                 pipe.send(("error", traceback.format_exc()))
             finally:

@@ -124,9 +124,8 @@ class Rotated:
             block = self._projected(layer, sums, convs[layer - 1])
             roles = roles_of(layer)
             place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
-            with torch.random.fork_rng():
-                torch.manual_seed(key(layer, place))
-                block = activated(block, model.activation, model.dropout)  # type: ignore[arg-type]
+            draws = torch.Generator(block.device).manual_seed(key(layer, place))
+            block = activated(block, model.activation, model.dropout, generator=draws)  # type: ignore[arg-type]
             sums = self.aggregated(layer + 1, block, convs[layer].lin.in_features)
         block = self._projected(last, sums, convs[last - 1])
         logits: Tensor = _Leave.apply(block, self, convs[last - 1].lin.out_features)

@@ -20,11 +20,15 @@ NO_ACTIVATION, RELU, ELU = 0, 1, 2
 
 
 def activated(
-    x: Tensor, activation: Callable[[Tensor], Tensor], dropout: nn.Dropout, bias: Tensor | None = None
+    x: Tensor,
+    activation: Callable[[Tensor], Tensor],
+    dropout: nn.Dropout,
+    bias: Tensor | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """``dropout(activation(x + bias))``, for rows on the CPU in one pass, and in one backward.
 
-    What is dropped follows from one number that is drawn from PyTorch's generator, so that nothing is kept for
+    What is dropped in one pass follows from one number that is drawn from the generator, so that nothing is kept for
     backward but the result. PyTorch's own dropout on the CPU draws every value from one sequence, which takes longer
     than the layer's product.
 
@@ -33,14 +37,24 @@ def activated(
         activation: such as ``torch.relu``.
         dropout: drops a share ``p`` where it drops anything.
         bias: [D]; None: 0. In one pass with ReLU alone (:func:`adds_bias`).
+        generator: of the device of ``x``, from which what is dropped is drawn; None: PyTorch's own there.
     """
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
     if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
         x, bias = x + bias, None
     if number is None or not one_pass:
-        return dropout(activation(x))
-    return _in_one_pass(x, number, dropout, dropout.p, bias)
+        return dropout(activation(x)) if generator is None else _dropped(activation(x), dropout, generator)
+    return _in_one_pass(x, number, dropout, dropout.p, bias, generator)
+
+
+def _dropped(x: Tensor, dropout: nn.Dropout, generator: torch.Generator) -> Tensor:
+    """What PyTorch's dropout gives, of draws from a generator of the caller's."""
+    assert isinstance(dropout, nn.Dropout)
+    if not _drops(dropout):
+        return x
+    scale = 0.0 if dropout.p == 1 else 1 / (1 - dropout.p)
+    return x * torch.empty_like(x).bernoulli_(1 - dropout.p, generator=generator).mul_(scale)
 
 
 def _fits(bias: Tensor, x: Tensor) -> bool:
@@ -73,14 +87,23 @@ def convert_dropouts(model: nn.Module) -> None:
 
 
 def _in_one_pass(
-    x: Tensor, activation: int, dropout: Callable[[Tensor], Tensor], share: float, bias: Tensor | None = None
+    x: Tensor,
+    activation: int,
+    dropout: Callable[[Tensor], Tensor],
+    share: float,
+    bias: Tensor | None = None,
+    generator: torch.Generator | None = None,
 ) -> Tensor:
     """An activation by its number, and dropout of a share of the values where ``dropout`` drops anything."""
-    probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
-    drop = 0.0 if dropout(probe) is probe and probe.item() == 1 else share
-    seed = int(torch.randint(2**62, ())) if drop else 0
+    drop = share if _drops(dropout) else 0.0
+    seed = int(torch.randint(2**62, (), generator=generator)) if drop else 0
     out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation or bias is not None else x
     return out
+
+
+def _drops(dropout: Callable[[Tensor], Tensor]) -> bool:
+    probe = torch.ones(1)  # comes back as it was where dropout is switched off, by whatever does that
+    return not (dropout(probe) is probe and probe.item() == 1)
 
 
 class _Activated(torch.autograd.Function):

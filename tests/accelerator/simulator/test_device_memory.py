@@ -183,6 +183,7 @@ def test_host_memory_is_registered_once_and_files_are_refused(sim, tmp_path):
     memory = mmap.mmap(-1, 4 * mmap.PAGESIZE)
     array = np.frombuffer(memory, np.uint8)
     address, num_bytes = array.ctypes.data, array.nbytes
+    torch.zeros(1, device="sim")  # before that PyTorch says of no memory that it is pinned
     assert not torch.from_numpy(array).is_pinned()
     assert sim.unregister_host(address) == NOT
     assert sim.register_host(address, num_bytes) == 0
@@ -206,3 +207,30 @@ def test_host_memory_is_registered_once_and_files_are_refused(sim, tmp_path):
     assert sim.unregister_host(shared.ctypes.data) == 0
     os.close(fd)
     assert sim.registered_bytes() == 0
+
+
+def test_memory_that_is_unmapped_while_it_is_registered_is_told_of_once(sim):
+    def mapped(num_bytes):
+        fd = os.memfd_create("test")
+        os.ftruncate(fd, num_bytes)
+        memory = mmap.mmap(fd, num_bytes)
+        os.close(fd)
+        address = np.frombuffer(memory, np.uint8).ctypes.data
+        assert sim.register_host(address, num_bytes) == 0
+        return memory, address
+
+    memory, address = mapped(1 << 20)
+    assert sim.unmapped_while_registered() == []
+    memory.close()
+    assert sim.unmapped_while_registered() == [address]
+    assert sim.registered_bytes() == 0
+    memory, address = mapped(1 << 20)
+    memory.close()
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 1 << 20)
+    other = mmap.mmap(fd, 1 << 20)  # most often at the same address
+    assert sim.unregister_host(address) == 0  # too late
+    assert sim.unmapped_while_registered() == [address]
+    assert sim.unmapped_while_registered() == []
+    other.close()
+    os.close(fd)

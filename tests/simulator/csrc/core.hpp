@@ -190,6 +190,8 @@ int register_host(std::uintptr_t address, std::size_t bytes);
 /// Take it back: 0, or 713 (not registered).
 int unregister_host(std::uintptr_t address);
 std::int64_t registered_bytes();
+/// Addresses of memory that was unmapped before it was taken back, since the last call; it is forgotten.
+std::vector<std::int64_t> unmapped_while_registered();
 /// Whether devices can copy from and to an address of the host asynchronously: it is registered, or of HostBlocks.
 bool is_pinned(const void* address);
 /// Whether a whole range is in registered memory.

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "core.hpp"
 
@@ -35,12 +36,19 @@ struct Piece {
   int fd = -1;  // a device's own memory
 };
 
+/// Host memory that is registered.
+struct Registered {
+  std::size_t bytes = 0;
+  std::string mapping;  // what was mapped there, as mapping_of has it
+};
+
 struct Memory {
   std::mutex mutex;
-  std::uintptr_t begin = 0, next = 0;                // of the reserved range
-  std::map<std::uintptr_t, Piece> pieces;            // by the address behind each
-  std::vector<std::uintptr_t> bases;                 // of devices; 0: not made yet
-  std::map<std::uintptr_t, std::size_t> registered;  // host memory: bytes by address
+  std::uintptr_t begin = 0, next = 0;               // of the reserved range
+  std::map<std::uintptr_t, Piece> pieces;           // by the address behind each
+  std::vector<std::uintptr_t> bases;                // of devices; 0: not made yet
+  std::map<std::uintptr_t, Registered> registered;  // by address
+  std::vector<std::int64_t> unmapped;               // addresses that were unmapped before they were taken back
 };
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
@@ -88,12 +96,14 @@ auto range_of(const Memory& all, std::uintptr_t address) {
   auto found = all.registered.upper_bound(address);
   if (found == all.registered.begin()) return all.registered.end();
   --found;
-  return address < found->first + found->second ? found : all.registered.end();
+  return address < found->first + found->second.bytes ? found : all.registered.end();
 }
 
-/// Whether a range is writable memory, and no file of a disk is mapped in it.
-bool can_be_registered(std::uintptr_t begin, std::uintptr_t end) {
+/// What is mapped at a range of writable memory: the file of memory and the place in it, or "anonymous". Empty where
+/// something else is, as a file of a disk, or nothing.
+std::string mapping_of(std::uintptr_t begin, std::uintptr_t end) {
   std::ifstream maps("/proc/self/maps");
+  std::string found;
   std::uintptr_t covered = begin;
   for (std::string line; covered < end && std::getline(maps, line);) {
     std::istringstream words(line);
@@ -103,10 +113,18 @@ bool can_be_registered(std::uintptr_t begin, std::uintptr_t end) {
     if (std::sscanf(range.c_str(), "%lx-%lx", &first, &last) != 2 || last <= covered || first > covered) continue;
     const auto starts = [&](const char* with) { return path.rfind(with, 0) == 0; };
     const bool file = starts("/") && !starts("/memfd:") && !starts("/dev/shm/") && !starts("/dev/zero");
-    if (file || rights.rfind("rw", 0) != 0) return false;
+    if (file || rights.rfind("rw", 0) != 0) return "";
+    if (covered == begin) {
+      const std::uintptr_t place = std::stoul(offset, nullptr, 16) + (begin - first);
+      found = inode == "0" ? "anonymous" : numbers + " " + inode + " " + std::to_string(place);
+    }
     covered = last;
   }
-  return covered >= end;
+  return covered >= end ? found : "";
+}
+
+bool is_unmapped(std::uintptr_t address, const Registered& range) {
+  return mapping_of(address, address + range.bytes) != range.mapping;
 }
 
 }  // namespace
@@ -194,22 +212,38 @@ int register_host(std::uintptr_t address, std::size_t bytes) {
   const auto behind = all.registered.lower_bound(address);
   const bool overlaps = behind != all.registered.end() && behind->first < address + bytes;
   if (overlaps || range_of(all, address) != all.registered.end()) return ALREADY_REGISTERED;
-  if (!can_be_registered(address, address + bytes)) return INVALID_VALUE;
-  all.registered[address] = bytes;
+  std::string mapping = mapping_of(address, address + bytes);
+  if (mapping.empty()) return INVALID_VALUE;
+  all.registered[address] = {bytes, std::move(mapping)};
   return OK;
 }
 
 int unregister_host(std::uintptr_t address) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
-  return all.registered.erase(address) == 0 ? NOT_REGISTERED : OK;
+  const auto found = all.registered.find(address);
+  if (found == all.registered.end()) return NOT_REGISTERED;
+  if (is_unmapped(address, found->second)) all.unmapped.push_back(static_cast<std::int64_t>(address));
+  all.registered.erase(found);
+  return OK;
+}
+
+std::vector<std::int64_t> unmapped_while_registered() {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  for (auto range = all.registered.begin(); range != all.registered.end();) {
+    const bool gone = is_unmapped(range->first, range->second);
+    if (gone) all.unmapped.push_back(static_cast<std::int64_t>(range->first));
+    range = gone ? all.registered.erase(range) : std::next(range);
+  }
+  return std::exchange(all.unmapped, {});
 }
 
 std::int64_t registered_bytes() {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   std::size_t total = 0;
-  for (const auto& [address, bytes] : all.registered) total += bytes;
+  for (const auto& [address, range] : all.registered) total += range.bytes;
   return static_cast<std::int64_t>(total);
 }
 
@@ -220,7 +254,7 @@ bool is_registered(const void* address, std::size_t bytes) {
   const std::lock_guard lock(all.mutex);
   const auto number = reinterpret_cast<std::uintptr_t>(address);
   const auto found = range_of(all, number);
-  return found != all.registered.end() && number + bytes <= found->first + found->second;
+  return found != all.registered.end() && number + bytes <= found->first + found->second.bytes;
 }
 
 }  // namespace sim

@@ -16,6 +16,7 @@ from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
 from gsplit.engine import strategy
 from gsplit.errors import InputError
+from gsplit.host import SharedBuffer
 from gsplit.parallel.join import backend_for
 
 PACKAGE = Path(accelerator.__file__).parent.parent
@@ -121,8 +122,30 @@ def test_memory_is_registered_where_there_is_a_way(pretend, monkeypatch, code):
     assert accelerator.register(SLOT, accelerator.FOR_ALL_AND_KERNELS) == code
     assert asked == [(SLOT.ctypes.data, 64, 3)]
     assert cleared == ([] if code == 0 else ["cuda"])  # or the next launch would report the error
-    accelerator.unregister(SLOT.ctypes.data)
-    assert asked[1:] == [SLOT.ctypes.data]
+    for _ in range(2):
+        accelerator.unregister(SLOT.ctypes.data)
+    assert asked[1:] == ([SLOT.ctypes.data] if code == 0 else [])
+
+
+@pytest.mark.parametrize("kept", [slice(0, 0), slice(3, 5)])
+def test_registered_memory_is_taken_back_when_its_last_view_goes(pretend, kept):
+    """Before it is unmapped."""
+    mapped = []
+
+    def take_back(address):
+        mapped.append(f"{address:x}-" in Path("/proc/self/maps").read_text())
+
+    pretend("cuda", cudart=lambda: SimpleNamespace(cudaHostRegister=lambda *_: 0, cudaHostUnregister=take_back))
+    slot = SharedBuffer("test")
+    slot.grow(1 << 16)
+    memory = slot.view((1 << 8, 1 << 8), np.uint8)
+    accelerator.register(memory)
+    view = torch.from_numpy(memory[kept])
+    del memory
+    assert mapped == []
+    del view
+    assert mapped == [True]
+    slot.close()
 
 
 def test_what_another_kind_has_not_is_left_out(pretend):

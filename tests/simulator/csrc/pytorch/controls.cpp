@@ -105,6 +105,7 @@ TORCH_LIBRARY(sim, m) {
   m.def("unregister_host(int address) -> int",
         [](int64_t address) { return static_cast<int64_t>(sim::unregister_host(static_cast<uintptr_t>(address))); });
   m.def("registered_bytes() -> int", [] { return sim::registered_bytes(); });
+  m.def("unmapped_while_registered() -> int[]", [] { return sim::unmapped_while_registered(); });
   m.def("read_rows(Tensor host_rows, Tensor ids, Tensor? positions, Tensor(a!) out) -> ()", sim::read_rows);
 
   m.def("export_memory(Tensor tensor) -> int[]", export_memory);
