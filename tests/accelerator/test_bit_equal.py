@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from support.accelerators import SCHEDULES, differences
 from support.runs import config_for
+
+from gsplit.config.features import CacheName, FeatureDtype, LoaderName
+from gsplit.config.parallel import SAMPLED, Algorithm, Exchange, ExchangeDtype, Permutation
+from gsplit.config.parallel import STRATEGIES as NAMED
+from gsplit.config.sampling import Draw, Estimate, Importance, Sampling
+from gsplit.config.train import TrainConfig
+from gsplit.engine.sampled.rules import FLAGS
 
 pytestmark = pytest.mark.accelerator
 
@@ -51,6 +60,42 @@ ALL = [
 """Each strategy with each number of trainers and each loader; each model with each kind of group."""
 
 
+WHOLE = {"strategy": "full", "batch_size": 512, "fan_out": (-1, -1)}
+LAYERWISE = {"fan_out": (-1, -1), "layer_sizes": (40, 40)}
+SUBGRAPH = {"batch_size": 512, "fan_out": (-1, -1), "subgraph": "30%"}
+CACHED = {"cache": "partitioned", "cache_size": "20%"}
+TURNING = {**GCN, **WHOLE, "norm": "none", "algorithm": "rotate", "fan_out": (-1, -1, -1)}
+ROWS = {
+    "1d": (2, {**WHOLE, "algorithm": "1d", "exchange_dtype": "bfloat16"}),
+    "1d-sparse": (3, {**WHOLE, "algorithm": "1d-sparse", "train_features": 8}),
+    "1.5d": (4, {**WHOLE, "algorithm": "1.5d", "model": "gcn"}),
+    "2d": (4, {**WHOLE, "algorithm": "2d"}),
+    "3d": (4, {**WHOLE, "algorithm": "3d", "grid": (1, 2, 2)}),
+    "columns": (3, {**WHOLE, "algorithm": "columns"}),
+    "rotate": (4, {**TURNING, "grid": (2, 2, 1), "epochs": 2}),
+    "rotate, single": (2, {**TURNING, "grid": (1, 1, 2), "permutation": "single", "row_blocks": 3}),
+    "ladies": (2, {**LAYERWISE, "sampling": "ladies"}),
+    "ladies, unbiased": (2, {**LAYERWISE, **GCN, "sampling": "ladies", "estimate": "unbiased", "draw": "race"}),
+    "fastgcn": (2, {**LAYERWISE, **DATA, **CACHED, "sampling": "fastgcn", "importance": "counts"}),
+    "fastgcn, unbiased": (2, {**LAYERWISE, "sampling": "fastgcn", "estimate": "unbiased", "importance": "norms"}),
+    "uniform": (2, {**SUBGRAPH, **CACHED, "sampling": "uniform"}),
+    "uniform, unbiased": (2, {**SUBGRAPH, **DATA, "sampling": "uniform", "estimate": "unbiased"}),
+    "saint": (2, {**SUBGRAPH, **GCN, "sampling": "saint"}),
+    "saint, unbiased": (2, {**SUBGRAPH, "sampling": "saint", "estimate": "unbiased"}),
+    "clusters": (2, {**SUBGRAPH, "sampling": "clusters", "subgraph": None, "clusters": 1}),
+    "split, all cached": (2, {**STRATEGIES["split, all cached"], "evaluate": "sampled"}),
+    "data": (2, {**STRATEGIES["data"], "feature_dtype": "float32"}),
+    "groups": (4, STRATEGIES["groups"]),
+    "sums of rows": (3, {**CACHED, "exchange": "auto", "feature_dtype": "bfloat16", "prefetch": 3}),
+}
+"""Each plan, rule and strategy once, by its name, with a number of trainers."""
+NOT_HERE = {
+    ("algorithm", "shared"): "reads the host's memory, and is refused on accelerators",
+    ("feature_dtype", "float16"): "with zero-copy in SOME",
+}
+"""Choices without a row, and why. Those of ``auto`` are among the others, but for exchanges."""
+
+
 def assert_equal(pool, weighted_layouts, tmp_path, case, schedules):
     world, model, strategy, loader = case
     changes = {**MODELS[model], **STRATEGIES[strategy], "loader": loader}
@@ -65,6 +110,56 @@ def assert_equal(pool, weighted_layouts, tmp_path, case, schedules):
 @pytest.mark.parametrize("case", SOME, ids=lambda case: "-".join(map(str, case)))
 def test_runs_are_bit_equal_to_the_cpu_s(accelerator_pool, weighted_layouts, tmp_path, case):
     assert_equal(accelerator_pool, weighted_layouts, tmp_path, case, SCHEDULES)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_choice_is_bit_equal_to_the_cpu_s(accelerator_pool, weighted_layouts, tmp_path, name):
+    world, changes = ROWS[name]
+    changes = {"epochs": 1, "dropout": 0.3, "evaluate": "none", "cache": "none", **changes}
+    config = config_for(weighted_layouts(world).path, tmp_path, **changes)
+    for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("random:3",))):
+        assert not found, f"trainer {rank}"
+
+
+def choices():
+    """All that a row can be about: values of flags, and which go together."""
+    kinds = {
+        "algorithm": Algorithm,
+        "permutation": Permutation,
+        "exchange": Exchange,
+        "exchange_dtype": ExchangeDtype,
+        "sampling": Sampling,
+        "estimate": Estimate,
+        "importance": Importance,
+        "draw": Draw,
+        "cache": CacheName,
+        "loader": LoaderName,
+        "feature_dtype": FeatureDtype,
+    }
+    values = {name: get_args(kind) for name, kind in kinds.items()} | {"strategy": NAMED}
+    yield from (((name, value),) for name, each in values.items() for value in each)
+    for strategy in SAMPLED:
+        for cache in values["cache"]:
+            if (strategy, cache) != ("split", "replicated"):  # refused
+                yield (("strategy", strategy), ("cache", cache))
+    for rule in FLAGS["estimate"]:
+        yield from ((("sampling", rule), ("estimate", value)) for value in values["estimate"])
+
+
+def test_every_choice_has_a_row():
+    """What ``make test`` runs on an accelerator, of what may be said."""
+    rows = [{**MODELS[model], **STRATEGIES[strategy], "loader": loader} for _, model, strategy, loader in SOME]
+    rows += [changes for _, changes in ROWS.values()]
+    defaults = TrainConfig()
+    there = [{**vars(defaults), "cache": "none", **changes} for changes in rows]
+    missing = [
+        choice
+        for choice in choices()
+        if not any(each in NOT_HERE or (each[1] == "auto" and each[0] != "exchange") for each in choice)
+        and not any(all(row[name] == value for name, value in choice) for row in there)
+    ]
+    assert not missing, "these have no row in ROWS"
+    assert any(row["split_group"] == 2 for row in there)
 
 
 @pytest.mark.slow

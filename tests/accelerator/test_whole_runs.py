@@ -1,4 +1,4 @@
-"""Whole runs on accelerators: evaluation, resuming, the whole graph, profiles, and what ends a run in its middle."""
+"""Whole runs on accelerators: resuming, profiles, and what ends a run in its middle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.accelerators import differences
 from support.callbacks import BreaksDevice
 from support.runs import config_for, stopped_and_gone_on, train_in_trainer
 
@@ -16,33 +15,6 @@ from gsplit.processes.child import ProcessDied
 from gsplit.train.api import train
 
 pytestmark = pytest.mark.accelerator
-
-
-WHOLE = {"fan_out": (-1, -1), "batch_size": 512}
-
-
-@pytest.mark.parametrize(
-    ("world", "changes"),
-    [
-        (2, {"evaluate": "sampled"}),
-        (2, {"feature_dtype": "bfloat16", "cache": "partitioned", "cache_size": "20%"}),
-        (3, {"exchange": "auto", "prefetch": 3}),
-        (2, {"train_features": 8, "strategy": "full", "algorithm": "1d-sparse", **WHOLE}),
-        (2, {"sampling": "ladies", "fan_out": (-1, -1), "layer_sizes": (40, 40)}),
-    ],
-    ids=["sampled scores", "bfloat16", "sums of rows", "trained features", "ladies"],
-)
-def test_runs_with_other_flags_are_bit_equal_to_the_cpu_s(accelerator_pool, layouts, tmp_path, world, changes):
-    config = config_for(layouts(world).path, tmp_path, **{"cache": "none", **changes})
-    for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("random:3",))):
-        assert not found, f"trainer {rank}"
-
-
-@pytest.mark.parametrize(("world", "algorithm"), [(1, "1d"), (3, "1d-sparse"), (3, "columns"), (4, "2d")])
-def test_training_on_the_whole_graph_is_bit_equal_to_the_cpu_s(accelerator_pool, layouts, tmp_path, world, algorithm):
-    config = config_for(layouts(world).path, tmp_path, strategy="full", algorithm=algorithm, **WHOLE)
-    for rank, found in enumerate(accelerator_pool.run(world, differences, config, ("random:4",))):
-        assert not found, f"trainer {rank}"
 
 
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_happened(accelerator_pool, kind, layouts, tmp_path):
