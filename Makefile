@@ -19,9 +19,9 @@ PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Tests in the pool of
 # trainers run in one of the two processes, or there would be two pools.
-ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup tests/accelerator
+ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo simulated checked test test-all mutants check format bench clean
+.PHONY: demo simulated checked test test-all shuffled mutants check format bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
@@ -69,11 +69,24 @@ checked:
 
 test: checked
 	$(PYTEST) -m 'not slow and not accelerator'
-	$(ON_SIMULATED) -m 'accelerator and not slow'
+	$(ON_SIMULATED) tests/accelerator -m 'accelerator and not slow'
 
 test-all: checked
 	$(PYTEST) -m 'not accelerator'
-	$(ON_SIMULATED) -m accelerator
+	$(ON_SIMULATED) tests/accelerator -m accelerator
+
+# The tests of make test, or of PART alone, TIMES times: files in random order, and the tests of a file too. SEED repeats
+# an order. A part may have no tests of one of the two calls, which is pytest's exit code 5.
+TIMES := 1
+PART := tests
+SEED :=
+shuffled: compiled simulated $(VENV)/.browser
+	@for time in $$(seq $(TIMES)); do \
+	  seed=$(SEED); seed=$${seed:-$$(shuf -i 1-999999 -n 1)}; order="--random-order --random-order-seed=$$seed"; \
+	  echo "time $$time of $(TIMES): make shuffled PART='$(PART)' SEED=$$seed"; \
+	  $(PYTEST) $$order -m 'not slow and not accelerator' $(PART) || [ $$? = 5 ] || exit 1; \
+	  $(ON_SIMULATED) $$order -m 'accelerator and not slow' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
+	done
 
 # Small wrong changes, one at a time; each must make a test fail.
 mutants: $(VENV)/.installed-dev

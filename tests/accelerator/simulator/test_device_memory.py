@@ -68,6 +68,8 @@ def test_freed_memory_is_poison_for_whoever_still_reads_it(scheduled):
 
 
 def test_a_stream_uses_its_memory_again_and_no_other_s(scheduled):
+    torch.accelerator.synchronize()
+    torch.accelerator.empty_cache()  # of blocks that fit as well
     side = torch.Stream(device())
     x = torch.ones(N, device=device())
     address = x.data_ptr()
