@@ -80,7 +80,7 @@ test-all: checked
 TIMES := 1
 PART := tests
 SEED :=
-shuffled: compiled simulated $(VENV)/.browser
+shuffled: simulated $(VENV)/.browser
 	@for time in $$(seq $(TIMES)); do \
 	  seed=$(SEED); seed=$${seed:-$$(shuf -i 1-999999 -n 1)}; order="--random-order --random-order-seed=$$seed"; \
 	  echo "time $$time of $(TIMES): make shuffled PART='$(PART)' SEED=$$seed"; \

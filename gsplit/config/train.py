@@ -187,6 +187,7 @@ class TrainConfig(
             "overwrite": False,
             "profile": False,
             "dry_run": False,
+            "check_model": None,
             "init_from": None,
         }
         fresh["resume"] = run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.edge_weights import Weighed, check_weights_of_training
 from gsplit.engine.engines import Engine, decided
 from gsplit.engine.evaluation import validated
+from gsplit.engine.evaluation.company import check_company
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
@@ -31,8 +33,9 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.files import real_path
+from gsplit.models import registry
 from gsplit.models.initial import load_initial
-from gsplit.models.registry import describe
+from gsplit.models.registry import BUILT_IN, describe
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +100,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
+    _check_company(run, layout)
     _check_scores_come(config, engine.num_batches(run, layout))
     if config.strategy != "full" and not config.check_model:  # the plans of the whole graph count evaluation, too
         check_evaluation(run, layout)
@@ -112,6 +116,18 @@ def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
     """What a training step of a run takes of a device; None where its engine or its model lets nobody know."""
     measure = getattr(engine, "step_bytes", None)
     return None if measure is None else measure(run)
+
+
+def _check_company(run: Run, layout: Layout) -> None:
+    """Refuse a model of the user's whose outputs depend on which vertices are computed together."""
+    if run.signature["model"] in BUILT_IN:
+        return
+    model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
+    if run.config.check_model is False:
+        logger.warning("--no-check-model: whether the model %s can be split was not tried", type(model).__name__)
+        return
+    dtype, width = getattr(torch, run.config.dtype), run.config.train_features
+    check_company(model, layout, layers=run.config.layers, dtype=dtype, width=width)
 
 
 def _check_initial_weights(run: Run, source: Path, layout: Layout) -> None:
@@ -180,7 +196,7 @@ def _check_trained_features(config: TrainConfig) -> None:
     for name, value, default in (
         ("--normalize-features", config.normalize_features, False),
         (f"--feature-dtype {config.feature_dtype}", config.feature_dtype, "stored"),
-        ("--check-model", config.check_model, False),
+        ("--check-model", config.check_model or None, None),
     ):
         if value != default:
             raise InputError(f"{name} reads the features of the graph, which --train-features replaces; drop one")

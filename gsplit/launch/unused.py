@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gsplit.config.fields import flag_of
 from gsplit.config.train import TrainConfig
 from gsplit.engine.run import Run
+from gsplit.models.registry import BUILT_IN
 from gsplit.runs.folder import PREDICTIONS
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,8 @@ def _unused(run: Run) -> Iterator[str]:
     for setting in run.unused:
         if getattr(asked, setting) != getattr(defaults, setting):
             yield f"{flag_of(setting)} has no effect on the model {name}"
+    if asked.check_model is False and run.signature["model"] in BUILT_IN:
+        yield f"--no-check-model has no effect on the model {name}, which is GSplit's own"
     if asked.strategy == "data" and asked.split_group not in (None, 1):
         yield f"--split-group {asked.split_group} is ignored with --strategy data"
     if asked.exchange_dtype != "model" and run.config.split_group == 1:

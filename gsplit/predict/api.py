@@ -24,6 +24,7 @@ from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.edge_weights import Weighed, check_weights_of_prediction
+from gsplit.engine.evaluation.company import check_company
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
 from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
@@ -105,6 +106,8 @@ def predict(
     check_weights_of_prediction(opened, weighed, config.fan_out)
     asked = asked_vertices(vertices, opened)
     names = Names(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
+    if trained_with.check_model is not False:
+        check_company(loaded, opened, layers=trained_with.layers, dtype=getattr(torch, trained_with.dtype))
     world = trainers_of(config.gpus, opened.parts)
     if config.fan_out and world > opened.parts:
         raise InputError(

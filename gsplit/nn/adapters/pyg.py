@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.nn.adapters.adapter import Adapter
+from gsplit.nn.adapters.aggregators import QuantileForward, is_quantile
 from gsplit.nn.adapters.equivalents import why_no_gcn
 from gsplit.nn.adapters.lent_rows import given_back
 from gsplit.nn.adapters.stand_in import stand_in
@@ -83,6 +84,8 @@ class PyGAdapter(Adapter):
         for layer in module.modules():
             if type(layer).__module__ == JUMPING and type(layer).__name__ == "JumpingKnowledge":
                 layer.register_forward_pre_hook(self._before_jumping)
+            elif is_quantile(layer):
+                layer.forward = QuantileForward(layer)  # type: ignore[method-assign]
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward

@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from gsplit.errors import InputError
+from gsplit.nn.adapters.aggregators import why_not_own
 from gsplit.nn.adapters.dgl import DGL_CONVOLUTIONS
 from gsplit.nn.adapters.pyg import without_pairs
 from gsplit.nn.norm import CONVERTED, BatchNorm
@@ -71,4 +72,4 @@ def _reason(layer: nn.Module) -> str | None:
             return ALL_VERTICES
         if module.startswith(DGL_CONVOLUTIONS) and name in DGL_REASONS:
             return DGL_REASONS[name]
-    return without_pairs(layer)
+    return why_not_own(layer) or without_pairs(layer)

@@ -33,7 +33,7 @@ from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_train
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.train.check.cases import Case, Draws, chosen_cases
-from gsplit.train.check.dropout import DropoutOff
+from gsplit.engine.evaluation.dropout_off import DropoutOff
 
 TRAINERS = 2
 NEIGHBOURS = 10

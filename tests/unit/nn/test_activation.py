@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from gsplit.kernels import library_alone
 from gsplit.nn import GAT, SAGE
 from gsplit.nn.rowwise.activation import RowDropout, activated, adds_bias, convert_dropouts
-from gsplit.train.check.dropout import DropoutOff
+from gsplit.engine.evaluation.dropout_off import DropoutOff
 
 
 @pytest.mark.parametrize("activation", [torch.relu, F.relu, F.elu, torch.tanh])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from gsplit.train.check.dropout import DropoutOff
+from gsplit.engine.evaluation.dropout_off import DropoutOff
 
 ROWS = torch.arange(1.0, 49.0)
 CALLS = {
