@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map_only
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
@@ -50,7 +52,11 @@ class DGLAdapter(Adapter):
     def __init__(self, module: nn.Module, convolutions: Sequence[nn.Module]) -> None:
         self._given: list[Any] = []
         self._weight_stand_in: Tensor | None = None
+        self._spare = False
+        """Whether the convolution at hand computes a destination more than its block has."""
         super().__init__(module, convolutions)
+        for convolution in convolutions:
+            convolution.register_forward_hook(self._after_convolution)
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward
@@ -91,29 +97,76 @@ class DGLAdapter(Adapter):
         for name, value in given.items():
             if value is self._weight_stand_in and value is not None:
                 given[name] = self._blocks[layer].edge_weight
+        self._spare = not block.num_edges and not _normalises(convolution)
+        if self._spare:
+            _add_spare(given, block, graph_name, x_name)
         return bound.args, bound.kwargs
 
+    def _after_convolution(self, _: nn.Module, __: Any, out: Any) -> Any:
+        """The forward hook: the destination that is none is dropped."""
+        if not self._spare:
+            return None
+        self._spare = False
+        return tree_map_only(Tensor, lambda rows: rows[:-1], out)
 
-def dgl_block(block: Block | None) -> Any:
+
+def _normalises(convolution: nn.Module) -> bool:
+    """Whether a convolution takes statistics over rows or messages, among which one more would count."""
+    return any(isinstance(module, _BatchNorm) for module in convolution.modules())
+
+
+def _add_spare(given: dict[str, Any], block: Block, graph_name: str, x_name: str) -> None:
+    """Give a block without edges a destination of zeros more, with an edge from itself: some of DGL's convolutions
+    fail where there is no edge, or no destination (SAGEConv with gcn, the residuals of GATConv).
+
+    Args:
+        given: the arguments of the convolution by name, which are replaced.
+        block: that has no edges.
+        graph_name: of the argument that is the graph.
+        x_name: of the argument that is rows, or a pair.
+    """
+    own = block.num_destinations
+
+    def with_one(rows: Tensor, at: int) -> Tensor:
+        return torch.cat([rows[:at], rows.new_zeros(1, *rows.shape[1:]), rows[at:]])
+
+    x = given[x_name]
+    given[x_name] = (
+        (with_one(x[0], own), with_one(x[1], own)) if isinstance(x, (tuple, list)) else with_one(x, own)
+    )
+    given[graph_name] = dgl_block(block, spare=True)
+    for name, value in given.items():
+        if name not in (x_name, graph_name) and isinstance(value, Tensor) and value.ndim and not len(value):
+            given[name] = value.new_ones(1, *value.shape[1:])
+
+
+def dgl_block(block: Block | None, *, spare: bool = False) -> Any:
     """The DGL block of a layer, from all sources to own destinations; an empty one for None.
 
     It answers out-degrees with counts over the whole mini-batch, which ``GraphConv(norm="both")`` asks for.
+
+    Args:
+        block: of the layer.
+        spare: add a destination behind its own, with an edge from itself; for a block without edges.
     """
     import dgl
 
     if block is None:
         return dgl.create_block(([], []), num_src_nodes=0, num_dst_nodes=0)
-    edges = torch.arange(block.num_edges, device=block.indices.device)  # left out, they are null to DGL's kernels
+    indptr, indices = block.indptr.long(), block.indices.long()
+    if spare:
+        indptr, indices = torch.cat([indptr, indptr.new_ones(1)]), indices.new_tensor([block.num_destinations])
+    edges = torch.arange(len(indices), device=indices.device)  # left out, they are null to DGL's kernels
     made = dgl.create_block(
-        ("csc", (block.indptr.long(), block.indices.long(), edges)),
-        num_src_nodes=block.num_sources,
-        num_dst_nodes=block.num_destinations,
-        device=block.indices.device,
+        ("csc", (indptr, indices, edges)),
+        num_src_nodes=block.num_sources + spare,
+        num_dst_nodes=block.num_destinations + spare,
+        device=indices.device,
     )
     made.__class__ = _split_block_class()
-    made.gsplit_block = block
+    made.gsplit_block, made.gsplit_spare = block, spare
     if block.edge_weight is not None:
-        made.edata["weight"] = block.edge_weight
+        made.edata["weight"] = block.edge_weight.new_ones(1) if spare else block.edge_weight
     return made
 
 
@@ -127,9 +180,13 @@ def _split_block_class() -> type:
 
         class SplitBlock(DGLBlock):
             gsplit_block: Block
+            gsplit_spare: bool
 
             def out_degrees(self, u: Any = "__ALL__", etype: Any = None) -> Tensor:
                 counts = self.gsplit_block.out_degrees()
+                if self.gsplit_spare:
+                    own = self.gsplit_block.num_destinations
+                    counts = torch.cat([counts[:own], counts.new_ones(1), counts[own:]])
                 return counts if isinstance(u, str) else counts[u]
 
         _classes.append(SplitBlock)

@@ -1,0 +1,133 @@
+"""What becomes of a model: the same as in its library, refused in a line, or wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from experiments.differential.draw import Drawn, make_model
+from experiments.differential.trainers import Order, TrainerFailed, Trainers, same_bits
+from experiments.differential.whole import Step, layout_of, step_on_whole, targets_of
+from gsplit.engine.evaluation.company import check_company
+from gsplit.errors import InputError
+from gsplit.models import prepared
+
+WORLDS = (2, 3)
+EXACT = 1e-9
+"""Bound in float64, as a share of what is compared: the order of sums differs, and what was drawn is small."""
+ROUNDING = 1e-5
+"""The same in float32; or four times what the library's own process is off by there, where that is more."""
+NEGLIGIBLE = 1e-3
+"""What is smaller than this share of the largest gradient is measured by the largest: it may be rounding alone."""
+NOTHING = 1e-12
+"""A gradient smaller than this share of the largest is 0 but for rounding: of a bias before batch normalisation."""
+
+End = Literal["equal", "refused", "wrong", "impossible"]
+ENDS: tuple[End, ...] = ("equal", "refused", "wrong", "impossible")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a model."""
+
+    end: End
+    """``impossible``: the library itself fails on it, so there is nothing to compare with."""
+    why: str = ""
+
+
+def judge(drawn: Drawn, trainers: Trainers, folder: Path) -> Outcome:
+    """Train one model for a step in its library, and split over 2 and over 3 trainers."""
+    dtype = getattr(torch, drawn.dtype)
+    try:
+        model = make_model(drawn)
+        exact = step_on_whole(drawn, model, torch.float64)
+        whole = exact if dtype == torch.float64 else step_on_whole(drawn, model, dtype)
+    except Exception as error:  # whatever a library raises
+        exact = whole = None
+        failed = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
+        if "model" not in locals():
+            return Outcome(end="impossible", why=failed)
+    try:
+        checked = check(model, drawn, dtype, folder)
+    except InputError as error:
+        return Outcome(end="refused", why=str(error))
+    if whole is None or exact is None:
+        return Outcome(end="impossible", why=failed)
+    for world in WORLDS:
+        order = Order(
+            layout=layout_of(drawn, world, folder).path,
+            model=checked,
+            targets=targets_of(drawn),
+            layers=drawn.layers,
+            dtype=dtype,
+        )
+        try:
+            steps = trainers.step(world, order)
+        except TrainerFailed as error:
+            return Outcome(end="wrong", why=f"{world} trainers: {error}")
+        if wrong := difference(steps, whole, exact):
+            return Outcome(end="wrong", why=f"{world} trainers: {wrong}")
+    return Outcome(end="equal")
+
+
+def check(model: nn.Module, drawn: Drawn, dtype: torch.dtype, folder: Path) -> bytes:
+    """What is done before a run: the model in bytes, if it passes.
+
+    Raises:
+        InputError: where it is refused.
+    """
+    layout = layout_of(drawn, WORLDS[0], folder)
+    checked = prepared.check(model, drawn.layers, layout.graph)
+    check_company(model, layout, layers=drawn.layers, dtype=dtype)
+    return checked.pickled
+
+
+def difference(steps: list[Step], whole: Step, exact: Step) -> str:
+    """What differs between trainers and the library's process, in words; empty for nothing but rounding."""
+    first = steps[0]
+    for step in steps[1:]:
+        if not same_bits(first.state, step.state) or not same_bits(first.gradients, step.gradients):
+            return "trainers do not have the same parameters after the step"
+    if first.gradients.keys() != whole.gradients.keys() or first.state.keys() != whole.state.keys():
+        return "other parameters"
+    largest = max((_size(gradient) for gradient in exact.gradients.values()), default=0.0)
+    for what, ours, theirs, best in (
+        *(("gradient of " + n, g, whole.gradients[n], exact.gradients[n]) for n, g in first.gradients.items()),
+        *((f"{n} after the step", s, whole.state[n], exact.state[n]) for n, s in first.state.items()),
+        ("logits after the step", first.logits, whole.logits, exact.logits),
+    ):
+        if ours.shape != theirs.shape:
+            return f"{what}: shape {tuple(ours.shape)} for {tuple(theirs.shape)}"
+        of_gradients = largest if what.startswith("gradient") else 0.0
+        size = max(_size(best), NEGLIGIBLE * of_gradients, 1e-300)
+        off, rounding = _gap(ours, theirs) / size, _gap(theirs, best) / size
+        if _size(best) < NOTHING * of_gradients:  # what is added up to 0 is as large as the others
+            rounding = max(rounding, torch.finfo(torch.float32).eps * of_gradients / size)
+        if not off <= (EXACT if theirs.dtype == torch.float64 else max(ROUNDING, 4 * rounding)):
+            return f"{what}: off by {off:.1e} of its size"
+    return ""
+
+
+def _size(tensor: Tensor) -> float:
+    return tensor.double().nan_to_num(posinf=0.0, neginf=0.0).norm().item()
+
+
+def _gap(one: Tensor, other: Tensor) -> float:
+    """The norm of the difference, where not both are NaN or the same infinity; infinite where one alone is."""
+    one, other = one.double(), other.double()
+    same = (one == other) | (one.isnan() & other.isnan())
+    norm = (one - other).masked_fill(same, 0.0).norm().item()
+    return math.inf if math.isnan(norm) else norm
+
+
+def reason(line: str) -> str:
+    """Why a model is refused, without what is its own: class of the layer, and reason."""
+    line = re.sub(r"^(the model's \S+ is an? |an? )", "", line)
+    line = re.sub(r"^the model \w+ cannot be split: its logits of \d+ vertices differ .*", "logits differ in company", line)
+    return re.sub(r"^the model \w+", "the model", line)
