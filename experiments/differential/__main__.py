@@ -6,12 +6,12 @@
     python -m experiments.differential --seed 1 --only 649
 
 A model is drawn for each number: a convolution with its options and an aggregation, what forward takes, norms, skip
-connections, jumping knowledge, edge weights, float32 or float64; sometimes a line by hand that no split can honour. So
-is what it is trained on: a small graph, with or without loops and vertices without in-edges, and all of its vertices
-as targets, half of them, or two, so that trainers have neither targets nor edges.
+connections, jumping knowledge, edge weights, float32 or float64; sometimes a line by hand that no split can honour.
+So is what it is trained on: a small graph, with or without loops and vertices without in-edges, and all of its
+vertices as targets, half of them, or two, so that trainers have neither targets nor edges.
 
-The library's own process calls the model on the whole graph: one step of SGD, and the logits of all vertices after it.
-The same is done by GSplit, split over 2 and over 3 trainers: one mini-batch with all neighbours, and exact evaluation.
+The library's own process calls the model on the whole graph: one step of SGD, and the logits of all vertices after
+it. GSplit does the same, split over 2 and over 3 trainers: one mini-batch with all neighbours, and exact evaluation.
 Gradients, parameters and buffers after the step, and logits are compared. Counted are models that are *equal* but for
 the rounding of sums in another order, *refused* in a line before anything begins, *wrong* (anything that differs, and
 trainers that fail), and *impossible*: those on which the library itself fails.
@@ -86,7 +86,11 @@ def compared(config: DifferentialConfig) -> dict[str, Any]:
     kinds: dict[str, Counter[str]] = {}
     refused, found = Counter[str](), []
     numbers = range(config.models) if config.only is None else [config.only]
-    with tempfile.TemporaryDirectory(prefix="gsplit-differential-") as folder, ending_tidily(), Trainers() as trainers:
+    with (
+        tempfile.TemporaryDirectory(prefix="gsplit-differential-") as folder,
+        ending_tidily(),
+        Trainers() as trainers,
+    ):
         for number in numbers:
             drawn = draw(number, config.seed)
             outcome = judge(drawn, trainers, Path(folder))

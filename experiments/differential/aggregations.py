@@ -41,7 +41,9 @@ OWN: dict[str, Aggregation] = {
     "powermean, learned": Aggregation(lambda _: aggr.PowerMeanAggregation(1.5, learn=True)),
     "var, half of its gradient": Aggregation(lambda _: aggr.VarAggregation(semi_grad=True)),
     "quantile, linear": Aggregation(lambda _: aggr.QuantileAggregation(0.3)),
-    "quantile, nearest": Aggregation(lambda _: aggr.QuantileAggregation(0.8, interpolation="nearest", fill_value=0.5)),
+    "quantile, nearest": Aggregation(
+        lambda _: aggr.QuantileAggregation(0.8, interpolation="nearest", fill_value=0.5)
+    ),
     "quantiles, midpoint": Aggregation(
         lambda _: aggr.QuantileAggregation([0.1, 0.6], interpolation="midpoint"), factor=2, by_column=False
     ),
@@ -68,9 +70,7 @@ OWN: dict[str, Aggregation] = {
     ),
     "several, attended": Aggregation(
         lambda width: aggr.MultiAggregation(
-            ["mean", "max"],
-            mode="attn",
-            mode_kwargs={"in_channels": width, "out_channels": width, "num_heads": 1},
+            ["mean", "max"], mode="attn", mode_kwargs={"in_channels": width, "out_channels": width, "num_heads": 1}
         ),
         by_column=False,
     ),
@@ -82,7 +82,9 @@ OWN: dict[str, Aggregation] = {
         by_column=False,
     ),
     "degree scaler, linear": Aggregation(
-        lambda _: aggr.DegreeScalerAggregation(["sum"], ["linear", "inverse_linear"], DEGREES), factor=2, by_column=False
+        lambda _: aggr.DegreeScalerAggregation(["sum"], ["linear", "inverse_linear"], DEGREES),
+        factor=2,
+        by_column=False,
     ),
     "set2set": Aggregation(lambda width: aggr.Set2Set(width, processing_steps=2), factor=2, by_column=False),
 }

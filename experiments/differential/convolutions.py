@@ -98,7 +98,7 @@ class Behind(nn.Module):
 
 
 def dgl(name: str, *between: Any, zero: bool = True, **fixed: Any) -> Callable[[int, int, dict[str, Any]], nn.Module]:
-    """What makes a convolution of DGL by its class; ``zero``: whether it has to be allowed vertices without in-edges."""
+    """What makes a convolution of DGL by its class; ``zero``: whether it must be allowed vertices without in-edges."""
 
     def make(w_in: int, w_out: int, options: dict[str, Any]) -> nn.Module:
         import dgl.nn as d

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -101,7 +102,7 @@ def make_model(drawn: Drawn) -> Net:
     widths = [FEATURES, *[HIDDEN] * (drawn.layers - 1 + jumping), CLASSES]
     kind = kinds()[drawn.convolution]
     torch.manual_seed(drawn.seed * 100_003 + drawn.number)
-    ins_and_outs = list(zip(widths[: drawn.layers], widths[1 : drawn.layers + 1], strict=True))
+    ins_and_outs = list(itertools.pairwise(widths))[: drawn.layers]
     model = FORMS[drawn.form](
         [kind.make(w_in, w_out, dict(drawn.options)) for w_in, w_out in ins_and_outs],
         [make_norm(drawn.norm, w_out) for _, w_out in ins_and_outs[:-1]],

@@ -6,13 +6,13 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from experiments.differential.draw import Drawn, make_model
-from experiments.differential.trainers import Order, TrainerFailed, Trainers, same_bits
+from experiments.differential.trainers import Order, TrainerFailed, same_bits
 from experiments.differential.whole import Step, layout_of, step_on_whole, targets_of
 from gsplit.engine.evaluation.company import check_company
 from gsplit.errors import InputError
@@ -32,6 +32,13 @@ End = Literal["equal", "refused", "wrong", "impossible"]
 ENDS: tuple[End, ...] = ("equal", "refused", "wrong", "impossible")
 
 
+class Stepping(Protocol):
+    """Trainers, as :class:`experiments.differential.trainers.Trainers` has them."""
+
+    def step(self, world: int, order: Order) -> list[Step]:
+        """The step of each of ``world`` trainers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """What became of a model."""
@@ -41,28 +48,38 @@ class Outcome:
     why: str = ""
 
 
-def judge(drawn: Drawn, trainers: Trainers, folder: Path) -> Outcome:
+def judge(drawn: Drawn, trainers: Stepping, folder: Path) -> Outcome:
     """Train one model for a step in its library, and split over 2 and over 3 trainers."""
-    dtype = getattr(torch, drawn.dtype)
     try:
         model = make_model(drawn)
+    except Exception as error:  # whatever a library raises
+        return Outcome(end="impossible", why=_line(error))
+    return compare(model, drawn, trainers, folder)
+
+
+def compare(model: nn.Module, drawn: Drawn, trainers: Stepping, folder: Path) -> Outcome:
+    """The same of a model that is there; it stays as it is.
+
+    Args:
+        model: in float32.
+        drawn: says how it is called, and on which graph.
+        trainers: to split it over.
+        folder: for layouts, which are made once.
+    """
+    dtype = getattr(torch, drawn.dtype)
+    try:
+        pickled = check(model, drawn, dtype, folder)
+    except InputError as error:
+        return Outcome(end="refused", why=str(error))
+    try:
         exact = step_on_whole(drawn, model, torch.float64)
         whole = exact if dtype == torch.float64 else step_on_whole(drawn, model, dtype)
     except Exception as error:  # whatever a library raises
-        exact = whole = None
-        failed = f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
-        if "model" not in locals():
-            return Outcome(end="impossible", why=failed)
-    try:
-        checked = check(model, drawn, dtype, folder)
-    except InputError as error:
-        return Outcome(end="refused", why=str(error))
-    if whole is None or exact is None:
-        return Outcome(end="impossible", why=failed)
+        return Outcome(end="impossible", why=_line(error))
     for world in WORLDS:
         order = Order(
             layout=layout_of(drawn, world, folder).path,
-            model=checked,
+            model=pickled,
             targets=targets_of(drawn),
             layers=drawn.layers,
             dtype=dtype,
@@ -74,6 +91,10 @@ def judge(drawn: Drawn, trainers: Trainers, folder: Path) -> Outcome:
         if wrong := difference(steps, whole, exact):
             return Outcome(end="wrong", why=f"{world} trainers: {wrong}")
     return Outcome(end="equal")
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 
 def check(model: nn.Module, drawn: Drawn, dtype: torch.dtype, folder: Path) -> bytes:
@@ -129,5 +150,7 @@ def _gap(one: Tensor, other: Tensor) -> float:
 def reason(line: str) -> str:
     """Why a model is refused, without what is its own: class of the layer, and reason."""
     line = re.sub(r"^(the model's \S+ is an? |an? )", "", line)
-    line = re.sub(r"^the model \w+ cannot be split: its logits of \d+ vertices differ .*", "logits differ in company", line)
+    line = re.sub(
+        r"^the model \w+ cannot be split: its logits of \d+ vertices differ .*", "logits differ in company", line
+    )
     return re.sub(r"^the model \w+", "the model", line)

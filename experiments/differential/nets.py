@@ -12,7 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "elu": nn.functional.elu, "tanh": torch.tanh}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+    "tanh": torch.tanh,
+}
 BY_HAND: dict[str, Callable[[Tensor], Tensor]] = {
     "x - x.mean(0)": lambda x: x - x.mean(0),
     "x / x.abs().max()": lambda x: x / x.abs().max(),

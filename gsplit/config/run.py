@@ -60,9 +60,9 @@ class RunConfig(EvaluationConfig):
     resume: Path | None = None
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
     check_model: Annotated[bool | None, tyro.conf.DisallowNone] = None
-    """--check-model: do not train, but compare the gradients of two trainers with those of one, on a few mini-batches,
-    and say whether the model can be split. By default a model that is not GSplit's own is only tried on a few
-    vertices, alone and together with others, before the run begins; --no-check-model leaves that out."""
+    """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
+    the model can be split. Without the flag, a model that is not GSplit's own is tried on a few vertices, alone and
+    together with others, before the run begins; --no-check-model leaves that out."""
     dry_run: bool = False
     """Do not train: show what each plan of --strategy full would send, hold and take of memory."""
     seed: Annotated[int, Range(0)] = 0

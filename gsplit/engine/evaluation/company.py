@@ -1,10 +1,11 @@
 """Does a model give a vertex the same alone and in the company of others?
 
-What can be split depends, for each vertex, on its in-edges, its sources and its own row alone; then it does not matter
-which trainer computes it, nor with which others. Layers that are known to need more are refused by name
-(:mod:`gsplit.nn.adapters.refuse`). What no list holds (an aggregation or a convolution of the user's, ``x - x.mean(0)``,
-a virtual node, ``x / x.abs().max()``) is found here, before a run: a few vertices of a small graph, with features of
-the graph of the run, are computed two at a time and then all together.
+What can be split depends, for each vertex, on its in-edges, its sources and its own row alone; then it does not
+matter which trainer computes it, nor with which others. Layers that are known to need more are refused by name
+(:mod:`gsplit.nn.adapters.refuse`). What no list holds (an aggregation or a convolution of the user's,
+``x - x.mean(0)``, a virtual node, ``x / x.abs().max()``) is found here, before a run: a few vertices of a small graph,
+with features of the graph of the run, are computed two at a time and then all together. What only shows in training,
+or between trainers, ``--check-model`` finds.
 """
 
 from __future__ import annotations

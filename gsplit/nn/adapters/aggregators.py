@@ -39,7 +39,7 @@ REFUSED = {
     **dict.fromkeys(("MLPAggregation", "PatchTransformerAggregation"), f"{PADDED}; {ORDERED}, too"),
     **dict.fromkeys(
         ("SetTransformerAggregation", "GraphMultisetTransformer"),
-        "it attends over a table of neighbours as wide as the longest list at hand, and gives NaN to vertices without",
+        "it attends over a table of neighbours as wide as the longest list at hand, also for vertices without any",
     ),
     "SortAggregation": (
         "it sorts a table of neighbours padded to the longest list at hand, by one channel, whose ties stand in an "
@@ -70,9 +70,9 @@ def is_quantile(layer: nn.Module) -> bool:
 class QuantileForward:
     """PyG's quantiles, of any number of edges.
 
-    PyG 2.8 finds the q-th neighbour by its place among all edges at hand, in the type of the model: beyond 2**24 edges
-    in float32 that is another neighbour, and long before that the share between two neighbours is wrong. It also
-    fails where there is no edge. Here places are counted within each list, as whole numbers.
+    PyG 2.8 finds the q-th neighbour by its place among all edges at hand, in the type of the model: beyond 2**24
+    edges in float32 that is another neighbour, and long before that the share between two neighbours is wrong. It
+    also fails where there is no edge, and where the first list is empty. Here places are counted within each list.
     """
 
     def __init__(self, aggregation: nn.Module) -> None:

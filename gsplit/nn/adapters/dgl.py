@@ -116,8 +116,10 @@ def _normalises(convolution: nn.Module) -> bool:
 
 
 def _add_spare(given: dict[str, Any], block: Block, graph_name: str, x_name: str) -> None:
-    """Give a block without edges a destination of zeros more, with an edge from itself: some of DGL's convolutions
-    fail where there is no edge, or no destination (SAGEConv with gcn, the residuals of GATConv).
+    """Give a block without edges a destination of zeros more, with an edge from itself.
+
+    Some of DGL's convolutions fail where there is no edge (SAGEConv with gcn) or no destination (residuals of
+    GATConv), which is nothing special for one trainer of several.
 
     Args:
         given: the arguments of the convolution by name, which are replaced.
@@ -131,9 +133,7 @@ def _add_spare(given: dict[str, Any], block: Block, graph_name: str, x_name: str
         return torch.cat([rows[:at], rows.new_zeros(1, *rows.shape[1:]), rows[at:]])
 
     x = given[x_name]
-    given[x_name] = (
-        (with_one(x[0], own), with_one(x[1], own)) if isinstance(x, (tuple, list)) else with_one(x, own)
-    )
+    given[x_name] = (with_one(x[0], own), with_one(x[1], own)) if isinstance(x, (tuple, list)) else with_one(x, own)
     given[graph_name] = dgl_block(block, spare=True)
     for name, value in given.items():
         if name not in (x_name, graph_name) and isinstance(value, Tensor) and value.ndim and not len(value):

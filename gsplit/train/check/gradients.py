@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
+from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import Objective, check_logits, mini_batch_loss, objective_of
 from gsplit.engine.objectives.own_loss import ADVICE, OwnLoss, WithOwnLoss
@@ -33,7 +34,6 @@ from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_train
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.train.check.cases import Case, Draws, chosen_cases
-from gsplit.engine.evaluation.dropout_off import DropoutOff
 
 TRAINERS = 2
 NEIGHBOURS = 10

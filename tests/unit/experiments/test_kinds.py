@@ -17,6 +17,7 @@ ALLOWED = {
     "full_graph": {"shared", "baselines"},
     "micro": {"shared"},
     "faults": {"shared"},
+    "differential": {"shared"},
     "rules": {"shared"},
     "model_host": {"shared"},
 }

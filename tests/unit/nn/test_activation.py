@@ -8,10 +8,10 @@ from support.gradients import rows, same_gradients
 from torch import nn
 from torch.nn import functional as F
 
+from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.kernels import library_alone
 from gsplit.nn import GAT, SAGE
 from gsplit.nn.rowwise.activation import RowDropout, activated, adds_bias, convert_dropouts
-from gsplit.engine.evaluation.dropout_off import DropoutOff
 
 
 @pytest.mark.parametrize("activation", [torch.relu, F.relu, F.elu, torch.tanh])
