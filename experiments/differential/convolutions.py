@@ -98,7 +98,7 @@ class Behind(nn.Module):
 
 
 def dgl(name: str, *between: Any, zero: bool = True, **fixed: Any) -> Callable[[int, int, dict[str, Any]], nn.Module]:
-    """What makes a convolution of DGL by its class; ``zero``: whether it must be allowed vertices without in-edges."""
+    """What makes a convolution of DGL by its class; ``zero``: whether it has a flag for vertices without in-edges."""
 
     def make(w_in: int, w_out: int, options: dict[str, Any]) -> nn.Module:
         import dgl.nn as d
@@ -152,7 +152,7 @@ PYG: dict[str, Convolution] = {
     "GCNConv": Convolution(
         pyg("GCNConv"),
         ("x, edge_index", "data", "x, adj_t", *WEIGHTS * 3),
-        {"improved": YES_NO, "add_self_loops": YES_NO, "normalize": (True, True, False), "bias": YES_NO},
+        {"improved": YES_NO, "add_self_loops": (None, False), "normalize": (True, True, False), "bias": YES_NO},
     ),
     "GATConv": Convolution(pyg("GATConv"), PLAIN, {**HEADS, "add_self_loops": YES_NO, "residual": YES_NO}),
     "GATConv, attributes": Convolution(
@@ -181,12 +181,12 @@ PYG: dict[str, Convolution] = {
         pyg("GeneralConv"),
         PLAIN,
         {
-            **{"aggr": ("add", "mean", "max"), "heads": (1, 2), "attention": YES_NO},
+            **{"aggr": ("sum", "mean", "max"), "heads": (1, 2), "attention": YES_NO},
             **{"skip_linear": YES_NO, "directed_msg": (True, True, False)},
         },
     ),
     "ResGatedGraphConv": Convolution(pyg("ResGatedGraphConv"), PLAIN, {"aggr": COLUMNS, "root_weight": YES_NO}),
-    "SimpleConv": Convolution(square("SimpleConv", widths=0), SPARSE, {"aggr": LEVEL, "combine_root": (None, "sum")}),
+    "SimpleConv": Convolution(square("SimpleConv", widths=0), PLAIN, {"aggr": LEVEL, "combine_root": (None, "sum")}),
     "LEConv": Convolution(pyg("LEConv"), (*PLAIN, *WEIGHTS), BY_COLUMN),
     "MFConv": Convolution(pyg("MFConv"), PLAIN, {"max_degree": (3, 10), "aggr": LEVEL}),
     "FiLMConv": Convolution(pyg("FiLMConv"), PLAIN, {"aggr": LEVEL}),

@@ -114,7 +114,7 @@ def make_model(drawn: Drawn) -> Net:
     )
     with torch.no_grad():
         for parameter in model.parameters():  # some begin at zero, and would hide what they multiply
-            parameter += 0.1 * torch.randn_like(parameter)
+            parameter.add_(0.1 * torch.randn_like(parameter))
     return model
 
 

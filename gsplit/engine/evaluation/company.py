@@ -3,9 +3,9 @@
 What can be split depends, for each vertex, on its in-edges, its sources and its own row alone; then it does not
 matter which trainer computes it, nor with which others. Layers that are known to need more are refused by name
 (:mod:`gsplit.nn.adapters.refuse`). What no list holds (an aggregation or a convolution of the user's,
-``x - x.mean(0)``, a virtual node, ``x / x.abs().max()``) is found here, before a run: a few vertices of a small graph,
-with features of the graph of the run, are computed two at a time and then all together. What only shows in training,
-or between trainers, ``--check-model`` finds.
+``x - x.mean(0)``, a virtual node, ``x / x.abs().max()``) is found here, before a run: a few vertices of a small
+graph, with features of the graph of the run, are computed two at a time and then all together. What only shows in
+training, or between trainers, ``--check-model`` finds.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _compare(model: nn.Module, layout: Layout, layers: int, dtype: torch.dtype) 
     for moved in (False, True):
         if moved:
             for parameter in filter(torch.is_floating_point, on_blocks.parameters()):
-                parameter += NOISE * torch.randn_like(parameter)
+                parameter.add_(NOISE * torch.randn_like(parameter))
         together = logits(np.concatenate(pairs))
         scale = float(together.nan_to_num(posinf=0.0, neginf=0.0).abs().max())
         if _difference(logits(np.concatenate(pairs)), together) > TOLERANCE * scale:

@@ -85,7 +85,7 @@ class PyGAdapter(Adapter):
             if type(layer).__module__ == JUMPING and type(layer).__name__ == "JumpingKnowledge":
                 layer.register_forward_pre_hook(self._before_jumping)
             elif is_quantile(layer):
-                layer.forward = QuantileForward(layer)  # type: ignore[method-assign]
+                layer.forward = QuantileForward(layer)
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward

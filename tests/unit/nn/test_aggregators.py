@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from support.models import HAS_DGL, PyGNet, dgl, stacked
@@ -72,11 +74,8 @@ class DGLOf(nn.Module):
 
 WAYS = ("linear", "lower", "higher", "nearest", "midpoint")
 QUANTILES = {
-    "median": lambda: aggr.MedianAggregation(),
-    **{
-        way: lambda way=way: aggr.QuantileAggregation(0.3, way, -2.0)
-        for way in aggr.QuantileAggregation.interpolations
-    },
+    "median": aggr.MedianAggregation,
+    **{way: functools.partial(aggr.QuantileAggregation, 0.3, way, -2.0) for way in WAYS},
     "several": lambda: aggr.QuantileAggregation([0.1, 0.5, 1.0]),
 }
 
