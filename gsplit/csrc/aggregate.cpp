@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "aggregate_shared.hpp"
+#include "long_sums.hpp"
 
 namespace gsplit {
 namespace {
@@ -27,6 +28,7 @@ RowTask<T> task_of(const RowEdges& edges, const Sources<T>& sources) {
   task.own = sources.own.data;
   task.received = sources.received.data;
   task.num_own = sources.own.rows;
+  task.num_edges = static_cast<int64_t>(edges.indices.size());
   task.source_bytes = sources.rows() * sources.own.width * static_cast<int64_t>(sizeof(T));
   task.own_stride = sources.own.stride;
   task.received_stride = sources.received.stride;
@@ -54,7 +56,7 @@ const RowKernels*& choice() {
   return kernels;
 }
 
-void run_sum(const RowTask<float>& task, int64_t begin, int64_t end) { chosen().sum_f32(task, begin, end); }
+void run_sum(const RowTask<float>& task, int64_t begin, int64_t end) { sum_float_rows(task, begin, end); }
 void run_sum(const RowTask<double>& task, int64_t begin, int64_t end) { chosen().sum_f64(task, begin, end); }
 void run_dot(const RowTask<float>& task, int64_t begin, int64_t end) { chosen().dot_f32(task, begin, end); }
 void run_dot(const RowTask<double>& task, int64_t begin, int64_t end) { chosen().dot_f64(task, begin, end); }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "aggregate_shared.hpp"
+#include "long_sums.hpp"
 
 namespace gsplit {
 namespace {
@@ -69,11 +70,10 @@ void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_pow
   check_edges(edges, INT32_MAX, -1);
   const int64_t heads = heads_of(edges, powers, own_powers);
   side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
-    std::vector<T> total(heads);
+    HeadSums<T> total(heads);
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t h = 0; h < heads; ++h) total[h] = own_powers.data == nullptr ? T(0) : own_powers.row(row)[h];
-      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
-        for (int64_t h = 0; h < heads; ++h) total[h] += powers.row(e)[h];
+      total.add(edges.indptr[row], edges.indptr[row + 1], [&](int64_t e, int64_t h) { return powers.row(e)[h]; });
       for (int64_t h = 0; h < heads; ++h) total[h] = T(1) / total[h];
       for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
         for (int64_t h = 0; h < heads; ++h) powers.row(e)[h] *= total[h];
@@ -99,28 +99,26 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
   const Slopes<T> slopes{{slope, T(1)}};
   const int64_t last = edges.indptr.back();
   side_by_side(equal_ranges(edges, heads, threads), [&](size_t, int64_t begin, int64_t end) {
-    std::vector<T> sum(heads);
+    HeadSums<T> sum(heads), total(heads);
     for (int64_t row = begin; row < end; ++row) {
       const T* to = destination.row(row);
-      T* total = destination_gradients.row(row);
       for (int64_t h = 0; h < heads; ++h) {
         sum[h] = own_shares.data == nullptr ? T(0) : own_shares.row(row)[h] * own_gradients.row(row)[h];
         total[h] = 0;
       }
-      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
-        for (int64_t h = 0; h < heads; ++h) sum[h] += shares.row(e)[h] * gradients.row(e)[h];
-      for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e) {
-        if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
-        const T* from = source.row(edges.indices[e]);
-        for (int64_t h = 0; h < heads; ++h) {
-          const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
-          total[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
-        }
-      }
-      if (own_shares.data == nullptr) continue;
+      const int64_t first = edges.indptr[row], stop = edges.indptr[row + 1];
+      sum.add(first, stop, [&](int64_t e, int64_t h) { return shares.row(e)[h] * gradients.row(e)[h]; });
+      total.add(first, stop, [&](int64_t e, int64_t h) {
+        if (h == 0 && e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
+        const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
+        return gradients.row(e)[h] = through * slopes.of(source.row(edges.indices[e])[h] + to[h]);
+      });
       for (int64_t h = 0; h < heads; ++h) {
-        const T through = own_shares.row(row)[h] * (own_gradients.row(row)[h] - sum[h]);
-        total[h] += own_gradients.row(row)[h] = through * slopes.of(source.row(row)[h] + to[h]);
+        if (own_shares.data != nullptr) {
+          const T through = own_shares.row(row)[h] * (own_gradients.row(row)[h] - sum[h]);
+          total[h] += own_gradients.row(row)[h] = through * slopes.of(source.row(row)[h] + to[h]);
+        }
+        destination_gradients.row(row)[h] = total[h];
       }
     }
   });

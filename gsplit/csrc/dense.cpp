@@ -72,6 +72,8 @@ bool narrow_fits(int64_t outputs, int64_t width) {
 
 namespace {
 
+constexpr int64_t SUMMED_ROWS = 2048;  // 32 panels, over which the sums of a gradient stay in float32
+
 /// Checks rows, and how many of them each of `parts` takes.
 template <class Part>
 NarrowTask narrow_task(const PickedRows& x, const std::vector<Part>& parts) {
@@ -145,10 +147,15 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
   const int64_t width = x.table.width, lanes = chosen().lanes, stride = (width + lanes - 1) / lanes * lanes;
   for (const auto& [gradients, out] : wanted)
     check_narrow(x, gradients.rows, gradients.width, out.rows == gradients.width && out.width == width);
-  // Sums of each thread, one gradient after the other.
+  // Sums of each thread, one gradient after the other: of the rows at work, and of those before them.
   std::vector<std::vector<std::vector<float>>> sums(std::max(threads, 1));
-  for (auto& of_thread : sums)
-    for (const auto& [gradients, out] : wanted) of_thread.emplace_back(gradients.width * stride);
+  std::vector<std::vector<std::vector<double>>> totals(sums.size());
+  for (size_t worker = 0; worker < sums.size(); ++worker) {
+    for (const auto& [gradients, out] : wanted) {
+      sums[worker].emplace_back(gradients.width * stride);
+      totals[worker].emplace_back(gradients.width * stride);
+    }
+  }
   int64_t from = 0;
   for (size_t taken = wanted.size(); taken > 0; --taken) {
     const int64_t rows = wanted[taken - 1].gradients.rows - from;
@@ -160,7 +167,14 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
         part.gradients[part.num_gradients++] = {gradients.data, sum.data(), gradients.width, gradients.stride,
                                                 stride};
       }
-      chosen().narrow_gradient(part, from + begin, from + end);
+      for (int64_t first = begin; first < end; first += SUMMED_ROWS) {
+        chosen().narrow_gradient(part, from + first, from + std::min(end, first + SUMMED_ROWS));
+        for (size_t g = 0; g < taken; ++g) {
+          auto& sum = sums[worker][g];
+          for (size_t i = 0; i < sum.size(); ++i) totals[worker][g][i] += static_cast<double>(sum[i]);
+          std::fill(sum.begin(), sum.end(), 0.0f);
+        }
+      }
     });
     from += rows;
   }
@@ -169,9 +183,9 @@ void narrow_gradient(const PickedRows& x, const std::vector<NarrowGradient>& giv
     for (int64_t o = 0; o < out.rows; ++o) {
       for (int64_t k = 0; k < out.width; ++k) {
         const int64_t chunk = k / lanes, first = std::min(chunk * lanes, width - lanes);
-        float total = 0;
-        for (const auto& of_thread : sums) total += of_thread[g][o * stride + chunk * lanes + k - first];
-        out.row(o)[k] = total;
+        double total = 0;
+        for (const auto& of_thread : totals) total += of_thread[g][o * stride + chunk * lanes + k - first];
+        out.row(o)[k] = static_cast<float>(total);
       }
     }
   }

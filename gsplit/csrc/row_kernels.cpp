@@ -46,10 +46,10 @@ __attribute__((always_inline)) inline void fetch(const RowTask<T>& task, int64_t
   for (; line < end; line += LINE_BYTES) __builtin_prefetch(line, 0, 2);
 }
 
-/// Edges before this one have the rows of edges ahead of them fetched.
+/// Edges before this one have their rows fetched, from edges so far ahead of them.
 template <class T>
-inline int64_t fetched_until(const RowTask<T>& task, int64_t end) {
-  return task.source_bytes > CACHED_BYTES ? task.indptr[end] : 0;
+inline int64_t fetched_until(const RowTask<T>& task) {
+  return task.source_bytes > CACHED_BYTES ? task.num_edges : 0;
 }
 
 template <class T>
@@ -118,7 +118,7 @@ struct Tile {
 
   template <Scaled SCALED>
   static void sum_range(const RowTask<T> task, const Tiling& tiling, int64_t begin, int64_t end) {
-    const int64_t last = fetched_until(task, end);
+    const int64_t last = fetched_until(task);
     if constexpr (SCALED == Scaled::BY_HEAD) {
       int64_t head_of[CHUNKS];
       for (int c = 0; c < CHUNKS; ++c) head_of[c] = offset(c, task.width) / tiling.head_width;
@@ -168,6 +168,21 @@ void sum_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
   else sum_with<T, 1, 3>(task, tiling, begin, end);
 }
 
+/// sums[c] += the values of column c, of rows that follow each other.
+void add_rows(const float* values, int64_t rows, int64_t width, double* sums) {
+  using Narrow = typename Vector<float, 8>::type;
+  using Doubles = typename Vector<double, 8>::type;
+  int64_t c = 0;
+  for (; c + 8 <= width; c += 8) {
+    auto total = *reinterpret_cast<const Doubles*>(sums + c);
+    for (int64_t row = 0; row < rows; ++row)
+      total += __builtin_convertvector(*reinterpret_cast<const Narrow*>(values + row * width + c), Doubles);
+    *reinterpret_cast<Doubles*>(sums + c) = total;
+  }
+  for (; c < width; ++c)
+    for (int64_t row = 0; row < rows; ++row) sums[c] += static_cast<double>(values[row * width + c]);
+}
+
 /// Sum over the lanes of a vector, halved again and again; halves are named, or they would go through memory.
 template <class T, int LANES>
 inline T summed(const typename Vector<T, LANES>::type& v) {
@@ -198,7 +213,7 @@ inline T dot(const T* a, const T* b, int64_t width) {
 template <class T>
 void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
   constexpr int WIDE = VECTOR_BYTES / static_cast<int>(sizeof(T));
-  const int64_t width = task.width / task.heads, last = fetched_until(task, end);
+  const int64_t width = task.width / task.heads, last = fetched_until(task);
   for (int64_t row = begin; row < end; ++row) {
     const T* left = task.start + row * task.start_stride;
     for (int64_t e = task.indptr[row]; e < task.indptr[row + 1]; ++e) {
@@ -220,6 +235,7 @@ void dot_rows(const RowTask<T>& task, int64_t begin, int64_t end) {
 extern const RowKernels kernels;
 const RowKernels kernels{sum_rows<float>,
                          sum_rows<double>,
+                         add_rows,
                          dot_rows<float>,
                          dot_rows<double>,
                          activate<float>,

@@ -16,6 +16,7 @@ struct RowTask {
   const T* own;
   const T* received;
   int64_t num_own;
+  int64_t num_edges;
   int64_t source_bytes;  // of all source rows, without what lies between them
   int64_t own_stride;
   int64_t received_stride;
@@ -91,6 +92,7 @@ struct NarrowTask {
 struct RowKernels {
   void (*sum_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*sum_f64)(const RowTask<double>&, int64_t begin, int64_t end);
+  void (*add_f32)(const float* values, int64_t rows, int64_t width, double* sums);
   void (*dot_f32)(const RowTask<float>&, int64_t begin, int64_t end);
   void (*dot_f64)(const RowTask<double>&, int64_t begin, int64_t end);
   void (*activate_f32)(const ActivationTask<float>&, int64_t begin, int64_t end);

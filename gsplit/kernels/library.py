@@ -13,6 +13,10 @@ from typing_extensions import override
 from gsplit.kernels.sums import Edges, Kernels
 
 
+BLOCK_EDGES = 32
+"""Edges that are summed in the type of the rows, as in the core; blocks of so many are added in float64."""
+
+
 class Library(Kernels):
     """PyTorch's operations, on any device and in any type: ``embedding_bag`` over the edges, forward and backward."""
 
@@ -68,23 +72,29 @@ class Library(Kernels):
         out.copy_(total)
 
     def _bags(self, edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
+        """Sums [R, D] of rows of x, each multiplied by its edge's scale [E, heads]; of a long list by blocks."""
         if not len(edges.indices):
             return x.new_zeros((edges.num_rows, x.shape[1]))
+        if not self._by_blocks(edges):
+            return _plain_bags(edges, x, scale)
+        # A row has an empty block, or whole ones, of which the last takes what would be too little for another.
+        count_R = (edges.indptr.diff() // BLOCK_EDGES).clamp(min=1)
+        end_R = count_R.cumsum(0, dtype=torch.int32)
+        row_B = torch.repeat_interleave(count_R)
+        block_B = torch.arange(len(row_B), dtype=torch.int32, device=row_B.device)
+        begin_B = edges.indptr[row_B] + (block_B - (end_R - count_R)[row_B]) * BLOCK_EDGES
+        blocks = Edges(indptr=torch.cat([begin_B, edges.indptr[-1:]]).int(), indices=edges.indices)
+        sum_BD = _plain_bags(blocks, x if x.dtype == torch.float64 else x.float(), scale)
+        rows = Edges(indptr=F.pad(end_R, (1, 0)), indices=block_B)
+        return _plain_bags(rows, sum_BD.double(), None).to(x.dtype)
 
-        def bag(rows: Tensor, weight: Tensor | None) -> Tensor:
-            return F.embedding_bag(
-                edges.indices,
-                rows.contiguous(),
-                edges.indptr,
-                mode="sum",
-                include_last_offset=True,
-                per_sample_weights=weight,
-            )
+    def _by_blocks(self, edges: Edges) -> bool:
+        """Whether a list is so long that one number of float32 would lose too much of it.
 
-        if scale is None:
-            return bag(x, None)
-        pieces = zip(x.chunk(scale.shape[1], dim=1), scale.to(x.dtype).unbind(1), strict=True)
-        return torch.cat([bag(rows, weight.contiguous()) for rows, weight in pieces], dim=1)
+        An accelerator is not asked, for the host would wait for it: there, without Triton, no list is cut.
+        """
+        indptr = edges.indptr
+        return indptr.device.type == "cpu" and int(indptr.diff().max()) >= 2 * BLOCK_EDGES
 
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
@@ -114,7 +124,7 @@ class Library(Kernels):
         highest_RH = torch.full_like(destination, -torch.inf) if own_RH is None else own_RH.clone()
         highest_RH.scatter_reduce_(0, row_E.unsqueeze(1).expand_as(score_EH), score_EH, "amax")
         power_EH = (score_EH - highest_RH[row_E]).exp()
-        total_RH = torch.zeros_like(destination).index_add_(0, row_E, power_EH)
+        total_RH = self._bags(edges.of_values(), power_EH, None)
         if own_RH is None:
             return power_EH / total_RH[row_E], None
         own_power_RH = (own_RH - highest_RH).exp()
@@ -137,16 +147,36 @@ class Library(Kernels):
         def through(gradient: Tensor, raw: Tensor) -> Tensor:
             return torch.where(raw > 0, gradient, gradient * slope)
 
-        sum_RH = torch.zeros_like(destination).index_add_(0, row_E, share_EH * grad_EH)
+        of_values = edges.of_values()
+        sum_RH = self._bags(of_values, share_EH * grad_EH, None)
         if own_share_RH is not None and own_grad_RH is not None:
             sum_RH += own_share_RH * own_grad_RH
         raw_EH = source[edges.indices] + destination[row_E]
         out_EH = through(share_EH * (grad_EH - sum_RH[row_E]), raw_EH)
-        total_RH = torch.zeros_like(destination).index_add_(0, row_E, out_EH)
+        total_RH = self._bags(of_values, out_EH, None)
         if own_share_RH is None or own_grad_RH is None:
             return out_EH, None, total_RH
         own_RH = through(own_share_RH * (own_grad_RH - sum_RH), source[: edges.num_rows] + destination)
         return out_EH, own_RH, total_RH + own_RH
+
+
+def _plain_bags(edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
+    """Sums [R, D] of rows of x, each with its edge's scale [E, heads], one edge after the other."""
+
+    def bag(rows: Tensor, weight: Tensor | None) -> Tensor:
+        return F.embedding_bag(
+            edges.indices,
+            rows.contiguous(),
+            edges.indptr,
+            mode="sum",
+            include_last_offset=True,
+            per_sample_weights=weight,
+        )
+
+    if scale is None:
+        return bag(x, None)
+    pieces = zip(x.chunk(scale.shape[1], dim=1), scale.to(x.dtype).unbind(1), strict=True)
+    return torch.cat([bag(rows, weight.contiguous()) for rows, weight in pieces], dim=1)
 
 
 def _joined(own: Tensor, received: Tensor | None) -> Tensor:

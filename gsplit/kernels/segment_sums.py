@@ -4,8 +4,9 @@ Imported only where a GPU sums: Triton comes with PyTorch for GPUs, not with PyT
 
 A program makes one row of the result, or COLUMNS columns of it, and nobody else writes these: nothing is added by
 atomic operations, and a sum has one order, so results are the same every time. The program reads the sources of EDGES
-edges at once, a tile of EDGES x COLUMNS values, adds tile to tile, and adds up the rows of the last one. Nothing is
-sorted: backward is the same sum over the transposed edges. Own rows and received rows are read where they lie.
+edges at once, a tile of EDGES x COLUMNS values, adds tile to tile, and adds up the rows of the last one. After TILES
+tiles it begins anew, and adds what it has to the sums before with what rounding took from them (Kahan's compensated
+sum), so a sum over millions of edges is as exact as one over a few. Nothing is sorted: backward is the same sum over the transposed edges. Own rows and received rows are read where they lie.
 
 Widths and strides of rows are constants of the kernel, so the compiler sees how many values are aligned together: up
 to 16 bytes are read in a lane where row widths and strides are multiples of that. Rows of an odd width are read value
@@ -33,6 +34,8 @@ MAX_COLUMNS = 256
 """Columns of a tile; wider rows are left to several programs."""
 MAX_EDGES = 8
 """Edges of a tile: most rows of a sampled block have no more than two such."""
+TILES = 32
+"""Tiles that are added to one another in the type of the sum."""
 LOADS_IN_FLIGHT = 4
 """Loads of a lane that a tile begins at once, before warps are added."""
 MAX_WARPS = 4
@@ -46,40 +49,49 @@ _SCALARS = ["indptr", "indices", "order", "factor", "weight", "degrees", "scale"
 def _sum_rows(  # type: ignore[no-untyped-def]
     indptr, indices, order, own, received, num_own, out, start, num_start, factor, weight, degrees, scale,
     start_scale, D: tl.constexpr, HEADS: tl.constexpr, OWN: tl.constexpr, RECEIVED: tl.constexpr, OUT: tl.constexpr,
-    START: tl.constexpr, WEIGHT: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr, SUM: tl.constexpr,
+    START: tl.constexpr, WEIGHT: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr,
+    SUM: tl.constexpr,
 ):  # fmt: skip
     """Program (r, c) makes columns ``c * COLUMNS ..`` of row r; OWN, RECEIVED, OUT, START, WEIGHT are strides."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = column < D
     begin, end = tl.load(indptr + row), tl.load(indptr + row + 1)
-    total = tl.zeros([EDGES, COLUMNS], SUM)
-    for first in range(begin, end, EDGES):
-        edge = first + tl.arange(0, EDGES)
-        there = edge < end
-        source = tl.load(indices + edge, mask=there, other=0).to(tl.int64)
-        wanted = there[:, None] & inside[None, :]
-        if received is None:
-            values = tl.load(own + source[:, None] * OWN + column[None, :], mask=wanted, other=0).to(SUM)
-        else:
-            is_own = (source < num_own)[:, None]
-            here = own + source[:, None] * OWN + column[None, :]
-            values = tl.load(here, mask=wanted & is_own, other=0).to(SUM)
-            arrived = received + (source - num_own)[:, None] * RECEIVED + column[None, :]
-            values += tl.load(arrived, mask=wanted & (source >= num_own)[:, None], other=0).to(SUM)
-        if factor is not None:
-            values *= tl.load(factor + source, mask=there, other=0).to(SUM)[:, None]
-        if weight is not None:
-            at = edge.to(tl.int64)
-            if order is not None:
-                at = tl.load(order + edge, mask=there, other=0).to(tl.int64)
-            if HEADS == 1:
-                values *= tl.load(weight + at * WEIGHT, mask=there, other=0).to(SUM)[:, None]
+    result = tl.zeros([COLUMNS], SUM)
+    lost = tl.zeros([COLUMNS], SUM)
+    for block in range(begin, end, BLOCK):
+        stop = block + tl.minimum(end - block, BLOCK)
+        total = tl.zeros([EDGES, COLUMNS], SUM)
+        for first in range(block, stop, EDGES):
+            edge = first + tl.arange(0, EDGES)
+            there = edge < stop
+            source = tl.load(indices + edge, mask=there, other=0).to(tl.int64)
+            wanted = there[:, None] & inside[None, :]
+            if received is None:
+                values = tl.load(own + source[:, None] * OWN + column[None, :], mask=wanted, other=0).to(SUM)
             else:
-                head = column // (D // HEADS)
-                values *= tl.load(weight + at[:, None] * WEIGHT + head[None, :], mask=wanted, other=0).to(SUM)
-        total += values
-    result = tl.sum(total, axis=0)
+                is_own = (source < num_own)[:, None]
+                here = own + source[:, None] * OWN + column[None, :]
+                values = tl.load(here, mask=wanted & is_own, other=0).to(SUM)
+                arrived = received + (source - num_own)[:, None] * RECEIVED + column[None, :]
+                values += tl.load(arrived, mask=wanted & (source >= num_own)[:, None], other=0).to(SUM)
+            if factor is not None:
+                values *= tl.load(factor + source, mask=there, other=0).to(SUM)[:, None]
+            if weight is not None:
+                at = edge.to(tl.int64)
+                if order is not None:
+                    at = tl.load(order + edge, mask=there, other=0).to(tl.int64)
+                if HEADS == 1:
+                    values *= tl.load(weight + at * WEIGHT, mask=there, other=0).to(SUM)[:, None]
+                else:
+                    head = column // (D // HEADS)
+                    values *= tl.load(weight + at[:, None] * WEIGHT + head[None, :], mask=wanted, other=0).to(SUM)
+            total += values
+        more = tl.sum(total, axis=0) - lost
+        after = result + more
+        lost = (after - result) - more
+        lost = tl.where(lost == lost, lost, 0)  # of infinity, which stays what it is
+        result = after
     if degrees is not None:
         result /= tl.maximum(tl.load(degrees + row), 1).to(SUM)
     if scale is not None:
@@ -157,6 +169,7 @@ def sum_rows(
             WEIGHT=0 if weight is None else weight.stride(0),
             EDGES=at_once,
             COLUMNS=columns,
+            BLOCK=at_once * TILES,
             SUM=tl.float64 if own.dtype == torch.float64 else tl.float32,
             num_warps=warps,
         )

@@ -1,5 +1,6 @@
 """Edges row by row, and the sums over them that a layer takes: what every set of kernels computes.
 
+A long list is summed by blocks, so that its sum is as exact as one over a few edges (``csrc/long_sums.hpp``).
 Nothing here knows autograd: :mod:`gsplit.nn.aggregate` and :mod:`gsplit.nn.attention` call kernels forward and, over
 the transposed edges, backward. No kernel makes a tensor of edges x features.
 
@@ -35,6 +36,11 @@ class Edges:
         """Row of each edge, int32 [E]."""
         rows = torch.arange(self.num_rows, dtype=torch.int32, device=self.indptr.device)
         return torch.repeat_interleave(rows, self.indptr.diff(), output_size=len(self.indices))
+
+    def of_values(self) -> Edges:
+        """The same rows, where each edge's source is the edge itself: sums over values of edges [E, D]."""
+        device = self.indices.device
+        return Edges(indptr=self.indptr, indices=torch.arange(len(self.indices), dtype=torch.int32, device=device))
 
     def from_row(self, first: int, end: int) -> Edges:
         """The edges of rows ``first`` .. ``end`` alone, which begin at row 0."""

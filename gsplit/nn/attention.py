@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import TwoWayEdges, kernels_for
-from gsplit.nn.aggregate import summed_back
+from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
 
 if TYPE_CHECKING:
@@ -93,9 +93,9 @@ class _Way:
         """The shares of edges and loops, which are a softmax's, with the scales in it."""
         if self.scale is None:
             return shares, own
-        rows, shares = self.edges.edges.rows(), shares * self.scale.unsqueeze(1)
-        total = shares.new_zeros((self.edges.edges.num_rows, self.heads)) if own is None else own.clone()
-        total.index_add_(0, rows, shares)
+        edges, shares = self.edges.edges, shares * self.scale.unsqueeze(1)
+        rows, total = edges.rows(), shares.new_empty((edges.num_rows, self.heads))
+        kernels_for(shares).sum(edges.of_values(), shares, None, total, start=own)
         part = torch.where(total > 0, total.reciprocal(), 0)
         return shares * part[rows], None if own is None else own * part
 
@@ -211,7 +211,7 @@ def softmax_over_neighbours(
         row_EH = destination_E.long().unsqueeze(1).expand_as(score_EH)
         highest_NH.scatter_reduce_(0, row_EH, score_EH.detach(), "amax")
     power_EH = (score_EH - highest_NH[destination_E]).exp()
-    total_NH = torch.zeros_like(highest_NH).index_add(0, destination_E, power_EH)
+    total_NH = neighbour_sum(TwoWayEdges(block.two_way.edges.of_values(), block.num_edges), power_EH, None, None)[0]
     if own_score_NH is None:
         return power_EH / total_NH[destination_E], None
     own_power_NH = (own_score_NH - highest_NH).exp()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied, is_autocast
+from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied, is_autocast, kernels_for
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
@@ -123,8 +123,9 @@ class Block(Neighbourhood):
             return self.drawn_weights
         if self.edge_weight is None or self.edge_scale is not None:
             return self.in_degrees()
-        total = self.edge_weight.new_zeros(self.num_destinations)
-        return total.index_add(0, self.two_way.edges.rows(), self.edge_weight)
+        weight, total = self.edge_weight, self.edge_weight.new_empty(self.num_destinations)
+        kernels_for(weight).sum(self.two_way.edges.of_values(), weight.unsqueeze(1), None, total.unsqueeze(1))
+        return total
 
     @override
     def graph_degrees(self) -> Tensor:
