@@ -48,13 +48,6 @@ def _ints_from_words(words: list[str]) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def _floats_from_words(words: list[str]) -> tuple[float, ...]:
-    try:
-        return tuple(float(number) for word in words for number in word.split(",") if number)
-    except ValueError as error:
-        raise ValueError(f"{error} (a list with spaces takes every word after it: use commas)") from None
-
-
 def _words_from_words(words: list[str]) -> tuple[str, ...]:
     return tuple(part for word in words for part in word.split(",") if part)
 
@@ -85,9 +78,6 @@ def _list_spec(
 
 IntList = Annotated[tuple[int, ...], _list_spec(int, "N,N,...", _ints_from_words)]
 """A flag that takes ``20,20,20`` as well as ``20 20 20``."""
-FloatList = Annotated[tuple[float, ...], _list_spec(float, "X,X,...", _floats_from_words)]
-"""A flag that takes ``0.6,0.2,0.2`` as well as ``0.6 0.2 0.2``."""
-
 WordList = Annotated[tuple[str, ...], _list_spec(str, "WORD,WORD,...", _words_from_words)]
 """A flag that takes ``a:x,b:y`` as well as ``a:x b:y``."""
 ValueList = Annotated[tuple[float | str, ...], _list_spec((int, float, str), "X,X,...", _values_from_words)]

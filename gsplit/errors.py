@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
+from types import FrameType, TracebackType
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 """Folder of this package; calls in it are not the user's."""
+PYTHONS = os.path.dirname(os.path.abspath(os.__file__))
+"""Folder of Python's own modules; a call of one such as ``dataclasses.replace`` is not the user's line either."""
 
 
 class InputError(ValueError):
@@ -31,12 +33,21 @@ def _place(traceback: TracebackType | None) -> tuple[str, bool]:
     """Where a script called GSplit, or what else went wrong there; and whether it was in GSplit."""
     place = ""
     while traceback is not None:
-        file = traceback.tb_frame.f_code.co_filename
-        if file.startswith(PACKAGE + os.sep):
+        frame = traceback.tb_frame
+        if _is_in(PACKAGE, frame):
             return place, True
-        place = f" ({os.path.basename(file)}, line {traceback.tb_lineno})"
+        if not place or not _is_in(PYTHONS, frame):
+            place = f" ({os.path.basename(frame.f_code.co_filename)}, line {traceback.tb_lineno})"
         traceback = traceback.tb_next
     return place, False
+
+
+def _is_in(folder: str, frame: FrameType) -> bool:
+    """Whether code is of a module in this folder, be it written there or generated, as a dataclass's ``__init__``."""
+    file = frame.f_code.co_filename
+    if file.startswith("<"):
+        file = frame.f_globals.get("__file__") or file
+    return file.startswith(folder + os.sep)
 
 
 def one_line_errors() -> None:

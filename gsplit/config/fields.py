@@ -7,7 +7,8 @@ to know of it: its kind, the choices of a ``Literal``, a :class:`Range`, or a fu
     slots: Annotated[int | None, Range(1, 1024)] = None
     cache_size: Annotated[str | None, Accepted(CacheSize.parse)] = None
 
-The command line checks words (tyro); this also checks what comes from Python and from a file.
+The command line checks words (tyro); this also checks what comes from Python and from a file, where a list stands for
+what the command line takes with commas, and NumPy's and PyTorch's numbers and arrays for Python's.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ import math
 import numbers
 import os
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tyro import MISSING
 
-from gsplit.errors import InputError
+from gsplit.errors import InputError, one_line_errors
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers that a field, or each item of a tuple, may hold: least <= x <= most, above < x < below."""
+    """Numbers that a field, or each item of a tuple, may hold: least <= x <= most, above < x < below.
+
+    Every field of a float has one, or a function that stands for it: else it would take NaN.
+    """
 
     least: float | None = None
     most: float | None = None
@@ -47,6 +51,8 @@ class Range:
         if inside:
             return None
         finite = self.below == math.inf
+        if finite and self.above == -math.inf:
+            return "finite"
         if self.above is not None and self.below is not None and not finite:
             return f"in ({self.above}, {self.below})"
         if self.above is not None:
@@ -81,6 +87,7 @@ class Checked:
     """
 
     def __post_init__(self) -> None:
+        one_line_errors()
         cls: Any = type(self)
         for name, annotation in _annotations(cls).items():
             object.__setattr__(self, name, checked(flag_of(name), getattr(self, name), annotation))
@@ -117,7 +124,8 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
 
     Args:
         flag: names the field in messages.
-        value: a path may be a string, and a tuple any sequence.
+        value: a path may be a string, a tuple any sequence, and a text a sequence of what the command line takes with
+            commas; numbers and arrays may be NumPy's or PyTorch's.
         annotation: ``bool``, ``int``, ``float``, ``str``, ``Path``, ``tuple[...]`` or ``Literal[...]``, perhaps with
             ``| None``, inside ``Annotated`` with :class:`Range` and :class:`Accepted`.
 
@@ -153,32 +161,69 @@ def _arms(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy and PyTorch, which have other types and limits, as Python's; all else as it is."""
+    return value.tolist() if hasattr(value, "tolist") and not isinstance(value, type) else value
+
+
 def _of_kind(flag: str, value: Any, kind: Any) -> Any:
-    if get_origin(kind) is Literal:
-        if value not in (choices := get_args(kind)):
-            raise InputError(f"{flag} must be one of {', '.join(choices)}, not {value!r}")
-        return value
     if kind is Path:
         if not isinstance(value, (str, os.PathLike)):
             raise InputError(f"{flag} must be a path, not {value!r}")
         return Path(value)
+    value = _plain(value)
+    if get_origin(kind) is Literal:
+        if not isinstance(value, str) or value not in (choices := get_args(kind)):
+            raise InputError(f"{flag} must be one of {', '.join(get_args(kind))}, not {value!r}")
+        return next(choice for choice in choices if choice == value)
     if get_origin(kind) is tuple:
-        if not isinstance(value, Iterable) or isinstance(value, (str, bytes)):
-            raise InputError(f"{flag} must be a list, not {value!r}")
-        return tuple(_of_kind(flag, item, Path) for item in value) if Path in get_args(kind) else tuple(value)
+        item = get_args(kind)[0]
+        return tuple(_of_kind(flag, each, item) for each in _listed(flag, value, item))
     if kind is str:
-        return str(value)
+        return _text(flag, value)
     if kind is int:
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
             raise InputError(f"{flag} must be a whole number, not {value!r}")
-        return int(value)  # NumPy's have other limits
+        return int(value)
     if kind is float:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise InputError(f"{flag} must be a number, not {value!r}")
-        return value if isinstance(value, (int, float)) else float(value)
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
     if kind is bool and not isinstance(value, bool):
         raise InputError(f"{flag} must be true or false, not {value!r}")
+    if len(arms := _arms(kind)) > 1:  # a number or a word, such as a date
+        return _of_kind(flag, value, float if isinstance(value, numbers.Real) and float in arms else str)
     return value
+
+
+def _listed(flag: str, value: Any, item: Any) -> Iterable[Any]:
+    """What a tuple is made of: nothing for None, one path for itself."""
+    if value is None:
+        return ()
+    if item is Path and isinstance(value, (str, os.PathLike)):
+        return (value,)
+    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping, Set)):  # a set has no order
+        raise InputError(f"{flag} must be a list, not {value!r}")
+    for each in (value := list(value)):
+        if isinstance(each, bytes) or (
+            isinstance(_plain(each), Iterable) and not isinstance(each, (str, os.PathLike))
+        ):
+            raise InputError(f"{flag} must be a list of single values, not of {each!r}")
+    return value
+
+
+def _text(flag: str, value: Any) -> str:
+    """A text as the command line takes it, of a list with commas: ``("accuracy", "ap")`` is ``accuracy,ap``.
+
+    Of a mapping it is NAME=VALUE,NAME=VALUE, and None, where the command line has nothing between commas, is nothing.
+    """
+    if isinstance(value, Mapping):
+        value = [f"{name}={_plain(each)!r}" for name, each in value.items()]
+    if isinstance(value, bytes):
+        raise InputError(f"{flag} must be a text or a list, not {value!r}")
+    if isinstance(value, Iterable) and not isinstance(value, (str, os.PathLike)):
+        return ",".join("" if each is None else str(_plain(each)) for each in _listed(flag, value, str))
+    return str(value)
 
 
 def _accept(flag: str, value: Any, rule: Accepted) -> None:

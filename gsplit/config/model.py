@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -53,7 +54,7 @@ class ModelConfig(Checked):
     """gat: attention heads of the last layer, averaged."""
     attention_dropout: Share = 0.0
     """gat: share of edges dropped in training, per head."""
-    negative_slope: float = 0.2
+    negative_slope: Annotated[float, Range(above=-math.inf, below=math.inf)] = 0.2
     """gat: of the LeakyReLU."""
     normalization: Normalization = "both"
     """gcn: both (symmetric, by the degrees of the whole graph) or mean."""

@@ -5,13 +5,13 @@ N vertices, E edges, D features, C classes.
 
 from __future__ import annotations
 
-import numbers
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.config.fields import Range, checked
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
 from gsplit.data.importers.source import Source, array_edges
@@ -19,6 +19,7 @@ from gsplit.errors import InputError
 
 UNKNOWN = np.iinfo(np.int64).max
 """Bound of ids before the number of vertices is known."""
+COUNT = Annotated[int | None, Range(1)]
 
 
 def arrays_source(
@@ -48,9 +49,8 @@ def arrays_source(
     Raises:
         InputError: naming ``where`` and the array, for one that is none or does not fit the others.
     """
-    for what, number in (("num_vertices", num_vertices), ("num_classes", num_classes)):
-        if number is not None and (not isinstance(number, numbers.Integral) or number is True or number < 1):
-            raise InputError(f"{where}: {what} must be a whole number from 1 on, not {number!r}")
+    num_vertices = checked(f"{where}: num_vertices", num_vertices, COUNT)
+    num_classes = checked(f"{where}: num_classes", num_classes, COUNT)
     source, destination = _edges(edge_index, where)
     arrays = {"x": _array(x, f"{where}: x"), "y": _array(y, f"{where}: y")}
     sets = {key: _array(value, f"{where}: {key}") for key, value in vertex_sets.items()}

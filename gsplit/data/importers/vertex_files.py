@@ -6,7 +6,6 @@ Each is a ``.npy``, or a table in text or Parquet with one row a vertex, in the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,8 +80,6 @@ class VertexFiles(Checked):
     parts the labelled vertices: those below the first bound train, those from the second on test."""
 
     def __post_init__(self) -> None:
-        one = isinstance(self.features, (str, os.PathLike))
-        object.__setattr__(self, "features", (self.features,) if one else self.features or ())
         super().__post_init__()
         lists = [name for name in VERTEX_SETS if getattr(self, name)]
         if self.split_file and lists:

@@ -87,7 +87,7 @@ def from_pyg(
     *,
     feature_key: str | None = None,
     label_key: str | None = None,
-    mask_key: str | Sequence[str] | None = None,
+    mask_key: str | Sequence[str | None] | None = None,
     name: str = "graph",
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -116,7 +116,7 @@ def from_pyg(
     check_no_trainer(where)
     from gsplit.data.importers.pyg import given_pyg
 
-    keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=_with_commas(mask_key))
+    keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=mask_key)  # type: ignore[arg-type]
     source = given_pyg(data, name=name, where=where, keys=keys)
     return _stored(source, where, out, overwrite, "name them with label_key", options)
 
@@ -126,7 +126,7 @@ def from_dgl(
     *,
     feature_key: str | None = None,
     label_key: str | None = None,
-    mask_key: str | Sequence[str] | None = None,
+    mask_key: str | Sequence[str | None] | None = None,
     name: str = "graph",
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -153,7 +153,7 @@ def from_dgl(
     check_no_trainer(where)
     from gsplit.data.importers.dgl import given_dgl
 
-    keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=_with_commas(mask_key))
+    keys = Keys(feature_key=feature_key, label_key=label_key, mask_key=mask_key)  # type: ignore[arg-type]
     source = given_dgl(graph, name=name, where=where, keys=keys)
     return _stored(source, where, out, overwrite, "name them with label_key", options)
 
@@ -176,10 +176,6 @@ def as_store(graph: Any, call: str) -> GraphStore | Path:
             "gsplit.from_arrays makes a store of arrays"
         )
     return from_pyg(graph) if taker == "from_pyg" else from_dgl(graph)
-
-
-def _with_commas(keys: str | Sequence[str] | None) -> str | None:
-    return keys if keys is None or isinstance(keys, str) else ",".join(key or "" for key in keys)
 
 
 def _stored(
