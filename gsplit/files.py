@@ -10,12 +10,18 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gsplit.errors import InputError
+
+FORMS = (
+    *(".html", ".htm", ".json", ".jsonl", ".png", ".svg", ".pdf", ".jpg", ".csv", ".tsv", ".txt", ".md", ".parquet"),
+    *(".npy", ".npz", ".pt", ".pth", ".pkl", ".bin", ".mtx", ".gz", ".zip"),
+)
+"""Endings of names that say what is in a file."""
 
 
 def as_path(value: Any, where: str, wanted: str) -> Path:
@@ -75,6 +81,25 @@ def check_writable(path: Path, flag: str = "--json") -> None:
             pass
     except OSError as error:
         raise InputError(f"{flag} {path}: cannot write to {path.parent}: {error.strerror}") from None
+
+
+def check_form(path: Path, takes: Collection[str], what: str, flag: str = "--out") -> None:
+    """Check that a file's name does not say that it is of another form than what is written.
+
+    Args:
+        path: of the file; any ending that names no form will do.
+        takes: endings that name the form.
+        what: is written.
+        flag: what named it.
+
+    Raises:
+        InputError: where it does.
+    """
+    form = path.suffix.lower()
+    if form in FORMS and form not in takes:
+        raise InputError(
+            f"{flag} {path} ends in {path.suffix}, and what is written is {what}; end it in {' or '.join(takes)}"
+        )
 
 
 @contextmanager

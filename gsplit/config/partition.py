@@ -178,7 +178,8 @@ class ReportConfig(Checked):
     layout: Annotated[Path, tyro.conf.Positional]
     """The layout folder."""
     out: Path | None = None
-    """Where to write: OUT.json and OUT.png; by default the layout's name with -report, beside it."""
+    """Where to write: OUT.json and OUT.png, with or without one of the endings; by default the layout's name with
+    -report, beside it."""
     fan_out: FanOut | None = None
     """--fan-out of the training; by default what the layout was presampled with, else 20,20,20."""
     batch_size: BatchSize | None = None

@@ -33,6 +33,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.files import real_path
+from gsplit.launch.unused import refuse_unused
 from gsplit.models import registry
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import BUILT_IN, describe
@@ -40,13 +41,19 @@ from gsplit.models.registry import BUILT_IN, describe
 logger = logging.getLogger(__name__)
 
 
-def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunction | None = None) -> Run:
+def resolve(
+    config: TrainConfig,
+    model: nn.Module | None = None,
+    loss: LossFunction | None = None,
+    before: TrainConfig | None = None,
+) -> Run:
     """Decide and check everything that can be known before a run begins.
 
     Args:
         config: as asked for.
         model: that was handed over as an object; None for the one that ``config.model`` names.
         loss: that was handed over as a function; None for the one that ``config.loss`` names.
+        before: what was asked for when a run that goes on was last at work.
 
     Raises:
         InputError: for whatever is wrong with the input.
@@ -97,6 +104,7 @@ def resolve(config: TrainConfig, model: nn.Module | None = None, loss: LossFunct
         own_loss=own,
         unused=described.unused,
     )
+    refuse_unused(run, before)
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")

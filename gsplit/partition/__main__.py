@@ -20,7 +20,7 @@ from gsplit.config.partition import PartitionConfig, ReportConfig
 from gsplit.data import layout, open_layout
 from gsplit.data.description import read_description
 from gsplit.errors import InputError
-from gsplit.files import check_writable, real_path, replace_file
+from gsplit.files import check_form, check_writable, real_path, replace_file
 from gsplit.partition import dry_run, partition, show
 from gsplit.partition.make import NOT_CUT
 from gsplit.partition.report import measure, training_of
@@ -33,6 +33,9 @@ else:
 PROG = "python -m gsplit.partition"
 UNEVEN = 1.1
 """Largest part over the mean from which parts are called uneven."""
+
+WRITTEN = (".json", ".png")
+"""Endings of the files that a report is written to."""
 
 logger = logging.getLogger(__name__)
 
@@ -75,20 +78,23 @@ def report(arguments: list[str], prog: str) -> None:
     opened = open_layout(config.layout)
     layout_path = real_path(config.layout)
     out = config.out or layout_path.with_name(f"{layout_path.name}-report")
-    for suffix in ("json", "png"):
-        check_writable(Path(f"{out}.{suffix}"), "--out")
+    check_form(out, WRITTEN, "JSON and a picture")
+    out = out.with_suffix("") if out.suffix.lower() in WRITTEN else out  # both are written, whichever is named
+    as_json, as_png = (Path(f"{out}{form}") for form in WRITTEN)
+    for file in (as_json, as_png):
+        check_writable(file, "--out")
     threads = config.threads or len(os.sched_getaffinity(0))
     measured = measure(opened, training_of(config, opened), epochs=config.epochs, seed=config.seed, threads=threads)
     print("\n".join(show.lines(measured)))
-    replace_file(Path(f"{out}.json"), json.dumps(measured, indent=2).encode() + b"\n")
-    written = f"{out}.json"
+    replace_file(as_json, json.dumps(measured, indent=2).encode() + b"\n")
+    written = str(as_json)
     try:
         picture = show.draw(measured)
     except ImportError:
         logger.warning("no picture: matplotlib is not installed; pip install matplotlib")
     else:
-        replace_file(Path(f"{out}.png"), picture)
-        written += f" and {out}.png"
+        replace_file(as_png, picture)
+        written += f" and {as_png}"
     print(f"\nwritten to {written}")
 
 

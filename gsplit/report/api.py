@@ -8,9 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gsplit.errors import InputError, one_line_errors
-from gsplit.files import as_path, check_writable, replace_file
+from gsplit.files import as_path, check_form, check_writable, replace_file
 from gsplit.report.page import MARK, page
 from gsplit.report.recorded import Recorded, read_run
+
+PAGES = (".html", ".htm")
+"""Endings of the names of pages."""
 
 
 class Page(str):
@@ -54,6 +57,7 @@ def write_page(runs: Sequence[Recorded], out: Path) -> str:
     Raises:
         InputError: for a file that cannot be written or is something else than a page of ours.
     """
+    check_form(out, PAGES, "a page")
     check_writable(out, "--out")
     _check_is_page(out)
     written = page(runs)

@@ -121,7 +121,7 @@ def _train(
             warn_of_unused(run)
             save_configurations(run.folder, run.asked, run.config, run.unused)
             return launch(run, trainer, Position())
-    run = resolve(config, model, loss)
+    run = resolve(config, model, loss, None if before is None else before.config)
     if run.config.check_model:
         return {"check": check_model(run)}
     if run.config.dry_run:

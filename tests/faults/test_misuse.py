@@ -263,8 +263,8 @@ class WithWidths(torch.nn.Module):
         (None, set()),
     ],
 )
-def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path, monkeypatch, caplog, named, used):
-    given = {
+def test_settings_without_effect_are_refused_and_not_recorded(layout, tmp_path, monkeypatch, named, used):
+    settings = {
         "hidden": 12,
         "dropout": 0.25,
         "input_dropout": 0.25,
@@ -281,13 +281,18 @@ def test_settings_without_effect_are_warned_of_and_not_recorded(layout, tmp_path
         raise InputError("enough")
 
     monkeypatch.setattr("gsplit.launch.start.start", begin)
+    given = {name: value for name, value in settings.items() if name in used or name in (named or {})}
     config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="cpu", fan_out=(2,), samplers=0, **given)
     model = None if named else WithWidths(layout.graph.num_features, 4, layout.graph.num_classes)
     with pytest.raises(InputError, match="enough"):
         train(config=config, model=model)
-    for name in given.keys() - {"model"}:
-        flag = f"--{name.replace('_', '-')} has no effect on the model"
-        assert (recorded[name] is None, flag in caplog.text) == (name not in used, name not in used), name
+    for name in settings.keys() - {"model"}:
+        assert (recorded[name] is None) == (name not in used), name
+        if name not in given:
+            with pytest.raises(
+                InputError, match=f"--{name.replace('_', '-')} .* has no effect on the model .*; drop it"
+            ):
+                train(config=replace(config, **{name: settings[name]}), model=model)
     assert (recorded["model"] is None) == (named is None)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(recorded))

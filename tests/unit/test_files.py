@@ -4,16 +4,52 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from support.limits import largest_file
 
+import gsplit
 from gsplit import files
+from gsplit.data.__main__ import info
+from gsplit.data.exporters import export
 from gsplit.errors import InputError
-from gsplit.files import append_to_file, replace_file, replacing
+from gsplit.files import append_to_file, check_form, replace_file, replacing
+from gsplit.report.api import write_page
 from gsplit.runs import checkpoint
 from gsplit.runs.log import RunLog
+
+
+@pytest.mark.parametrize(
+    ("write", "line"),
+    [
+        (lambda store, out: gsplit.report(store, out=f"{out}.json"), "is no run"),  # what is read comes first
+        (
+            lambda store, out: write_page([], Path(f"{out}.json")),
+            r"--out .*rep\.json ends in \.json.* is a page; end it",
+        ),
+        (
+            lambda store, out: export(store, "pyg", f"{out}.npz"),
+            r"ends in \.npz.* a file of --to pyg; end it in \.pt or",
+        ),
+        (lambda store, out: export(store, "npz", f"{out}.pt"), r"ends in \.pt.* a file of --to npz; end it in \.npz"),
+        (
+            lambda store, out: info(store, html=Path(f"{out}.svg")),
+            r"--html .*rep\.svg ends in \.svg.* is a page; end it",
+        ),
+    ],
+)
+def test_a_name_that_says_another_form_is_refused(tmp_path, write, line):
+    with gsplit.from_arrays(np.zeros((2, 1), int), x=[1.0]) as store, pytest.raises(InputError, match=line):
+        write(store.path, tmp_path / "rep")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["page", "page.html", "page.HTM", "page.v2", "page.json.old"])
+def test_other_names_may_be_given(name):
+    check_form(Path(name), (".html", ".htm"), "a page")
 
 
 def test_a_file_that_cannot_be_written_is_what_it_was(tmp_path):

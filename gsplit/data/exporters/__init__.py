@@ -20,7 +20,7 @@ from gsplit.data.exporters.pyg import write_pyg
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.errors import InputError
-from gsplit.files import make_durable
+from gsplit.files import check_form, make_durable
 from gsplit.host import ending_tidily
 
 WRITERS: dict[str, Callable[[GraphArrays, KeptIds | None, Path], None]] = {
@@ -28,6 +28,8 @@ WRITERS: dict[str, Callable[[GraphArrays, KeptIds | None, Path], None]] = {
     "dgl": write_dgl,
     "npz": write_npz,
 }
+ENDINGS = {"pyg": (".pt", ".pth"), "dgl": (".bin",), "npz": (".npz",)}
+"""What the names of their files may end in, where that names a form at all."""
 
 
 def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = False) -> None:
@@ -47,6 +49,7 @@ def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = Fals
     path, out = Path(path), Path(out)
     if to not in WRITERS:
         raise InputError(f"cannot export to {to!r}; choose one of {', '.join(WRITERS)}")
+    check_form(out, ENDINGS[to], f"a file of --to {to}")
     _check_free(out, overwrite=overwrite)
     graph, ids = _graph(path)
     with _writing_file(out, overwrite=overwrite) as temporary:

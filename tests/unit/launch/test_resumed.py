@@ -111,31 +111,6 @@ def test_a_fan_out_that_says_nothing_is_told(saved, caplog, before, now, said):
     assert [record.message for record in caplog.records] == ([] if said is None else [wanted])
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"momentum": 0.9}, "--momentum 0.9 has no effect with --optimizer adam"),
-        ({"lr_patience": 3}, "--lr-patience 3 has no effect with --lr-schedule constant"),
-        ({"lr_gamma": 0.5, "lr_schedule": "cosine"}, "--lr-gamma 0.5 has no effect with --lr-schedule cosine"),
-        ({"warmup": 5, "epochs": 4}, "--warmup 5 lasts longer than --epochs 4: the rate never gets to --lr"),
-        ({"warmup": 4, "epochs": 4}, None),
-        ({"lr_step_size": 5, "lr_gamma": 0.5, "lr_schedule": "step"}, None),
-        ({"momentum": 0.9, "optimizer": "sgd"}, None),
-    ],
-)
-def test_a_flag_of_another_recipe_is_told(saved, caplog, changes, said):
-    warn_of_unused(resolve(replace(saved, **changes)))
-    assert [record.message for record in caplog.records] == ([] if said is None else [said])
-
-
-def test_validating_every_so_often_says_nothing_where_nothing_is_validated(saved, caplog):
-    warn_of_unused(resolve(replace(saved, evaluate="none", validate_every=3)))
-    assert [record.message for record in caplog.records] == ["--validate-every 3 has no effect with --evaluate none"]
-    caplog.clear()
-    warn_of_unused(resolve(replace(saved, evaluate="none", validate_every=0)))
-    assert not caplog.records
-
-
 def test_another_number_of_layers_is_another_model(saved):
     """On the whole graph, where a fan-out says nothing."""
     config = replace(saved, **GRID)

@@ -113,6 +113,16 @@ def test_the_command_prints_and_writes(layout, tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["quality.json", "quality.png"]
 
 
+@pytest.mark.parametrize(
+    ("out", "stem"),
+    [("rep.json", "rep"), ("rep.png", "rep"), ("rep.PNG", "rep"), ("v1.2", "v1.2"), ("v1.json.2", "v1.json.2")],
+)
+def test_an_ending_of_out_does_not_come_twice(layout, tmp_path, monkeypatch, out, stem):
+    monkeypatch.setattr(show, "draw", lambda report: b"a picture")
+    command(["report", str(layout.path), "--out", str(tmp_path / out)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{stem}.json", f"{stem}.png"]
+
+
 def test_by_default_beside_the_layout_and_with_what_it_was_presampled_with(tmp_path):
     lay_out(random_graph(200, 6), tmp_path, parts=2)
     flags = ["--weights", "presample", "--fan-out", "2,2", "--batch-size", "50"]
@@ -158,6 +168,11 @@ def test_damaged_descriptions(tmp_path, key, value, message):
         (["--fan-out", "0"], "--fan-out takes numbers from 1 on"),
         (["--threads", "257"], "--threads must be at most 256, not 257"),
         (["--out", "a" * 300], "File name too long"),
+        (
+            ["--out", "rep.html"],
+            r"ends in \.html, and what is written is JSON and a picture; end it in \.json or \.png",
+        ),
+        (["--out", "rep.npz"], r"ends in \.npz, and what is written is JSON"),
         (["--out", "nowhere/quality"], "--out nowhere/quality.json: cannot write to nowhere"),
     ],
 )

@@ -14,7 +14,7 @@ from gsplit.data.looking.feature_columns import FeatureColumns
 from gsplit.data.looking.overview import Overview
 from gsplit.data.looking.shown import cells, sentences
 from gsplit.errors import InputError
-from gsplit.files import check_writable, replace_file
+from gsplit.files import check_form, check_writable, replace_file
 from gsplit.pages.drawing import Picture, grouped, series, stacked
 from gsplit.pages.rendering import printable, render
 from gsplit.units import binary
@@ -31,6 +31,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
         InputError: where it cannot, or something is there.
     """
     put_right(out)
+    check_form(out, (".html", ".htm"), "a page", "--html")
     check_writable(out, "--html")
     if os.path.lexists(out) and not overwrite:
         raise InputError(f"--html {out} exists already; choose another file or add --overwrite")
