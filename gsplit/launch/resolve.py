@@ -33,6 +33,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.files import real_path
+from gsplit.launch.in_reach import no_layout
 from gsplit.launch.unused import refuse_unused
 from gsplit.models import registry
 from gsplit.models.initial import load_initial
@@ -59,7 +60,7 @@ def resolve(
         InputError: for whatever is wrong with the input.
     """
     if config.layout is None:
-        raise InputError("no layout given: name the folder that gsplit partition wrote")
+        raise no_layout(config.gpus)
     out = config.resume or config.out
     if config.resume is not None and config.out is not None and real_path(config.out) != real_path(config.resume):
         raise InputError(f"--resume {out} goes on in that folder; drop --out {config.out}")
