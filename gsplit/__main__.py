@@ -10,6 +10,7 @@ import importlib
 from functools import partial
 
 from gsplit import __version__, cli, starting
+from gsplit.terminal import say
 
 PROG = "gsplit"
 ABOUT = """Split-parallel training of graph neural networks: gsplit COMMAND --help says more.
@@ -33,7 +34,7 @@ PART_OF = {"import": "data", "export": "data", "info": "data"}
 def command(arguments: list[str], prog: str = PROG) -> None:
     """Run ``COMMAND ARGUMENTS``; ``prog`` is what complaints call the command."""
     if arguments[:1] == ["--version"]:
-        print(f"gsplit {__version__}")
+        say(f"gsplit {__version__}")
         return
     name = cli.choose(COMMANDS, arguments, prog=prog, about=ABOUT)
     if name is None:

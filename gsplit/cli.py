@@ -20,16 +20,15 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from gsplit import starting
-from gsplit.errors import InputError
-from gsplit.host import ending_tidily
-from gsplit.starting import INTERRUPTED
+from gsplit.errors import InputError, refused_by_host
+from gsplit.host import end_tidily, ending_tidily
+from gsplit.starting import INTERRUPTED, TERMINATED
+from gsplit.terminal import flush, reader_gone, say, say_error
 
 T = TypeVar("T")
 
 BAD_INPUT = 2
 """Exit code after a mistake of the user."""
-TERMINATED = 143
-"""Exit code after SIGTERM."""
 OURS = ("gsplit", "experiments", "__main__")
 """Packages whose log is the user's to read; of libraries only warnings are."""
 REQUIRED = re.compile(r"(--\S+ \S+|\S+) (.*?)\.? \(required\)")
@@ -108,29 +107,31 @@ def main(command: Callable[[list[str]], None]) -> None:
     logging.addLevelName(logging.INFO, "info")
     try:
         with ending_tidily():
-            command(sys.argv[1:])
+            try:
+                command(sys.argv[1:])
+            except SystemExit as end:
+                if not end.code:
+                    flush()  # help, that is
+                raise
+            flush()
     except InputError as error:
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
-        _say_end("interrupted")
+        say_error("interrupted")
         sys.exit(INTERRUPTED)
     except SystemExit as end:
         if end.code == TERMINATED:
-            _say_end("terminated")
+            say_error("terminated")
         raise
-    except BrokenPipeError:
-        # The reader of our output went away, as `head` does.
-        sys.stderr.close()
-        sys.exit(0)
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        if isinstance(error, BrokenPipeError) and reader_gone():  # as `head` goes, of a command that prints itself
+            sys.stdout = None
+            sys.exit(0)
+        if (line := refused_by_host(error)) is None:
+            raise
+        sys.exit(_say_error(line))
     finally:
         starting.ended()
-
-
-def _say_end(word: str) -> None:
-    try:
-        print(word, file=sys.stderr, flush=True)
-    except OSError:
-        sys.stderr = None  # its reader is gone, after Ctrl-C often; leaving would try to write once more
 
 
 def parse(
@@ -175,7 +176,7 @@ def parse(
     with starting.Importing():
         for module in needs:
             importlib.import_module(module)
-    starting.over()
+    starting.over(end_tidily)
     return parsed
 
 
@@ -208,9 +209,9 @@ def choose(commands: Mapping[str, str], arguments: Sequence[str], *, prog: str, 
     """
     names = ", ".join(commands)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(f"usage: {prog} {{{names}}} ...\n\n{about}\n")
+        say(f"usage: {prog} {{{names}}} ...\n\n{about}\n")
         for name, does in commands.items():
-            print(f"  {name:<{max(8, *map(len, commands))}} {does}")
+            say(f"  {name:<{max(8, *map(len, commands))}} {does}")
         if not arguments:
             raise InputError(f"no command given; choose one of {names}")
         return None
@@ -234,7 +235,7 @@ def _say_error(message: str) -> int:
     line = "".join(mark if mark.isprintable() else "?" for mark in " ".join(message.split()))
     if len(line) > LONGEST_LINE:
         line = f"{line[: LONGEST_LINE // 2]} ... {line[-LONGEST_LINE // 2 :]}"
-    print(f"error: {line}", file=sys.stderr)
+    say_error(f"error: {line}")
     return BAD_INPUT
 
 

@@ -1,7 +1,8 @@
-"""The one exception that stands for a mistake of the user, and how it is told."""
+"""The one exception that stands for a mistake of the user, how it is told, and what the host did not give."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from types import FrameType, TracebackType
@@ -22,6 +23,49 @@ class InputError(ValueError):
     def _render_traceback_(self) -> list[str]:
         """What IPython shows in a notebook in place of a traceback."""
         return [f"error: {' '.join(str(self).split())}"]
+
+
+FEWER = "use fewer --gpus, --samplers, --slots or --threads"
+FORBIDDEN = "the system does not let this process do that, as a container or a sandbox may be set up"
+TOO_LITTLE = {
+    errno.EMFILE: f"allow a process more open files (ulimit -n), or {FEWER}",
+    errno.ENFILE: "the host has as many files open as it may (sysctl fs.file-max)",
+    errno.ENOMEM: f"free memory, allow more of it (ulimit -v, the memory of the container), or {FEWER}",
+    errno.EAGAIN: f"allow more processes and threads (ulimit -u, the limit of the container), or {FEWER}",
+    errno.EPERM: FORBIDDEN,
+    errno.EACCES: FORBIDDEN,
+    errno.ENOSYS: FORBIDDEN,
+    errno.EROFS: "choose a place on another disk",
+    errno.ENOSPC: "make room, or set TMPDIR to a folder on another disk",
+    errno.EDQUOT: "make room, or set TMPDIR to a folder on another disk",
+}
+"""What to do where the system did not give what a call asked for, by the number of the error."""
+IN_WORDS = {
+    "can't start new thread": errno.EAGAIN,
+    "can't allocate memory": errno.ENOMEM,
+    "failed to map segment": errno.ENOMEM,
+    "No usable temporary directory": errno.ENOSPC,
+    **{os.strerror(number): number for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)},
+}
+"""The same where a library says it in words alone."""
+
+
+def refused_by_host(error: BaseException) -> str | None:
+    """One line for an exception that says that the host did not give a process what it needs, with what to do.
+
+    None for any other exception: those are faults of ours, and keep their tracebacks.
+    """
+    if not isinstance(error, (OSError, MemoryError, RuntimeError, ImportError)):
+        return None
+    number = error.errno if isinstance(error, OSError) else errno.ENOMEM if isinstance(error, MemoryError) else None
+    lines = str(error).splitlines() or [os.strerror(errno.ENOMEM)]
+    said = lines[0]
+    if number in TOO_LITTLE and isinstance(error, OSError):
+        said = f"{error.strerror}" if error.filename is None else f"{error.filename}: {error.strerror}"
+    elif number not in TOO_LITTLE:
+        number = next((number for words, number in IN_WORDS.items() if words in str(error)), None)
+        said = next((line for line in lines if any(words in line for words in IN_WORDS)), said)
+    return None if number is None else f"{said}; {TOO_LITTLE[number]}"
 
 
 def one_line(error: InputError) -> str:
@@ -51,7 +95,9 @@ def _is_in(folder: str, frame: FrameType) -> bool:
 
 
 def one_line_errors() -> None:
-    """Print an InputError that nobody catches, and Ctrl-C in a call of ours, as one line; all else is left to Python.
+    """Print an InputError that nobody catches, and Ctrl-C in a call of ours, as one line; most else is left to Python.
+
+    One line is also what the host refuses in a call of ours (:func:`refused_by_host`).
 
     A program with an ``sys.excepthook`` of its own keeps it. The exit code stays Python's: 1, after Ctrl-C 130.
     """
@@ -60,9 +106,12 @@ def one_line_errors() -> None:
 
 
 def _say(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    place, ours = _place(traceback)
     if isinstance(error, InputError):
         print(one_line(error), file=sys.stderr)
-    elif isinstance(error, KeyboardInterrupt) and (at := _place(traceback))[1]:
-        print(f"interrupted{at[0]}", file=sys.stderr)
+    elif ours and (line := refused_by_host(error)) is not None:
+        print(f"error: {line}{place}", file=sys.stderr)
+    elif ours and isinstance(error, KeyboardInterrupt):
+        print(f"interrupted{place}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, traceback)

@@ -38,6 +38,18 @@ SHARED_MEMORY = Path("/dev/shm")
 """Folder of POSIX shared memory."""
 
 
+def memory_file(name: str) -> int:
+    """A new file in memory, its descriptor; ``name`` is for the kernel's tools.
+
+    Raises:
+        OSError: where the system gives none; it says what was asked for.
+    """
+    try:
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "shared memory (memfd_create)") from None
+
+
 class SharedBuffer:
     """Memory that several processes map. Pickles only while a process is spawned.
 
@@ -47,7 +59,7 @@ class SharedBuffer:
     """
 
     def __init__(self, name: str, fd: int | None = None) -> None:
-        self._fd = os.memfd_create(name, os.MFD_CLOEXEC) if fd is None else fd
+        self._fd = memory_file(name) if fd is None else fd
 
     def fileno(self) -> int:
         """File descriptor of the memory."""

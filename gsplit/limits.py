@@ -27,6 +27,8 @@ from pathlib import Path
 
 import psutil
 
+from gsplit.errors import InputError
+
 ROOT = Path("/")
 """Folder in which ``/proc`` and the mount points are looked for; tests have a tree of their own."""
 
@@ -42,8 +44,18 @@ class HostMemory:
 
 
 def host_memory() -> HostMemory:
-    """The least of the host's memory and that of the cgroups that this process is in."""
-    host = psutil.virtual_memory()
+    """The least of the host's memory and that of the cgroups that this process is in.
+
+    Raises:
+        InputError: where the system does not say, without /proc.
+    """
+    try:
+        host = psutil.virtual_memory()
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise InputError(
+            f"how much memory is free cannot be read, for {error.filename} is not there; mount /proc "
+            "(mount -t proc proc /proc)"
+        ) from None
     total, available = host.total, host.available
     for group in _cgroups():
         total = min(total, group.total_bytes)

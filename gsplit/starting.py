@@ -1,11 +1,15 @@
-"""Ctrl-C while a command starts: one line and exit code 130, whatever is being imported.
+"""What comes before all else in a process: standard files that are open, and signals while a command starts.
+
+A process may be started with standard input, output or errors closed, as cron, systemd and ``>&-`` do. The next file
+that is opened would then have their number, and what a child or a library prints would go into it. So the import of
+the package opens /dev/null in their place (:func:`open_standard_files`).
 
 The first second of a command goes by in imports, and a KeyboardInterrupt there may surface anywhere: in a traceback,
-swallowed by an extension, or as another error. Nothing has begun by then, so nothing has to be tidied up and the
-process may end on the spot. :func:`watch` is called by the first package of ours that ``python -m`` imports,
-:func:`watch_script` by the ``gsplit`` script, and :func:`over` once the flags are parsed; from there on Ctrl-C
-raises KeyboardInterrupt, which gsplit.cli answers. After :func:`ended` only Python's own exit is left, and Ctrl-C is
-too late.
+swallowed by an extension, or as another error. Nothing has begun by then, so nothing has to be tidied up, and Ctrl-C
+and SIGTERM end the process on the spot, with one line and exit code 130 or 143. :func:`watch` is called by the first
+package of ours that ``python -m`` imports, :func:`watch_script` by the ``gsplit`` script, and :func:`over` once the
+flags are parsed; from there on they raise what gsplit.cli answers. After :func:`ended` only Python's own exit is left,
+and both are too late.
 
 This module imports as little as it can, some 2 ms. What comes before it, Python's own start, is not ours.
 """
@@ -16,28 +20,48 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
-_watched = False
-"""Whether this module handles Ctrl-C, or did."""
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes after Ctrl-C and after SIGTERM."""
+LEAVING = {signal.SIGINT: (b"interrupted\n", INTERRUPTED), signal.SIGTERM: (b"terminated\n", TERMINATED)}
+"""What a command that starts says and its exit code, by the signal that ended it."""
+_watched: set[signal.Signals] = set()
+"""The signals that this module handles, or did."""
+
+
+def open_standard_files() -> None:
+    """Open /dev/null for standard input, output and errors where they are closed, also for processes started later."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        with suppress(OSError):  # where not even that can be opened they stay closed
+            try:
+                os.fstat(number)
+            except OSError:
+                opened = os.open(os.devnull, os.O_RDWR)  # has this number: lower ones are open
+                os.set_inheritable(opened, True)
+            if getattr(sys, name) is None:
+                file = open(number, mode, closefd=False)  # noqa: SIM115 - stays open
+                setattr(sys, name, file)
 
 
 def watch(package: str) -> None:
-    """Do as :func:`watch_script` if this process is ``python -m package…``.
+    """Open standard files, and do as :func:`watch_script` if this process is ``python -m package…``.
 
     A program that only imports the package keeps its signals.
     """
+    open_standard_files()
     if _is_command_of(package):
         watch_script()
 
 
 def watch_script() -> None:
-    """Let Ctrl-C end this process at once, unless somebody handles Ctrl-C already."""
-    global _watched
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
-        _watched = True
+    """Let Ctrl-C and SIGTERM end this process at once, each unless somebody handles it already."""
+    for number, before in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is before:
+            signal.signal(number, _leave)
+            _watched.add(number)
 
 
 class Importing:
@@ -56,16 +80,17 @@ class Importing:
             gc.enable()
 
 
-def over() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again, if :func:`watch` changed that."""
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+def over(terminate: Callable[[int, FrameType | None], None]) -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again, and SIGTERM call ``terminate``, where :func:`watch` changed that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, terminate)):
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, handler)
 
 
 def ended() -> None:
-    """Ignore Ctrl-C from now on, if :func:`watch` handled it: the exit code and all output are settled."""
-    if _watched:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore the signals that :func:`watch` handled from now on: the exit code and all output are settled."""
+    for number in _watched:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _is_command_of(package: str) -> bool:
@@ -79,8 +104,9 @@ def _is_command_of(package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-def _leave(*_: object) -> None:
+def _leave(number: int, _: object) -> None:
+    line, code = LEAVING[signal.Signals(number)]
     try:
-        os.write(2, b"interrupted\n")
+        os.write(2, line)
     finally:
-        os._exit(INTERRUPTED)
+        os._exit(code)

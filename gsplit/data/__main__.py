@@ -66,7 +66,7 @@ def import_(
         ids=ids,
         build=build,
     )
-    print(f"{out}: {counts(made.graph)}")
+    say(f"{out}: {counts(made.graph)}")
 
 
 def export_(
@@ -83,7 +83,7 @@ def export_(
     from gsplit.data.exporters import export
 
     export(path, to, out, overwrite=overwrite)
-    print(f"{out}: written for {to}")
+    say(f"{out}: written for {to}")
 
 
 def info(

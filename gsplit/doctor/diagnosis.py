@@ -16,6 +16,7 @@ from gsplit.doctor.training_needs import TrainingNeeds, needs_of
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes
 from gsplit.launch.resolve import resolve
+from gsplit.parallel import no_loopback
 from gsplit.units import binary
 
 SMALL_SHARED_MEMORY = 1 << 30
@@ -146,6 +147,12 @@ def _problems(host: HostState, versions: list[Installed], trainers: int, needed:
             f"a process may have {host.open_files:,} files open, and a run of {trainers} trainers has {wanted}; "
             f"raise it with ulimit -n {max(1024, needed or 0)}"
         )
+    try:
+        why = no_loopback()
+    except OSError as error:
+        why = f"whether trainers can reach each other was not tried: {error.strerror}"
+    if why is not None:
+        yield why
 
 
 def _remarks(host: HostState, devices: list[Accelerator], peers: list[Peers]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from gsplit.parallel.collectives import Group
 from gsplit.parallel.grid import DATA, SPLIT, Grid, trainer_grid
-from gsplit.parallel.join import rendezvous
+from gsplit.parallel.join import no_loopback, rendezvous
 from gsplit.parallel.member import Member, with_board, with_mail
 from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
 
@@ -13,6 +13,7 @@ __all__ = [
     "Group",
     "Member",
     "max_over_trainers",
+    "no_loopback",
     "reduce_gradients",
     "rendezvous",
     "sum_over_trainers",

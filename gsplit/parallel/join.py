@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -17,27 +18,63 @@ from gsplit.host import keep_freed_memory
 from gsplit.parallel.member import PATIENCE, Member
 
 LOOPBACK = "127.0.0.1"
+LOOPBACK_S = 1.0
+"""Seconds within which a connection over loopback is made."""
+UNREACHABLE = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ECONNREFUSED)
+"""Errors of a host that does not reach itself."""
 TIMEOUT = timedelta(minutes=10)
 """How long trainers wait for each other to start."""
 
 
+def no_loopback() -> str | None:
+    """Why processes of this host cannot reach each other over loopback, with what to do; None where they can.
+
+    PyTorch's store would try for :data:`TIMEOUT`, and look for no signal meanwhile.
+    """
+    try:
+        with socket.socket() as listener:
+            listener.bind((LOOPBACK, 0))
+            listener.listen()
+            with socket.create_connection(listener.getsockname(), timeout=LOOPBACK_S):
+                return None
+    except TimeoutError:
+        why = f"a connection to {LOOPBACK} is not answered; let a firewall allow what goes over lo"
+    except OSError as error:
+        if error.errno not in UNREACHABLE:
+            raise
+        why = f"the loopback interface is down ({error.strerror}); bring it up: ip link set lo up"
+    return f"the trainers cannot reach each other on this host: {why}"
+
+
 @contextmanager
 def rendezvous(world: int) -> Iterator[int]:
-    """The port of a store through which ``world`` processes find each other; it listens on loopback only."""
+    """The port of a store through which ``world`` processes find each other; it listens on loopback only.
+
+    Raises:
+        InputError: where they cannot.
+    """
+    if (why := no_loopback()) is not None:
+        raise InputError(why)
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen()
         port = listener.getsockname()[1]
-        # The store closes the descriptor it is given, hence a duplicate.
-        store = dist.TCPStore(
-            LOOPBACK,
-            port,
-            world_size=None,
-            is_master=True,
-            wait_for_workers=False,
-            timeout=TIMEOUT,
-            master_listen_fd=os.dup(listener.fileno()),
-        )
+        try:
+            store = dist.TCPStore(
+                LOOPBACK,
+                port,
+                world_size=None,
+                is_master=True,
+                wait_for_workers=False,
+                timeout=TIMEOUT,
+                master_listen_fd=os.dup(listener.fileno()),  # which the store closes
+            )
+        except dist.DistError as error:  # no thread, or no file, is left for it
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"the trainers cannot find each other on this host: {reason}; allow more open files (ulimit -n) and "
+                "processes (ulimit -u)"
+            ) from None
         yield port
         del store
 

@@ -24,6 +24,7 @@ from gsplit.files import check_form, check_writable, real_path, replace_file
 from gsplit.partition import dry_run, partition, show
 from gsplit.partition.make import NOT_CUT
 from gsplit.partition.report import measure, training_of
+from gsplit.terminal import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -85,7 +86,7 @@ def report(arguments: list[str], prog: str) -> None:
         check_writable(file, "--out")
     threads = config.threads or len(os.sched_getaffinity(0))
     measured = measure(opened, training_of(config, opened), epochs=config.epochs, seed=config.seed, threads=threads)
-    print("\n".join(show.lines(measured)))
+    say("\n".join(show.lines(measured)))
     replace_file(as_json, json.dumps(measured, indent=2).encode() + b"\n")
     written = str(as_json)
     try:
@@ -95,7 +96,7 @@ def report(arguments: list[str], prog: str) -> None:
     else:
         replace_file(as_png, picture)
         written += f" and {as_png}"
-    print(f"\nwritten to {written}")
+    say(f"\nwritten to {written}")
 
 
 def command(arguments: list[str], prog: str = PROG) -> None:
@@ -109,14 +110,14 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     else:
         config = cli.parse(PartitionConfig, arguments, prog=prog)
     if config.dry_run:
-        print("\n  ".join(dry_run(config)))
+        say("\n  ".join(dry_run(config)))
         return
     measured = partition(config)
     # What auto stood for, and how many parts a file has.
     made = read_description(config.out, layout.FILE, layout.FORMAT, layout.VERSION)
     by = f"the file {made['file']}" if made["method"] == "file" else f"{made['method']}, weights {config.weights}"
     if kept := made.get("kept"):
-        print(
+        say(
             f"{config.keep}: {kept['vertices']:,} vertices, local edges {kept['local_edges']:.4f}, balance: vertices "
             f"{kept['balance_vertices']:.3f}, edges {kept['balance_edges']:.3f}, training targets "
             f"{kept['balance_train_targets']:.3f}"
@@ -124,15 +125,15 @@ def command(arguments: list[str], prog: str = PROG) -> None:
         placed = made["num_vertices"] - kept["vertices"]
         share = kept["new_local_edges"]
         by = f"keeping {config.keep}, and {placed:,} new vertices placed with {share:.4f} of their edges local"
-    print(f"{config.out}: {made['parts']} parts by {by}")
-    print(f"  edge cut {measured['edge_cut']:,} directed edges, local edges {measured['local_edges']:.4f}")
-    print(
+    say(f"{config.out}: {made['parts']} parts by {by}")
+    say(f"  edge cut {measured['edge_cut']:,} directed edges, local edges {measured['local_edges']:.4f}")
+    say(
         f"  balance (largest part / mean): vertices {measured['balance_vertices']:.3f}, "
         f"edges {measured['balance_edges']:.3f}, training targets {measured['balance_train_targets']:.3f}"
     )
     uneven = max(measured["balance_edges"], measured["balance_train_targets"]) > UNEVEN
     if uneven and config.weights != "presample" and made["method"] not in NOT_CUT:
-        print("  --weights presample would balance what the parts compute")
+        say("  --weights presample would balance what the parts compute")
 
 
 if __name__ == "__main__":

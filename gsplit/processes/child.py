@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from gsplit.errors import InputError
+from gsplit.errors import InputError, refused_by_host
 from gsplit.host import die_with_parent
 from gsplit.processes.parcel import Sent
 from gsplit.processes.scripts import GUARD, NO_GUARD, script_was_imported
@@ -148,17 +148,17 @@ def child_main(parent: int, rank: int, pipe: Connection, parcel: Sent) -> None:
     except MemoryError as error:
         reason = f"trainer {rank} is out of memory: {error or 'no more could be had'}"
         report = Report("input", f"{reason}; use fewer --gpus or a smaller --batch-size", time.monotonic())
-    except FileNotFoundError as error:
-        if "No usable temporary directory" not in str(error):  # tempfile's word for a disk that is full
+    except BaseException as error:
+        line = refused_by_host(error)
+        if line is None:
             report = Report("error", traceback.format_exc(), time.monotonic())
         else:
-            report = Report("input", f"trainer {rank}: {error}; make room, or set TMPDIR", time.monotonic())
-    except BaseException:
-        report = Report("error", traceback.format_exc(), time.monotonic())
+            report = Report("input", f"trainer {rank}: {line}", time.monotonic())
     pipe.send(report)
     pipe.close()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # None, or nobody reads it any more
+            stream.flush()
     # Nothing is left to do, and taking PyTorch down politely takes up to a second; after a failure it might even wait
     # for peers that sit in a collective and wait for this process.
     os._exit(0 if report.kind == "result" else 1)

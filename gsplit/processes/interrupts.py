@@ -6,10 +6,8 @@ stop and systemd send.
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gsplit.host import end_tidily
+from gsplit.terminal import say_error
 
 STOP_S = 86400.0
 """Seconds that children may take to stop when they are asked to: an evaluation at work is finished first, and may
@@ -71,8 +70,7 @@ class Interrupts:
 
     def say(self) -> None:
         """Tell the user what happens now."""
-        with contextlib.suppress(OSError, ValueError):  # Ctrl-C also ends whoever reads our errors, such as tee
-            print(STOPPING, file=sys.stderr, flush=True)
+        say_error(STOPPING)
 
     def close(self) -> None:
         """Close the bell."""

@@ -11,6 +11,7 @@ from multiprocessing import reduction
 from typing import Any
 
 from gsplit.errors import InputError
+from gsplit.host import memory_file
 
 
 class Parcel:
@@ -26,7 +27,7 @@ class Parcel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         self.close()
-        self._fd = os.memfd_create("gsplit-parcel")
+        self._fd = memory_file("gsplit-parcel")
         try:
             with open(self._fd, "wb", closefd=False) as file:
                 reduction.ForkingPickler(file).dump(self._content)  # pipes and files in it are noted for this child

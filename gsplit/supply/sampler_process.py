@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from gsplit.data import open_layout
+from gsplit.errors import refused_by_host
 from gsplit.host import SharedBuffer, die_with_parent
 from gsplit.sampling import MicroBatches, Rule
 from gsplit.supply.dispatch import Assignment
@@ -92,8 +93,10 @@ def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) ->
         reason = f"a sampler is out of memory: {error or 'no more could be had'}"
         reports.send(Failed(reason=f"{reason}; use fewer --samplers or --slots, or {SMALLER}", bad_input=True))
         os._exit(1)
-    except BaseException:
-        reports.send(Failed(reason=traceback.format_exc(), bad_input=False))
+    except BaseException as error:
+        line = refused_by_host(error)
+        reason = traceback.format_exc() if line is None else f"a sampler: {line}"
+        reports.send(Failed(reason=reason, bad_input=line is not None))
         os._exit(1)
 
 

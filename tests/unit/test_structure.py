@@ -42,7 +42,7 @@ ALLOWED = {
         *("models", "runs", "config", "data", "device"),
     },
     "callbacks": set(),
-    "doctor": {*("launch", "engine", "supply", "full", "features", "config", "data", "device")},
+    "doctor": {*("launch", "engine", "supply", "parallel", "full", "features", "config", "data", "device")},
     "report": {"partition", "runs", "config", "data", "pages"},
     "predict": {
         *("engine", "sampling", "features", "nn", "parallel", "processes"),

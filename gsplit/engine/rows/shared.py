@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from gsplit.host import SharedBuffer
@@ -30,16 +31,27 @@ class Shared:
 
     @classmethod
     def create(cls, trainers: int) -> Shared:
-        """Buffers for so many trainers, which take no memory yet."""
-        return cls(
-            levels=(SharedBuffer("gsplit-level-even"), SharedBuffer("gsplit-level-odd")),
-            features=SharedBuffer("gsplit-features"),
-            caches=tuple(SharedBuffer(f"gsplit-cache-{rank}") for rank in range(trainers)),
-            board=SharedBuffer("gsplit-board"),
-            mail=_mail("gsplit-mail", trainers),
-            sums=_mail("gsplit-sums", trainers),
-            rows=(SharedBuffer("gsplit-rows-even"), SharedBuffer("gsplit-rows-odd")),
-        )
+        """Buffers for so many trainers, which take no memory yet.
+
+        Raises:
+            OSError: where the system gives fewer; none is left then.
+        """
+        with ExitStack() as made:
+
+            def new(name: str) -> SharedBuffer:
+                return made.enter_context(closing(SharedBuffer(name)))
+
+            shared = cls(
+                levels=(new("gsplit-level-even"), new("gsplit-level-odd")),
+                features=new("gsplit-features"),
+                caches=tuple(new(f"gsplit-cache-{rank}") for rank in range(trainers)),
+                board=new("gsplit-board"),
+                mail=_mail("gsplit-mail", trainers, new),
+                sums=_mail("gsplit-sums", trainers, new),
+                rows=(new("gsplit-rows-even"), new("gsplit-rows-odd")),
+            )
+            made.pop_all()
+        return shared
 
     def buffers(self) -> Iterator[SharedBuffer]:
         """All of them; each is an open file."""
@@ -52,7 +64,9 @@ class Shared:
             buffer.close()
 
 
-def _mail(name: str, trainers: int) -> tuple[tuple[SharedBuffer, ...], ...]:
+def _mail(
+    name: str, trainers: int, new: Callable[[str], SharedBuffer]
+) -> tuple[tuple[SharedBuffer, ...], ...]:
     """Memory for the mailboxes of so many trainers."""
-    pieces = (tuple(SharedBuffer(f"{name}-{rank}") for _ in range(TURNS)) for rank in range(trainers))
-    return (SharedBuffer(name),), *pieces
+    pieces = (tuple(new(f"{name}-{rank}") for _ in range(TURNS)) for rank in range(trainers))
+    return (new(name),), *pieces

@@ -38,7 +38,7 @@ def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collec
 
 def for_output(line: str) -> str:
     """A line in the characters that standard output can show."""
-    encoding = sys.stdout.encoding or "ascii"
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     try:
         line.encode(encoding)
     except UnicodeEncodeError:
