@@ -37,6 +37,9 @@ ASIDE = ".aside"
 SUFFIX_LETTERS = 8
 """Number of random letters that end the name of such a folder, as tempfile makes it."""
 
+SPARE_FILES = 8
+"""Files that are kept open beside a folder, so that it can be removed where no more may be opened by then."""
+
 Judge = Callable[[Path], bool]
 """A question about what is in a place."""
 
@@ -49,6 +52,18 @@ class InUse(InputError):
 
 def _nothing(_: Path) -> bool:
     return False
+
+
+def _spare_files() -> ExitStack:
+    """Open files that are closed to have others to open.
+
+    Raises:
+        OSError: where there are not so many.
+    """
+    with ExitStack() as opened:
+        for _ in range(SPARE_FILES):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        return opened.pop_all()
 
 
 @contextmanager
@@ -147,6 +162,7 @@ def folder_beside(
     out = place_of(out)
     with ExitStack() as held:
         try:
+            spare = held.enter_context(_spare_files())
             folder = held_folder(out, held, lock)
         except OSError as error:
             raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
@@ -154,6 +170,7 @@ def folder_beside(
             yield folder
         finally:
             with held_back():
+                spare.close()
                 take_back(out, folder, done, worthless, lock)
 
 
@@ -167,7 +184,9 @@ def held_folder(out: Path, held: ExitStack, lock: str = ASIDE) -> Path:
             continue  # somebody took it for left behind, and sweeps it away
         except InputError:
             if folder.exists():
-                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):  # shutil would open it, which may be just what cannot be done
+                    (folder / lock).unlink(missing_ok=True)
+                    folder.rmdir()
                 raise
             continue  # somebody has
         return folder
@@ -279,19 +298,23 @@ def _made(place: Path, names: str, worthless: Judge) -> Iterator[None]:
     missing = [parent for parent in place.parents if not parent.exists()]
     try:
         try:
+            spare = _spare_files()
             place.mkdir(parents=True)
         except OSError as error:
             raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
-        with locked(place):
+        with spare, locked(place):
             try:
                 yield
             except BaseException:
+                spare.close()
                 sweep_files(place, names)  # of a process that was killed as it wrote
                 if worthless(place):
                     shutil.rmtree(place, ignore_errors=True)
                 raise
     except BaseException:
         with suppress(OSError):  # something is there
+            place.rmdir()
+        with suppress(OSError):
             for parent in missing:
                 parent.rmdir()
         raise
