@@ -12,7 +12,6 @@ from typing_extensions import override
 
 from gsplit.kernels.sums import Edges, Kernels
 
-
 BLOCK_EDGES = 32
 """Edges that are summed in the type of the rows, as in the core; blocks of so many are added in float64."""
 

@@ -15,6 +15,7 @@ from gsplit.engine.run import Run
 from gsplit.engine.shares import shares
 from gsplit.parallel import rendezvous
 from gsplit.processes import environment, start
+from gsplit.supply.pipes import Supply
 from gsplit.supply.tickets import Position
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,21 @@ PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
 milliseconds after each operation, on cores that the core's own threads, samplers and other trainers compute on."""
 QUIET = {"KINETO_LOG_LEVEL": "99"}
 """Environment of trainers that are profiled: the profiler reads it when PyTorch is loaded, and has much to say."""
+
+
+class _Attended:
+    """The supply, attended to; who asks the trainers to stop asks those that evaluate, too."""
+
+    def __init__(self, supply: Supply, shared: Shared) -> None:
+        self.files, self.ready = supply.files, supply.ready
+        self._supply, self._shared = supply, shared
+
+    def stop(self) -> bool:
+        """Ask the trainers to stop. False where nothing was trained that they could save."""
+        begun = self._supply.stop()
+        if begun:
+            self._shared.ask_to_stop()
+        return begun
 
 
 def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Position) -> dict[str, Any]:
@@ -53,7 +69,7 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
             children = start(trainer, run.trainers, run, port, shared, own=supply.ends)
             held.callback(children.end)  # before the folder is given back, whatever comes
         supply.close_ends()
-        summary: dict[str, Any] | None = children.join(supply)[0]
+        summary: dict[str, Any] | None = children.join(_Attended(supply, shared))[0]
         if summary is None:  # the run was asked to stop, and did
             assert children.stopped_by is not None
             raise children.stopped_by

@@ -82,7 +82,7 @@ class Kept:
         if score is not None and (self.best is None or self._is_better(score, self.best["score"])):
             self.waited = 0
             about = {"score": score, "scores": dict(scores), "epoch": epoch, "batch": batch}
-            self.best = {**about, "model": _copy(model), **self._rows()}
+            self.best = {**about, **self.copied(model)}
             self._save(self.best)
 
     def choose(self, model: nn.Module, epoch: int, *, finite: bool = True) -> Weights:
@@ -105,10 +105,8 @@ class Kept:
                     "was validated and no checkpoint written before; try a lower --lr"
                 )
         elif chosen is None or self.validated < epoch:
-            chosen = {"score": None, "epoch": epoch, "batch": None, "model": _copy(model), **self._rows()}
-        model.load_state_dict(chosen["model"])
-        if self._trained is not None:
-            self._trained.load(chosen["trained"])
+            chosen = {"score": None, "epoch": epoch, "batch": None, **self.copied(model)}
+        self.load(model, chosen)
         if self._writes and not self._is_saved(chosen):
             self._save(chosen)
         return chosen
@@ -131,6 +129,16 @@ class Kept:
         if self._writes and not self._is_saved(kept):
             self._save(kept)
         return kept
+
+    def copied(self, model: nn.Module) -> Weights:
+        """The weights of a model as they are, and the trained features, where there are any; for :meth:`load`."""
+        return {"model": _copy(model), **self._rows()}
+
+    def load(self, model: nn.Module, weights: Weights) -> None:
+        """Put weights that were copied into a model; all trainers make the call."""
+        model.load_state_dict(weights["model"])
+        if self._trained is not None:
+            self._trained.load(weights["trained"])
 
     def say_why_last(self, chosen: Weights, flag: str) -> None:
         """Where the last weights are kept, although there are vertices to validate with; ``flag`` is why."""

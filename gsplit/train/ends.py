@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from gsplit.config.parallel import SAMPLED
+from gsplit.engine.evaluation import Stopped
 from gsplit.engine.metrics import key_of
 from gsplit.files import replacing
 from gsplit.runs import checkpoint
@@ -80,8 +81,24 @@ def ended_early(trainer: Trainer) -> bool:
 
 
 def finish(trainer: Trainer) -> dict[str, Any] | None:
-    """Test the weights that are kept, and write the summary; trainer 0 returns it. All trainers make the call."""
+    """Test the weights that are kept, and write the summary; trainer 0 returns it. All trainers make the call.
+
+    None on all of them where the run was asked to stop meanwhile; when it goes on it is tested.
+    """
     trainer.profiler.end()
+    last = trainer.kept.copied(trainer.model) if trainer.progress.batches_since_checkpoint else None
+    try:
+        return _finished(trainer)
+    except Stopped:
+        if last is not None:  # the weights that are tested stand in their place
+            trainer.kept.load(trainer.model, last)
+            stop(trainer)
+        elif trainer.member.rank == 0:
+            _say_stopped(trainer)
+        return None
+
+
+def _finished(trainer: Trainer) -> dict[str, Any] | None:
     config, epoch = trainer.run.config, trainer.progress.epoch
     _, why = config.validations
     if config.validates and trainer.kept.validated < epoch:  # the run was to end later, then
@@ -136,14 +153,17 @@ def stop(trainer: Trainer) -> None:
     trainer.stopped = True
     saved = save_checkpoint(trainer)
     if trainer.member.rank == 0:
-        progress = trainer.progress
-        at = f"mini-batch {progress.batch} of epoch {progress.epoch + 1}"
-        folder = trainer.run.folder
-        if saved:
-            say(f"stopped after {at}; go on with --resume {folder}")
-        else:
-            before = checkpoint.whole(folder, "go on from it with --resume")
-            say(f"stopped after {at}, where weights or loss are not finite; {before}")
+        _say_stopped(trainer, saved=saved)
+
+
+def _say_stopped(trainer: Trainer, *, saved: bool = True) -> None:
+    progress, folder = trainer.progress, trainer.run.folder
+    at = f"mini-batch {progress.batch} of epoch {progress.epoch + 1}" if progress.batch else f"epoch {progress.epoch}"
+    if saved:
+        say(f"stopped after {at}; go on with --resume {folder}")
+    else:
+        before = checkpoint.whole(folder, "go on from it with --resume")
+        say(f"stopped after {at}, where weights or loss are not finite; {before}")
 
 
 def validate_within(trainer: Trainer) -> None:

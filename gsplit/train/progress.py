@@ -86,6 +86,8 @@ class Progress:
     batches_since_checkpoint: int = 0
     first_not_finite: int | None = None
     """The first mini-batch of the epoch at work whose loss was not finite, of those that are written down."""
+    unvalidated: bool = False
+    """Whether scores were wanted in the middle of the epoch, after the mini-batches done, and the run stopped first."""
 
     @property
     def batch(self) -> int:
@@ -162,6 +164,7 @@ class Progress:
             "targets": self.targets,
             "traffic": self.traffic,
             "stages": self.stages,
+            **({"unvalidated": True} if self.unvalidated else {}),
         }
 
     @classmethod

@@ -82,6 +82,7 @@ class Trainer:
             metrics=run.config.metric_names,
             fan_outs=run.config.evaluation_fan_out,
             seed=run.config.seed,
+            stops=shared.asked_to_stop,
         )
         self.valid_idx = validated(layout, run.config.validate_vertices, run.config.seed)
         """The vertices to validate on, int64 layout ids."""

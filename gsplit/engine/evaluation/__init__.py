@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gsplit.engine.evaluation.evaluator import Evaluator
+from gsplit.engine.evaluation.evaluator import Evaluator, Stopped
 from gsplit.engine.evaluation.exact import MAX_EDGES, MAX_ROW_BYTES, ExactLevels, bounds_of, forward_to, own_range
 from gsplit.engine.evaluation.sampled_targets import validated
 
@@ -11,6 +11,7 @@ __all__ = [
     "MAX_ROW_BYTES",
     "Evaluator",
     "ExactLevels",
+    "Stopped",
     "bounds_of",
     "forward_to",
     "own_range",

@@ -22,8 +22,20 @@ from gsplit.parallel import Member, sum_over_trainers
 from gsplit.runs.log import finite
 
 
+class Stopped(Exception):
+    """The run was asked to stop, so that an evaluation left off. All trainers raise it, at the same place."""
+
+
+def never() -> bool:
+    """What an evaluation asks that nobody stops."""
+    return False
+
+
 class Evaluator:
     """Evaluates models on the vertices of a layout; every trainer makes every call.
+
+    An evaluation that is asked to stop skips the chunks that are left, on each trainer as soon as it sees that, and
+    makes all its collectives; at the end the trainers agree whether anyone did, and then there is no score.
 
     Args:
         layout: whose vertices they are.
@@ -38,6 +50,10 @@ class Evaluator:
         metrics: names of what is measured in the place of the objective's score.
         fan_outs: neighbours of each layer L .. 1 that logits are computed from; None: all, exactly.
         seed: of those draws.
+        stops: whether somebody has asked to stop; looked at before each chunk.
+
+    Raises:
+        Stopped: by what gives scores or logits of all vertices, where somebody did.
     """
 
     def __init__(
@@ -55,13 +71,25 @@ class Evaluator:
         metrics: Sequence[str] = (),
         fan_outs: Sequence[int] | None = None,
         seed: int = 0,
+        stops: Callable[[], bool] = never,
     ) -> None:
         self._graph, self._layout, self._member = layout.graph, layout, member
         self._objective, self._num_layers, self._metrics = objective, num_layers, metrics
+        self._stops, self._skipped = stops, False
         self._exact = ExactLevels(
-            layout, member, loader, levels, num_layers=num_layers, dtype=dtype, threads=threads, max_edges=max_edges
+            layout,
+            member,
+            loader,
+            levels,
+            num_layers=num_layers,
+            dtype=dtype,
+            threads=threads,
+            max_edges=max_edges,
+            goes_on=self._goes_on,
         )
-        self._sampled = None if fan_outs is None else SampledTargets(member, loader, fan_outs, seed=seed)
+        self._sampled = (
+            None if fan_outs is None else SampledTargets(member, loader, fan_outs, seed=seed, goes_on=self._goes_on)
+        )
 
     def score(self, model: nn.Module, ids: NDArray[np.int64]) -> float:
         """Accuracy, F1 or RMSE of a model on layout ids, over all trainers by their counts.
@@ -72,6 +100,7 @@ class Evaluator:
         for chunk, logits in self._logits(model, ids):
             labels = torch.from_numpy(self._graph.labels[chunk])
             counts += self._objective.counts(logits.cpu(), labels) if logits.isfinite().all() else math.nan
+        self._agree()
         return self._objective.score(sum_over_trainers(counts.tolist(), self._member))
 
     @property
@@ -87,6 +116,7 @@ class Evaluator:
         order = np.argsort(ids)
         for chunk, logits in self._logits(model, ids):
             gathered[order[np.searchsorted(ids, chunk, sorter=order)]] = logits.cpu().numpy()
+        self._agree()
         return self._measured(gathered, lambda: self._graph.labels[ids])
 
     def scores_of(self, said: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
@@ -124,7 +154,7 @@ class Evaluator:
         gathered = self._exact.shared(self._num_layers, n, width)
         for chunk, logits in self._logits(model, np.arange(n)):
             gathered[chunk] = logits.cpu().numpy()
-        self._member.barrier()
+        self._agree()
         result = None
         if self._member.rank == 0:
             result = np.empty_like(gathered)
@@ -140,6 +170,17 @@ class Evaluator:
 
     def _logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """This trainer's share of some layout ids [n] with their logits [n, C], in pieces."""
+        self._skipped = False
         if self._sampled is not None:
             return self._sampled.logits(model, ids)
         return self._exact.vectors(model, self._exact.own(ids))
+
+    def _goes_on(self, _: object = None) -> bool:
+        """Whether the next chunk is to be computed."""
+        self._skipped = self._skipped or self._stops()
+        return not self._skipped
+
+    def _agree(self) -> None:
+        """Wait for all trainers; where one has skipped a chunk all raise Stopped."""
+        if any(sum_over_trainers([self._skipped], self._member)):
+            raise Stopped

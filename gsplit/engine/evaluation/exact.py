@@ -12,6 +12,7 @@ chunks of targets with their whole neighbourhoods; a chunk with too many edges i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from typing import Any, cast
 
 import numpy as np
@@ -75,6 +76,7 @@ class ExactLevels:
         dtype: in which they compute.
         threads: that gather rows.
         max_edges: of one chunk.
+        goes_on: called with each chunk of targets before it is computed: whether to, and those after it.
     """
 
     def __init__(
@@ -88,10 +90,11 @@ class ExactLevels:
         dtype: torch.dtype,
         threads: int,
         max_edges: int = MAX_EDGES,
+        goes_on: Callable[[object], bool] = lambda _: True,
     ) -> None:
         self._graph, self._layout, self._member, self._loader = layout.graph, layout, member, loader
         self._levels, self._num_layers, self._dtype = levels, num_layers, dtype
-        self._threads, self._max_edges = threads, max_edges
+        self._threads, self._max_edges, self._goes_on = threads, max_edges, goes_on
         self._samplers: dict[int, MiniBatchSampler] = {}
         self._layers: tuple[nn.Module | None, SingleLayers | None] = (None, None)
         """The model evaluated last, and what computes its layers."""
@@ -154,12 +157,12 @@ class ExactLevels:
             if mask is not None:
                 ids = self._begin + np.flatnonzero(mask[self._begin : self._end])
             level = self.shared(layer, rows.num_rows, layers.widths[layer])
-            for chunk in self._chunks(ids, self._row_bytes(below)):
+            for chunk in takewhile(self._goes_on, self._chunks(ids, self._row_bytes(below))):
                 vectors = layers.compute(layer, *self._one_hop(chunk, below, rows_below))
                 level[rows.places(chunk)] = vectors.cpu().numpy()
             self._member.barrier()
             below, rows_below = level, rows
-        for chunk in self._chunks(own, self._row_bytes(below)):
+        for chunk in takewhile(self._goes_on, self._chunks(own, self._row_bytes(below))):
             yield chunk, layers.compute(last, *self._one_hop(chunk, below, rows_below))
 
     def _top_levels(self, own: NDArray[np.int64], last: int) -> NDArray[np.uint8] | None:
@@ -171,7 +174,7 @@ class ExactLevels:
         top_N[own] = last
         for layer in range(last - 1, 0, -1):
             mine = top_N[self._begin : self._end] > layer
-            for chunk in self._chunks(self._begin + np.flatnonzero(mine), row_bytes=0):
+            for chunk in takewhile(self._goes_on, self._chunks(self._begin + np.flatnonzero(mine), row_bytes=0)):
                 segment = self._neighbourhood(chunk, 1, None)
                 assert segment is not None
                 top_N[segment.vertices] = np.maximum(top_N[segment.vertices], layer)
@@ -183,7 +186,7 @@ class ExactLevels:
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         self._member.barrier()  # features may be trained, and are read as others have left them
         chunks = [own[i : i + whole_chunk] for i in range(0, len(own), whole_chunk)]
-        while chunks:
+        while chunks and self._goes_on(chunks[-1]):
             chunk = chunks.pop()
             limit = self._max_edges if len(chunk) > 1 else None
             segment = self._neighbourhood(chunk, level, limit)

@@ -7,7 +7,8 @@ scores of one epoch and the next differ by the model alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -34,10 +35,20 @@ class SampledTargets:
         loader: of what belongs to segments.
         fan_outs: of the layers L .. 1.
         seed: of the run.
+        goes_on: called before each mini-batch: whether to compute it, and those after it.
     """
 
-    def __init__(self, member: Member, loader: SplitLoader, fan_outs: Sequence[int], *, seed: int) -> None:
+    def __init__(
+        self,
+        member: Member,
+        loader: SplitLoader,
+        fan_outs: Sequence[int],
+        *,
+        seed: int,
+        goes_on: Callable[[object], bool],
+    ) -> None:
         self._member, self._loader, self._fan_outs, self._seed = member, loader, fan_outs, seed
+        self._goes_on = goes_on
 
     @torch.no_grad()
     def logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
@@ -52,7 +63,8 @@ class SampledTargets:
         ids = ids[np.argsort(self._loader.layout.permutation[ids])]
         was_training = model.training
         model.eval()
-        for number in range(self._member.rank, -(-len(ids) // TARGETS), self._member.world):
+        own = range(self._member.rank, -(-len(ids) // TARGETS), self._member.world)
+        for number in takewhile(self._goes_on, own):
             targets = ids[number * TARGETS : (number + 1) * TARGETS]
             sampler.sample(targets, epoch=0, batch=number)
             segment = sampler.segment(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ class Shared:
     """The same again for gradients that they add up."""
     rows: tuple[SharedBuffer, SharedBuffer]
     """Two buffers for rows of the whole graph, in turn (:mod:`gsplit.full.common_rows`)."""
+    stop: SharedBuffer
+    """Empty until the run is asked to stop, which trainers that evaluate look for (:func:`Shared.ask_to_stop`)."""
 
     @classmethod
     def create(cls, trainers: int) -> Shared:
@@ -49,6 +52,7 @@ class Shared:
                 mail=_mail("gsplit-mail", trainers, new),
                 sums=_mail("gsplit-sums", trainers, new),
                 rows=(new("gsplit-rows-even"), new("gsplit-rows-odd")),
+                stop=new("gsplit-stop"),
             )
             made.pop_all()
         return shared
@@ -56,7 +60,15 @@ class Shared:
     def buffers(self) -> Iterator[SharedBuffer]:
         """All of them; each is an open file."""
         mail = (buffer for buffers in (*self.mail, *self.sums) for buffer in buffers)
-        yield from (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows)
+        yield from (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows, self.stop)
+
+    def ask_to_stop(self) -> None:
+        """Have trainers that evaluate leave off."""
+        os.ftruncate(self.stop.fileno(), 1)
+
+    def asked_to_stop(self) -> bool:
+        """Whether somebody has called :meth:`ask_to_stop`."""
+        return self.stop.num_bytes > 0
 
     def close(self) -> None:
         """Let go of all buffers."""
@@ -64,9 +76,7 @@ class Shared:
             buffer.close()
 
 
-def _mail(
-    name: str, trainers: int, new: Callable[[str], SharedBuffer]
-) -> tuple[tuple[SharedBuffer, ...], ...]:
+def _mail(name: str, trainers: int, new: Callable[[str], SharedBuffer]) -> tuple[tuple[SharedBuffer, ...], ...]:
     """Memory for the mailboxes of so many trainers."""
     pieces = (tuple(new(f"{name}-{rank}") for _ in range(TURNS)) for rank in range(trainers))
     return (new(name),), *pieces

@@ -9,6 +9,7 @@ import torch
 
 from gsplit.bars import tqdm
 from gsplit.config.run import EvaluationConfig
+from gsplit.engine.evaluation import Stopped
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.sampling.plan import fold_key
 from gsplit.terminal import say
@@ -36,6 +37,8 @@ def mini_batches(trainer: Trainer) -> Iterator[MiniBatch]:
     while progress.epoch < config.epochs and not ended_early(trainer):
         start_s = time.perf_counter()
         bar = _progress_bar(trainer)
+        if progress.unvalidated and not _validated(trainer):
+            return
         while progress.batch < trainer.num_batches:
             with clock("wait"):
                 mini_batch = next(trainer.feed, None)
@@ -62,15 +65,31 @@ def mini_batches(trainer: Trainer) -> Iterator[MiniBatch]:
             saves = progress.batches_since_checkpoint == config.checkpoint_every_batches > 0
             if validates or saves:
                 progress.seconds += time.perf_counter() - start_s
-                if validates:
-                    validate_within(trainer)
+                if validates and not _validated(trainer):
+                    return
                 if saves:
                     save_checkpoint(trainer)
                 start_s = time.perf_counter()
         bar.close()
         progress.seconds += time.perf_counter() - start_s
-        end_epoch(trainer)
+        try:
+            end_epoch(trainer)
+        except Stopped:
+            stop(trainer)
+            return
     trainer.ended = True
+
+
+def _validated(trainer: Trainer) -> bool:
+    """Validate in the middle of an epoch. False where the run was asked to stop meanwhile: it does so when it goes on."""
+    trainer.progress.unvalidated = True
+    try:
+        validate_within(trainer)
+    except Stopped:
+        stop(trainer)
+        return False
+    trainer.progress.unvalidated = False
+    return True
 
 
 def validates_within(config: EvaluationConfig, batch: int, num_batches: int) -> bool:
