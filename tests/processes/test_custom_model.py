@@ -42,7 +42,7 @@ def graph():
 
 
 def config(out, **changes):
-    defaults = {"fan_out": (4, 4), "batch_size": 30, "epochs": 2, "lr": 0.01, "dropout": 0.0, "threads": 1}
+    defaults = {"fan_out": (4, 4), "batch_size": 30, "epochs": 2, "lr": 0.01, "threads": 1}
     return TrainConfig(out=out, device="cpu", save_predictions="logits", **{**defaults, **changes})
 
 

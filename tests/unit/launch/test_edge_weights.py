@@ -107,7 +107,7 @@ TAKEN = {
 
 
 def config(layout, options):
-    return TrainConfig(**{"layout": layout, "device": "cpu", "threads": 1, "model": "gcn", "hidden": 8, **options})
+    return TrainConfig(**{"layout": layout, "device": "cpu", "threads": 1, "model": "gcn", **options})
 
 
 @pytest.mark.parametrize("case", REFUSED)
