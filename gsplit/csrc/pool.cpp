@@ -145,7 +145,7 @@ class MappedPool final : public Pool<Index> {
     } else if (weight_.empty()) {
       masses_.resize(edges, end > begin ? mass_of_degree(end - begin) : 0);
     } else {
-      double total = 0;
+      double total = 0;  // of weights of 0 or more: if it is 0, so is each
       for (int64_t e = begin; e < end; ++e) total += weight_[e];
       for (int64_t e = begin; e < end; ++e) masses_.push_back(total > 0 ? mass_of_share(weight_[e] / total) : 0);
     }

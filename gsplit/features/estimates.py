@@ -40,6 +40,7 @@ def edge_factors(
     factors = scales.astype(np.float64)
     if estimate == "unbiased":
         return factors
+    # Weights are 0 or more here (gsplit.engine.sampled.edge_weights): where what is kept weighs 0, so does each term.
     kept = np.bincount(rows, factors if weights is None else factors * weights, minlength=len(whole))
     share = np.divide(whole, kept, out=np.zeros(len(whole)), where=kept > 0)
     return factors * share[rows]

@@ -117,6 +117,7 @@ class FeatureLoader:
         self.counters.add(places, self._host.row_bytes)
         if self._normalize:
             sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
+            # tiny: a row of zeros stays one.
             x_ND /= sums_N1.clamp_(min=torch.finfo(self._dtype).tiny)
         return x_ND
 

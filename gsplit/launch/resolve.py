@@ -20,7 +20,6 @@ from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.dry.room_for_step import check_step
 from gsplit.engine.dry.step_bytes import StepBytes
-from gsplit.engine.edge_weights import Weighed, check_weights_of_training
 from gsplit.engine.engines import Engine, decided
 from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.company import check_company
@@ -30,6 +29,7 @@ from gsplit.engine.objective import objective_for
 from gsplit.engine.objectives.own_loss import LossFunction, own_loss
 from gsplit.engine.rows.trained import with_width
 from gsplit.engine.run import Run
+from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_training
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.files import real_path

@@ -96,6 +96,7 @@ class _Way:
         edges, shares = self.edges.edges, shares * self.scale.unsqueeze(1)
         rows, total = edges.rows(), shares.new_empty((edges.num_rows, self.heads))
         kernels_for(shares).sum(edges.of_values(), shares, None, total, start=own)
+        # Shares and scales are above 0, so only a row without edges has no total, and it has no shares either.
         part = torch.where(total > 0, total.reciprocal(), 0)
         return shares * part[rows], None if own is None else own * part
 

@@ -33,7 +33,7 @@ NORMALIZATIONS = ("both", "mean")
 class Divisor:
     """What a normalisation divides by, or by the root of: the weights of all in-edges of a vertex, and of its loop.
 
-    It must be above 0, or there must be nothing to divide (:mod:`gsplit.engine.edge_weights`).
+    It must be above 0, or there must be nothing to divide (:mod:`gsplit.engine.sampled.edge_weights`).
     """
 
     loop: float
@@ -113,7 +113,8 @@ def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | 
     factor = torch.where(whole > 0, whole.rsqrt(), torch.zeros_like(whole))
     sums, own = factor[:n], None
     if not block.sums_all:
-        sums = _or_one(degrees[:n]) / _or_one(block.drawn_weight().to(dtype)) * sums
+        missing = _or_one(degrees[:n]) / _or_one(block.drawn_weight().to(dtype))
+        sums = missing * sums
     if loops is not None:
         own = factor[:n].square() * (loops[:n] if isinstance(loops, Tensor) else loops)
     return Factors(sources=factor, sums=sums, own=own)
@@ -122,7 +123,7 @@ def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | 
 def _or_one(values: Tensor) -> Tensor:
     """The values, but 1 where there is nothing to divide by: the sum above it is 0 there.
 
-    None is below 0: what is drawn has no negative weights (:mod:`gsplit.engine.edge_weights`).
+    None is below 0: what is drawn has no negative weights (:mod:`gsplit.engine.sampled.edge_weights`).
     """
     return torch.where(values > 0, values, torch.ones_like(values))
 

@@ -19,7 +19,10 @@ CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers. A single row is normalised to the bias."""
+    """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers.
+
+    A single row is normalised to the bias, and leaves the running variance as it is.
+    """
 
     chain: Chain | None = None
     """The chain of the mini-batch at work, set by :func:`follow_chain`; None: this trainer holds all rows."""
@@ -31,7 +34,7 @@ class BatchNorm(nn.BatchNorm1d):
         ones = x.new_ones(x.shape[0], 1)
         sums = self._over_trainers(torch.cat([x, ones], dim=1).sum(dim=0))
         number = sums[-1].detach()
-        count = number.clamp(min=1)
+        count = number.clamp(min=1)  # without a row there is nothing to divide
         mean = sums[:-1] / count
         centred = x - mean
         variance = self._over_trainers((centred**2).sum(dim=0)) / count
@@ -44,16 +47,20 @@ class BatchNorm(nn.BatchNorm1d):
         return sums if self.chain is None else self.chain.sum(sums)
 
     def _remember(self, mean: Tensor, variance: Tensor, count: Tensor, some: Tensor) -> None:
-        """Take statistics of so many rows over; ``some`` is 0 where there are none, which say nothing."""
+        """Take statistics of so many rows over; ``some`` is 0 where there are none, which say nothing.
+
+        A single row says nothing of the variance (PyTorch refuses it).
+        """
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += some.to(self.num_batches_tracked.dtype)
         tracked = self.num_batches_tracked.double().clamp(min=1)
         share: Any = some / tracked if self.momentum is None else some * self.momentum
+        several = (count > 1).to(variance.dtype)
         unbiased = variance * count / (count - 1).clamp(min=1)
         self.running_mean += share * (mean - self.running_mean)
-        self.running_var += share * (unbiased - self.running_var)
+        self.running_var += share * several * (unbiased - self.running_var)
 
 
 def convert_batch_norms(model: nn.Module) -> None:

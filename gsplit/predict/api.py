@@ -23,11 +23,11 @@ from gsplit.data.growing.lineage import grown_from
 from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
-from gsplit.engine.edge_weights import Weighed, check_weights_of_prediction
 from gsplit.engine.evaluation.company import check_company
 from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
 from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_prediction
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
 from gsplit.files import as_path, real_path
@@ -115,7 +115,7 @@ def predict(
             f"use --gpus {opened.parts}"
         )
     if not config.fan_out:
-        _check_memory(prepared.prepare(copy.deepcopy(loaded)), opened, asked, trained_with, level, world)
+        _check_memory(ready, opened, asked, trained_with, level, world)
     shared = Shared.create(0)
     try:
         with ending_tidily(), temporary_folder(config.out, asked) as folder, rendezvous(world) as port:

@@ -96,6 +96,7 @@ def source_masses(
             here = np.asarray(weights[indptr[0] : indptr[-1]], np.float64)
             rows = np.repeat(np.arange(len(degrees)), degrees)
             totals = np.bincount(rows, here, minlength=len(degrees))[rows]
+            # Weights are 0 or more (gsplit.engine.sampled.edge_weights): where all are 0 there is nothing to share.
             shares = np.divide(here, totals, out=np.zeros_like(here), where=totals > 0)
             each = np.where(shares > 0, np.maximum(1, np.rint(unit * shares**2)), 0)
         np.add.at(masses, sources, each.astype(np.uint64))

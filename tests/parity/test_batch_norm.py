@@ -75,7 +75,9 @@ def test_a_single_row_becomes_the_bias():
     norm = BatchNorm(4)
     nn.init.normal_(norm.bias)
     torch.testing.assert_close(norm(torch.randn(1, 4)), norm.bias.unsqueeze(0))
-    assert norm.running_var.isfinite().all()
+    assert torch.equal(norm.running_var, torch.ones(4))  # no variance of one row, which would count as 0
+    norm(torch.zeros(2, 4))
+    torch.testing.assert_close(norm.running_var, torch.full((4,), 0.9))
 
 
 def test_conversion_keeps_the_parameters_and_says_nothing_new():

@@ -13,8 +13,8 @@ from gsplit.data.labels.class_names import listed
 from gsplit.data.looking.feature_columns import FeatureColumns
 from gsplit.data.looking.label_counts import LabelCounts
 from gsplit.data.looking.leaks.search import Leak, Leaks
+from gsplit.data.looking.negative_weights import WeightSigns
 from gsplit.data.looking.structure import Structure
-from gsplit.data.negative_weights import WeightSigns
 
 SHOWN = 8
 """Vertices or features that a line names at most."""

@@ -137,6 +137,7 @@ class RotatedBatches:
         shard, turned = (on_device(one, device, dtype) for one in shards[name])
         own = float(loops)
         degrees = own + parts.edges.degrees_of(rows).unsqueeze(1)
+        # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).
         factor, source_factor = degrees.where(degrees > 0, 1).reciprocal(), None
         if model.convs[layer - 1].normalization == "both":
             factor = _inverse_root(degrees)
@@ -207,5 +208,5 @@ def _places(vertices: NDArray[np.int64], n: int) -> NDArray[np.int32]:
 
 
 def _inverse_root(degrees: Tensor) -> Tensor:
-    """``degrees ** -0.5``, and 0 where there is no degree."""
+    """``degrees ** -0.5``, and 0 where there is no degree, as PyG has it."""
     return torch.where(degrees > 0, degrees.rsqrt(), torch.zeros_like(degrees))

@@ -20,7 +20,7 @@ from gsplit.config.model import MODELS
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
-from gsplit.data.negative_weights import weight_signs
+from gsplit.data.looking.negative_weights import weight_signs
 from gsplit.engine.sampled.rules import NotBelowZero, draws_by_weights, why_not_below_zero
 from gsplit.errors import InputError
 from gsplit.models.prepared import Needs
@@ -31,7 +31,7 @@ class Weighed(NamedTuple):
     """A model, as far as the weights of edges go."""
 
     name: str
-    """Of the model, or of its class."""
+    """Name of the model, or of its class."""
     uses_weights: bool
     divisors: tuple[Divisor, ...]
     """What it divides by."""
