@@ -103,12 +103,16 @@ def _check(layout: Layout, model: Weighed, asks: Iterable[NotBelowZero], chances
         if count:
             loop = "" if not divisor.loop else f" and {divisor.loop:g} for its loop"
             raise InputError(
-                f"{model.name} divides by the weights of all in-edges of a vertex{loop}, and for {count:,} vertices "
-                f"of {layout.path} negative weights make that 0 or less (but for rounding); import the graph with "
-                f"weights of 0 or more, or {model.without}"
+                f"{model.name} divides by the weights of all in-edges of a vertex{loop}, and for "
+                f"{_vertices(count)} of {layout.path} negative weights make that 0 or less (but for rounding); import "
+                f"the graph with weights of 0 or more, or {model.without}"
             )
     for why, instead in asks if found.negative else ():
         raise InputError(
-            f"{why}, and some are negative: {found.negative:,}, into {len(found.vertices):,} vertices of "
+            f"{why}, and some are negative: {found.negative:,}, into {_vertices(len(found.vertices))} of "
             f"{layout.path}; {instead}, or {model.without}"
         )
+
+
+def _vertices(count: int) -> str:
+    return f"{count:,} {'vertex' if count == 1 else 'vertices'}"
