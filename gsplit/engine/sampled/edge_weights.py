@@ -104,8 +104,8 @@ def _check(layout: Layout, model: Weighed, asks: Iterable[NotBelowZero], chances
             loop = "" if not divisor.loop else f" and {divisor.loop:g} for its loop"
             raise InputError(
                 f"{model.name} divides by the weights of all in-edges of a vertex{loop}, and for "
-                f"{_vertices(count)} of {layout.path} negative weights make that 0 or less (but for rounding); import "
-                f"the graph with weights of 0 or more, or {model.without}"
+                f"{_vertices(count)} of {layout.path} negative weights make that 0 or less (but for rounding); "
+                f"import the graph with weights of 0 or more, or {model.without}"
             )
     for why, instead in asks if found.negative else ():
         raise InputError(
