@@ -25,6 +25,17 @@ def test_production_code_mocks_nothing():
             assert not any((module or "").startswith(("unittest", "pytest")) for module in modules), path
 
 
+def test_random_numbers_of_other_devices_are_left_alone():
+    """fork_rng without devices keeps and restores those of all, which takes memory of each; some kinds cannot."""
+    of_all = {"get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all", "manual_seed_all", "seed_all"}
+    for path in (ROOT / "gsplit").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
+            assert name not in of_all, path
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("fork_rng"):
+                assert any(keyword.arg == "devices" for keyword in node.keywords), f"{path}, line {node.lineno}"
+
+
 KIND = b"cuda"
 MAY_NAME_IT = (
     *("gsplit/device/", "gsplit/config/parallel.py", "tools/"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from support.gradients import rows, same_gradients
@@ -62,6 +64,26 @@ def test_dropout_follows_the_generator_and_its_share():
     assert not torch.equal(kept(1), kept(2))
     assert sorted(kept(1).unique().tolist()) == pytest.approx([0, 1 / 0.75])
     assert (kept(1) == 0).double().mean().item() == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("dropout", [nn.Dropout(0.25), RowDropout(0.25), nn.Dropout(1.0)], ids=str)
+@pytest.mark.parametrize("activation", [torch.relu, torch.tanh])
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_dropout_follows_a_generator_of_the_caller_s(dropout, activation, on_cpu):
+    x = rows(300, 200, torch.float32)
+
+    def kept(seed, others):
+        torch.manual_seed(others)
+        draws = torch.Generator().manual_seed(seed)
+        with contextlib.nullcontext() if on_cpu else library_alone():
+            return activated(x, activation, dropout, generator=draws)
+
+    assert torch.equal(kept(1, 5), kept(1, 6))
+    assert torch.equal(kept(1, 5), kept(2, 5)) == (dropout.p == 1)
+    out, scale = kept(1, 5), 0 if dropout.p == 1 else 1 / (1 - dropout.p)
+    assert ((out == 0) | out.isclose(activation(x) * scale)).all()
+    with DropoutOff():
+        assert torch.equal(kept(1, 5), activation(x))
 
 
 def test_dropout_of_any_model_is_drawn_by_the_core():
