@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from support.accelerators import SCHEDULES, differences
 from support.runs import config_for
 
-from gsplit.config.features import CacheName, FeatureDtype, LoaderName
-from gsplit.config.parallel import SAMPLED, Algorithm, Exchange, ExchangeDtype, Permutation
+from gsplit.config.features import FeaturesConfig
+from gsplit.config.parallel import SAMPLED, ParallelConfig
 from gsplit.config.parallel import STRATEGIES as NAMED
-from gsplit.config.sampling import Draw, Estimate, Importance, Sampling
+from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.engine.sampled.rules import FLAGS
 
@@ -92,6 +93,7 @@ ROWS = {
 NOT_HERE = {
     ("algorithm", "shared"): "reads the host's memory, and is refused on accelerators",
     ("feature_dtype", "float16"): "with zero-copy in SOME",
+    ("order", "ready"): "of what samplers have finished first; trainers of a pool sample for themselves",
 }
 """Choices without a row, and why. Those of ``auto`` are among the others, but for exchanges."""
 
@@ -123,20 +125,10 @@ def test_every_choice_is_bit_equal_to_the_cpu_s(accelerator_pool, weighted_layou
 
 def choices():
     """All that a row can be about: values of flags, and which go together."""
-    kinds = {
-        "algorithm": Algorithm,
-        "permutation": Permutation,
-        "exchange": Exchange,
-        "exchange_dtype": ExchangeDtype,
-        "sampling": Sampling,
-        "estimate": Estimate,
-        "importance": Importance,
-        "draw": Draw,
-        "cache": CacheName,
-        "loader": LoaderName,
-        "feature_dtype": FeatureDtype,
-    }
-    values = {name: get_args(kind) for name, kind in kinds.items()} | {"strategy": NAMED}
+    hints = get_type_hints(TrainConfig)
+    names = [field.name for config in (SamplingConfig, ParallelConfig, FeaturesConfig) for field in fields(config)]
+    values = {name: get_args(hints[name]) for name in names if get_origin(hints[name]) is Literal}
+    values["strategy"] = NAMED
     yield from (((name, value),) for name, each in values.items() for value in each)
     for strategy in SAMPLED:
         for cache in values["cache"]:
@@ -148,10 +140,9 @@ def choices():
 
 def test_every_choice_has_a_row():
     """What ``make test`` runs on an accelerator, of what may be said."""
-    rows = [{**MODELS[model], **STRATEGIES[strategy], "loader": loader} for _, model, strategy, loader in SOME]
-    rows += [changes for _, changes in ROWS.values()]
-    defaults = TrainConfig()
-    there = [{**vars(defaults), "cache": "none", **changes} for changes in rows]
+    some = [{**MODELS[model], **STRATEGIES[strategy], "loader": loader} for _, model, strategy, loader in SOME]
+    changes = [*some, *(changes for _, changes in ROWS.values())]
+    there = [{**vars(TrainConfig()), "cache": "none", **row} for row in changes]
     missing = [
         choice
         for choice in choices()

@@ -27,7 +27,8 @@ def test_production_code_mocks_nothing():
 
 def test_random_numbers_of_other_devices_are_left_alone():
     """fork_rng without devices keeps and restores those of all, which takes memory of each; some kinds cannot."""
-    of_all = {"get_rng_state", "set_rng_state", "get_rng_state_all", "set_rng_state_all", "manual_seed_all", "seed_all"}
+    of_all = {f"{verb}_rng_state{all_}" for verb in ("get", "set") for all_ in ("", "_all")}
+    of_all |= {"manual_seed_all", "seed_all"}
     for path in (ROOT / "gsplit").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", None)
