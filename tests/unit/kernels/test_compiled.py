@@ -169,6 +169,15 @@ def test_sums_of_all_kinds_are_compiled_and_add_nothing_by_atomic_operations(com
             assert not re.search(r"\b(atom|red)\.|atomic", code.text)
 
 
+@pytest.mark.parametrize("width", [33, 128])
+def test_what_rounding_takes_from_a_long_sum_is_computed(compiled, width):
+    """Three differences for each of a lane's columns, all of which are 0 in numbers without rounding."""
+    code = summing(compiled, width, torch.float32)
+    if code.nvidia:
+        columns = max(1, code.constants["COLUMNS"] // code.lanes)
+        assert len(re.findall(r"\bsub\.(?:rn\.)?f32", code.text)) >= 3 * columns
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_halves_are_rounded_to_the_nearest_once(compiled, dtype):
     code = summing(compiled, 128, dtype)

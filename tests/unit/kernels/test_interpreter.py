@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("triton")
 HERE = Path(__file__).parent
 LIMIT_S = 300.0
-SUMS = "compiled and not dot and not shares and not split and not 2257 and not 16257"
+SUMS = "compiled and not dot and not shares and not split and not 2257 and not 16257 and not attention"
 """Tests of all kernels that sum, but for the widest rows, which the interpreter takes long for."""
 LEAST = 135
 """Number of tests that there are at least."""
@@ -24,7 +24,7 @@ def test_in_the_interpreter():
     """Whatever fails there fails here."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
     done = subprocess.run(
-        [*command, "interpreted", "test_kernels.py", "-k", f"interpreted or ({SUMS})"],
+        [*command, "interpreted", "test_kernels.py", "test_long_sums.py", "-k", f"interpreted or ({SUMS})"],
         cwd=HERE,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
