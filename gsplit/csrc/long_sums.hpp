@@ -49,7 +49,7 @@ class HeadSums {
 
  private:
   void begin_blocks() {
-    for (double& wide : wide_) wide = 0;
+    for (auto& wide : wide_) wide = 0;
   }
 
   void end_block() {

@@ -149,6 +149,18 @@ def test_narrow_products_and_their_gradients(core, rows, width, outputs, firsts,
             torch.testing.assert_close(of_weight, gradient.t() @ x[:count], **LOOSE)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [2048, 2049, 200_000])
+def test_gradients_of_many_rows_lose_nothing(core, rows, threads):
+    """Equal numbers, of which one sum in float32 loses most."""
+    gradients, x, of_weight = torch.full((rows, 3), 1.1), torch.full((rows, 16), 1.3), torch.empty(3, 16)
+    if not _core.narrow_fits(3, 16):
+        return  # these instructions have too few registers
+    _core.narrow_gradient(x, None, [(gradients, of_weight)], threads=threads)
+    wanted = rows * gradients[0, 0].double() * x[0, 0].double()
+    assert ((of_weight.double() / wanted - 1).abs() < 4e-6).all()  # 64 rows, and then 32 panels, in float32
+
+
 def test_narrow_products_are_for_narrow_results():
     fits = {}
     for name in _core.instruction_sets():
