@@ -63,12 +63,10 @@ class RowsByBlocks {
 }  // namespace
 
 void sum_float_rows(const RowTask<float>& task, int64_t begin, int64_t end) {
-  int64_t longest = 0;
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t edges = task.indptr[row + 1] - task.indptr[row];
-    longest = edges > longest ? edges : longest;
-  }
-  if (!is_long(longest)) return chosen().sum_f32(task, begin, end);
+  static_assert((BLOCK_EDGES & (BLOCK_EDGES - 1)) == 0);
+  int32_t bits = 0;  // of all lengths: a length is long where it has a bit that no short one has
+  for (int64_t row = begin; row < end; ++row) bits |= task.indptr[row + 1] - task.indptr[row];
+  if (!is_long(bits)) return chosen().sum_f32(task, begin, end);
   RowsByBlocks by_blocks(task);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = row;

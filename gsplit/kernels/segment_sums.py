@@ -5,8 +5,9 @@ Imported only where a GPU sums: Triton comes with PyTorch for GPUs, not with PyT
 A program makes one row of the result, or COLUMNS columns of it, and nobody else writes these: nothing is added by
 atomic operations, and a sum has one order, so results are the same every time. The program reads the sources of EDGES
 edges at once, a tile of EDGES x COLUMNS values, adds tile to tile, and adds up the rows of the last one. After TILES
-tiles it begins anew, and adds what it has to the sums before with what rounding took from them (Kahan's compensated
-sum), so a sum over millions of edges is as exact as one over a few. Nothing is sorted: backward is the same sum over the transposed edges. Own rows and received rows are read where they lie.
+tiles it begins anew, and adds what it has to the sums before, with what rounding took from those (Kahan's compensated
+sum): a sum over millions of edges is as exact as one over a few. Nothing is sorted: backward is the same sum over the
+transposed edges. Own rows and received rows are read where they lie.
 
 Widths and strides of rows are constants of the kernel, so the compiler sees how many values are aligned together: up
 to 16 bytes are read in a lane where row widths and strides are multiples of that. Rows of an odd width are read value
