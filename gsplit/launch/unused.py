@@ -51,8 +51,10 @@ def refuse_unused(run: Run, before: TrainConfig | None = None) -> None:
     if run.resumes and before is None:
         return
     for name, line in _unused(run):
-        given = before is None or getattr(run.asked, name) != getattr(before, name)
-        if given and name not in FOR_TIME_OR_MEMORY:
+        value = getattr(run.asked, name)
+        given = before is None or value != getattr(before, name)
+        asks_for_nothing = name == "dropout" and value == 0
+        if given and name not in FOR_TIME_OR_MEMORY and not asks_for_nothing:
             raise InputError(f"{line}; drop it")
 
 

@@ -13,6 +13,7 @@ from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import taken_up
 from gsplit.launch.unused import FOR_TIME_OR_MEMORY, SAMPLED_ONLY, WHOLE_ONLY, warn_of_unused
+from gsplit.nn import SAGE
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +90,19 @@ def test_what_would_change_what_is_computed_is_refused(config, caplog, changes, 
 def test_what_is_for_time_or_memory_is_warned_of(config, caplog, changes, said):
     warn_of_unused(resolve(replace(config, **changes)))
     assert [record.message for record in caplog.records] == ([] if said is None else [said])
+
+
+def test_a_dropout_of_nothing_is_not_refused_of_a_model_of_the_user_s(config, caplog):
+    """It asks for nothing; any other would not be what the model drops."""
+    model = SAGE(5, 4, 3, num_layers=1)
+    warn_of_unused(resolve(replace(config, dropout=0.0), model))
+    assert [record.message for record in caplog.records] == [
+        "--dropout 0.0 has no effect on the model SAGE that was handed over"
+    ]
+    with pytest.raises(
+        InputError, match=r"--dropout 0\.5 has no effect on the model SAGE that was handed over; drop it"
+    ):
+        resolve(replace(config, dropout=0.5), model)
 
 
 def test_what_results_depend_on_is_refused():
