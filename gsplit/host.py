@@ -113,7 +113,8 @@ def _rebuild(passed: Any) -> SharedBuffer:
 def interruptible() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM end the process at once, while a library neither looks for them nor lets Python look.
 
-    Nothing is tidied up: not for where files are half written. What the process ignores, as shells start those in
+    It ends as a command does, with a line and exit code 130 or 143, but nothing is tidied up: not for where files are
+    half written. What the process ignores, as shells start those in
     the background ignoring Ctrl-C, it goes on to ignore.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -121,13 +122,11 @@ def interruptible() -> Iterator[None]:
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, signal.SIG_DFL)
-    keeper = _core.DefaultSignals() if signal.SIGTERM in before else None
+    ending = _core.EndingSignals(list(before)) if before else None
     try:
         yield
     finally:
-        del keeper
+        del ending
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -273,8 +273,8 @@ NB_MODULE(_core, m) {
         gsplit::shuffle_into_runs(span_of(global_ids), key, span_of(bounds), span_of(order));
       },
       nb::arg("global_ids"), nb::arg("key"), nb::arg("bounds"), nb::arg("order"));
-  nb::class_<gsplit::DefaultSignals>(m, "DefaultSignals", "While one lives, SIGTERM has its default meaning.")
-      .def(nb::init<>());
+  nb::class_<gsplit::EndingSignals>(m, "EndingSignals", "While one lives, these signals end the process at once.")
+      .def(nb::init<std::vector<int>>(), nb::arg("numbers"));
   m.def(
       "gather_rows",
       [](nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows, Array<int64_t> ids,
