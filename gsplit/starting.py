@@ -7,8 +7,7 @@ the package opens /dev/null in their place (:func:`open_standard_files`).
 The first second of a command goes by in imports, and a KeyboardInterrupt there may surface anywhere: in a traceback,
 swallowed by an extension, or as another error. Nothing has begun by then, so nothing has to be tidied up, and Ctrl-C
 and SIGTERM end the process on the spot, with one line and exit code 130 or 143. :func:`watch` is called by the first
-package of ours that ``python -m`` imports, :func:`watch_script` by the ``gsplit`` script, and :func:`over` once the
-flags are parsed; from there on they raise what gsplit.cli answers. After :func:`ended` only Python's own exit is left,
+package of ours that ``python -m`` or the ``gsplit`` script imports, and :func:`over` once the flags are parsed; from there on they raise what gsplit.cli answers. After :func:`ended` only Python's own exit is left,
 and both are too late.
 
 This module imports as little as it can, some 2 ms. What comes before it, Python's own start, is not ours.
@@ -47,7 +46,7 @@ def open_standard_files() -> None:
 
 
 def watch(package: str) -> None:
-    """Open standard files, and do as :func:`watch_script` if this process is ``python -m package…``.
+    """Open standard files, and do as :func:`watch_script` if this process is ``python -m package…`` or its script.
 
     A program that only imports the package keeps its signals.
     """
@@ -94,10 +93,12 @@ def ended() -> None:
 
 
 def _is_command_of(package: str) -> bool:
-    """Whether this is ``python -m package…`` that is looking for its module.
+    """Whether this is ``python -m package…`` that is looking for its module, or the script of that name.
 
-    sys.argv begins with -m until the module is found.
+    sys.argv begins with -m until the module is found; trainers have that of the process that started them.
     """
+    if sys.argv == sys.orig_argv[-len(sys.argv) :] and os.path.basename(sys.argv[0]) == package:
+        return True
     if sys.argv[:1] != ["-m"]:
         return False
     module = sys.orig_argv[-len(sys.argv)].removeprefix("-m")  # the word before the command's own arguments

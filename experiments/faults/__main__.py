@@ -2,6 +2,7 @@
 
     python -m experiments.faults --runs 100
     python -m experiments.faults --inputs 1000 --json faults.json
+    python -m experiments.faults --signals 50
     python -m experiments.faults --quick
     python -m experiments.faults --inputs 1000 --seed 1 --only 649
 
@@ -19,6 +20,11 @@ numbers and keys, hostile pickles, archives and YAML, odd names. Counted are *tr
 (by a signal), *partial outputs* (of a command that failed, or hidden), *changed inputs*, *code executed*, and *bad
 messages* (not one error in a line that a terminal can show). Of ten commands that train or predict and find nothing
 wrong one goes the whole way; the others end where processes would start.
+
+*Signals*: SIGTERM or Ctrl-C at so many random moments of each command's life (:mod:`experiments.faults.signals`).
+Counted are commands that are *late* (not over within 2 s), *wrong codes* (not 130 or 143, nor 0 of a command that had
+finished), *tracebacks*, *partial outputs* and *leftovers*. What comes before Python has begun with a module of ours is
+Python's own, and told as *too early*.
 
 Cases are numbered and depend on ``--seed`` and their number alone: ``--only`` repeats one. The exit code is 1 where
 anything was counted. The keys of ``--json`` are in docs/formats.md.
@@ -42,7 +48,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.faults import cases, inputs, runs
+from experiments.faults import cases, inputs, runs, signals
 from experiments.shared.flags import Count, Seed
 from experiments.shared.results import write_json
 from gsplit import cli
@@ -52,6 +58,7 @@ from gsplit.files import check_writable
 from gsplit.host import ending_tidily
 
 PROG = "python -m experiments.faults"
+KINDS = ("runs", "inputs", "signals")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +69,15 @@ class FaultsConfig(Checked):
     """Runs to hurt, some nine seconds each."""
     inputs: Count = 0
     """Commands to give damaged files, some five a second."""
+    signals: Count = 0
+    """Moments of each command at which it is sent a signal, some two seconds each."""
     quick: bool = False
     """Take two minutes: 6 runs and 100 inputs."""
     seed: Seed = 0
     """Seed of all that is random."""
     only: Count | None = None
-    """Repeat the case of this number; of the inputs where --inputs is given, else of the runs. Its folder is kept."""
+    """Repeat the case of this number; of the inputs where --inputs is given, else of the runs, else of the signals. Its
+    folder is kept."""
     jobs: Count = 0
     """Inputs at a time; 0: one a core. Runs go one after the other."""
     json: Path | None = None
@@ -75,8 +85,8 @@ class FaultsConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.runs and not self.inputs:
-            raise InputError("nothing to do; give --runs 100, --inputs 1000 or --quick")
+        if not self.runs and not self.inputs and not self.signals:
+            raise InputError("nothing to do; give --runs 100, --inputs 1000, --signals 50 or --quick")
 
     def numbers(self, count: int) -> list[int]:
         return list(range(count)) if self.only is None else [self.only]
@@ -95,7 +105,9 @@ def command(arguments: list[str]) -> None:
         result["inputs"] = hurt_inputs(config)
     if config.runs and not (config.inputs and config.only is not None):
         result["runs"] = hurt_runs(config)
-    for kind in ("runs", "inputs"):
+    if config.signals and not ((config.inputs or config.runs) and config.only is not None):
+        result["signals"] = send_signals(config)
+    for kind in KINDS:
         if kind in result:
             print(table(kind, result[kind]))
     if config.json:
@@ -103,7 +115,7 @@ def command(arguments: list[str]) -> None:
     sys.exit(
         any(
             result[kind]["counted"][problem]
-            for kind in ("runs", "inputs")
+            for kind in KINDS
             if kind in result
             for problem in result[kind]["counted"]
         )
@@ -183,6 +195,39 @@ def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
         "faults": dict(done),
         "slowest_end_s": slowest,
         "undisturbed_s": undisturbed.seconds,
+        "found": found,
+    }
+
+
+def send_signals(config: FaultsConfig) -> dict[str, Any]:
+    """Send every command signals at random moments; what was counted."""
+    counted, codes, found = Counter(dict.fromkeys(signals.PROBLEMS, 0)), Counter[str](), []
+    with working_folder(config) as folder:
+        material = folder / "material"
+        material.mkdir()
+        signals.make_material(material)
+        undisturbed = {
+            name: signals.measure(name, material, folder / f"undisturbed-{name}") for name in signals.COMMANDS
+        }
+        slowest, too_early = Counter[str](), 0
+        for number in config.numbers(config.signals * len(signals.COMMANDS)):
+            moment = signals.make_moment(number, config.seed)
+            outcome = signals.disturb(moment, undisturbed[moment.command], material, folder / str(number))
+            codes[str(outcome.code)] += 1
+            too_early += outcome.too_early
+            slowest[moment.command] = max(slowest[moment.command], outcome.seconds)
+            print(f"{moment}: exit code {outcome.code}, over after {outcome.seconds:.2f} s", flush=True)
+            found += said(counted, number, str(moment), outcome.problems)
+            if config.only is None:
+                shutil.rmtree(folder / str(number))
+    return {
+        "cases": sum(codes.values()),
+        "counted": dict(counted),
+        "ends": dict(codes),
+        "too_early": too_early,
+        "slowest_end_s": max(slowest.values()),
+        "slowest_by_command_s": dict(slowest),
+        "undisturbed_s": {name: each.seconds for name, each in undisturbed.items()},
         "found": found,
     }
 

@@ -1,4 +1,4 @@
-"""A training command as a process whose processes can be found, hurt and ended."""
+"""A command as a process whose processes can be found, hurt and ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,17 +22,27 @@ READERS_S = 5.0
 """Limit for reading what the command wrote."""
 
 
-class Running:
-    """A training command with folders of its own; its processes are known by their TMPDIR."""
+TRAIN = ("-m", "gsplit.train")
+"""What Python is started with, to train."""
 
-    def __init__(self, folder: Path, *arguments: object) -> None:
+
+class Running:
+    """A command with folders of its own; its processes are known by their TMPDIR.
+
+    Args:
+        folder: the working folder, in which one for temporary files is made.
+        arguments: of the command.
+        start: what Python is started with.
+    """
+
+    def __init__(self, folder: Path, *arguments: object, start: Sequence[str] = TRAIN) -> None:
         self.temporary = folder / f"tmp-{time.monotonic_ns()}"
         self.temporary.mkdir(parents=True)
         self.shared_before = set(os.listdir("/dev/shm"))
         self.begin = time.monotonic()
         # Pipes: a file of its own would be full when the disk is.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gsplit.train", *map(str, arguments)],
+            [sys.executable, *start, *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -106,9 +116,9 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 @contextlib.contextmanager
-def running(folder: Path, *arguments: object) -> Iterator[Running]:
-    """A training command that does not outlive the block."""
-    command = Running(folder, *arguments)
+def running(folder: Path, *arguments: object, start: Sequence[str] = TRAIN) -> Iterator[Running]:
+    """A command that does not outlive the block."""
+    command = Running(folder, *arguments, start=start)
     try:
         yield command
     finally:

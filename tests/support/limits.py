@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import resource
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,3 +30,16 @@ def addresses(more_bytes):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@contextmanager
+def open_files(more):
+    """As under ulimit -n: so many more files can be opened than are open now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    opened = {int(number) for number in os.listdir("/proc/self/fd")}
+    free = (number for number in itertools.count() if number not in opened)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (next(itertools.islice(free, more, None)), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

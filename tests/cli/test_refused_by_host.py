@@ -1,0 +1,120 @@
+"""What the host does not give: one line with what to do, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import socket
+import threading
+
+import psutil
+import pytest
+import torch.distributed as dist
+from support.limits import open_files
+
+from gsplit.errors import refused_by_host
+from gsplit.parallel import join
+
+TRAIN = ("train", "layout", "--out", "new", "--device", "cpu", "--fan-out", "3,3", "--threads", "1")
+PREDICT = ("predict", "run", "layout", "--out", "new.npy", "--device", "cpu")
+COMMANDS = {"train": TRAIN, "check": (*TRAIN[:2], "--check-model", *TRAIN[4:]), "predict": PREDICT}
+NEW_NETWORK = 0x40000000
+"""CLONE_NEWNET of unshare(2)."""
+
+
+def raises(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_loopback_that_is_down(refused, monkeypatch, command):
+    monkeypatch.setattr(socket, "create_connection", raises(OSError(errno.ENETUNREACH, "Network is unreachable")))
+    monkeypatch.setattr("gsplit.processes.children.Parcel", raises(AssertionError("no process is started")))
+    stderr = refused(*COMMANDS[command])
+    assert "the loopback interface is down (Network is unreachable); bring it up: ip link set lo up" in stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "down (Cannot assign requested address)"),
+        (TimeoutError("timed out"), "a connection to 127.0.0.1 is not answered; let a firewall allow"),
+    ],
+)
+def test_other_ways_not_to_reach_oneself(monkeypatch, error, said):
+    monkeypatch.setattr(socket, "create_connection", raises(error))
+    assert said in join.no_loopback()
+
+
+def test_a_network_without_loopback():
+    """A real one, where the system lets a thread have it."""
+    found = []
+
+    def work():
+        if ctypes.CDLL(None, use_errno=True).unshare(NEW_NETWORK) == 0:
+            found.append(join.no_loopback())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if not found:
+        pytest.skip("needs the right to make a network namespace")
+    assert found[0].endswith("bring it up: ip link set lo up")
+    assert join.no_loopback() is None
+
+
+def test_doctor_tells_it(refused, monkeypatch):
+    monkeypatch.setattr(socket, "create_connection", raises(OSError(errno.ENETUNREACH, "Network is unreachable")))
+    assert "ip link set lo up" in refused("doctor", "layout", "--device", "cpu")
+
+
+@pytest.mark.parametrize("more", [1, 10, 13, 20])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_too_few_open_files(refused, command, more):
+    """While the folder is made, with the folder made, with some of the memory, and with all of it."""
+    words = COMMANDS[command]
+    refused("predict", "run", "layout", "--out", "warm/up.npy")  # what is imported only now
+    with open_files(more):
+        assert "open files" in refused(*words)
+
+
+@pytest.mark.parametrize("command", ["partition", "data"])
+def test_too_few_open_files_to_write_a_folder(refused, command):
+    words = {"data": ["import", "synthetic:tiny"], "partition": ["store", "--parts", "2"]}[command]
+    for more in (4, 8, 10):
+        with open_files(more):
+            assert "Too many open files" in refused(command, *words, "--out", "new")
+
+
+@pytest.mark.parametrize(
+    ("command", "where", "error", "said"),
+    [
+        ("train", "subprocess.Popen", BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
+        ("train", "os.memfd_create", OSError(errno.ENOSYS, "Function not implemented"), "(memfd_create): Function not"),
+        ("predict", "os.memfd_create", PermissionError(errno.EPERM, "Operation not permitted"), "does not let this"),
+        ("predict", "multiprocessing.process.BaseProcess.start", OSError(errno.ENOMEM, "Cannot allocate"), "ulimit -v"),
+        ("check", "multiprocessing.process.BaseProcess.start", RuntimeError("can't start new thread"), "ulimit -u"),
+        ("train", "torch.distributed.TCPStore", dist.DistStoreError("Failed to init uv loop"), "Failed to init uv"),
+    ],
+)
+def test_calls_that_fail_at_the_start(refused, monkeypatch, command, where, error, said):
+    monkeypatch.setattr(where, raises(error))
+    assert said in refused(*COMMANDS[command])
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "partition"])
+def test_without_proc(refused, monkeypatch, command):
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/meminfo")
+    monkeypatch.setattr(psutil, "virtual_memory", raises(missing))
+    words = COMMANDS.get(command, ("partition", "store", "--out", "new"))
+    assert "/proc/meminfo is not there; mount /proc" in refused(*words)
+
+
+def test_what_is_our_fault_keeps_its_traceback():
+    for error in (FileNotFoundError(errno.ENOENT, "No such file", "x"), RuntimeError("shapes"), ValueError("x")):
+        assert refused_by_host(error) is None
+    assert refused_by_host(MemoryError()).startswith("Cannot allocate memory; free memory")
