@@ -13,6 +13,7 @@ from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
 from gsplit.nn.adapters.lent_rows import given_back, lend
+from gsplit.nn.adapters.spare import Spare
 from gsplit.nn.block import Block
 
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
@@ -48,6 +49,7 @@ class Adapter(nn.Module, ABC):
         """A layer, and the rows that its convolutions get whatever the model gives them; see :meth:`forward_one`."""
         self._features_were_copied = False
         """Whether the model computes with the features itself, or in a convolution that needs a copy."""
+        self._spare = Spare(convolutions)
         self._first = (convolutions[0],)  # in a tuple, or it would be a module of this one twice
         self._parameters_of_forward = self._forward_parameters()
         equivalents = [equivalent_of(convolution) for convolution in convolutions]

@@ -13,12 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils._pytree import tree_map_only
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
 from gsplit.nn.adapters.lent_rows import given_back
+from gsplit.nn.adapters.spare import with_spare, with_spare_edge
 from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
 
@@ -52,11 +51,7 @@ class DGLAdapter(Adapter):
     def __init__(self, module: nn.Module, convolutions: Sequence[nn.Module]) -> None:
         self._given: list[Any] = []
         self._weight_stand_in: Tensor | None = None
-        self._spare = False
-        """Whether the convolution at hand computes a destination more than its block has."""
         super().__init__(module, convolutions)
-        for convolution in convolutions:
-            convolution.register_forward_hook(self._after_convolution)
 
     def _arguments(self, x: Tensor, layers: int) -> dict[str, Any]:
         takes = self._parameters_of_forward
@@ -78,6 +73,7 @@ class DGLAdapter(Adapter):
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if not self._given:
             return None
+        self._spare.none()
         bound = inspect.signature(convolution.forward).bind(*arguments, **named)
         given = bound.arguments
         graph_name, x_name = list(given)[:2]
@@ -97,47 +93,11 @@ class DGLAdapter(Adapter):
         for name, value in given.items():
             if value is self._weight_stand_in and value is not None:
                 given[name] = self._blocks[layer].edge_weight
-        self._spare = not block.num_edges and not _normalises(convolution)
-        if self._spare:
-            _add_spare(given, block, graph_name, x_name)
+        if self._spare.is_added(convolution, block):
+            given.update({name: with_spare_edge(value) for name, value in given.items() if name != x_name})
+            given[x_name] = with_spare(given[x_name], block.num_destinations)
+            given[graph_name] = dgl_block(block, spare=True)
         return bound.args, bound.kwargs
-
-    def _after_convolution(self, _: nn.Module, __: Any, out: Any) -> Any:
-        """The forward hook: the destination that is none is dropped."""
-        if not self._spare:
-            return None
-        self._spare = False
-        return tree_map_only(Tensor, lambda rows: rows[:-1], out)
-
-
-def _normalises(convolution: nn.Module) -> bool:
-    """Whether a convolution takes statistics over rows or messages, among which one more would count."""
-    return any(isinstance(module, _BatchNorm) for module in convolution.modules())
-
-
-def _add_spare(given: dict[str, Any], block: Block, graph_name: str, x_name: str) -> None:
-    """Give a block without edges a destination of zeros more, with an edge from itself.
-
-    Some of DGL's convolutions fail where there is no edge (SAGEConv with gcn) or no destination (residuals of
-    GATConv), which is nothing special for one trainer of several.
-
-    Args:
-        given: the arguments of the convolution by name, which are replaced.
-        block: that has no edges.
-        graph_name: of the argument that is the graph.
-        x_name: of the argument that is rows, or a pair.
-    """
-    own = block.num_destinations
-
-    def with_one(rows: Tensor, at: int) -> Tensor:
-        return torch.cat([rows[:at], rows.new_zeros(1, *rows.shape[1:]), rows[at:]])
-
-    x = given[x_name]
-    given[x_name] = (with_one(x[0], own), with_one(x[1], own)) if isinstance(x, (tuple, list)) else with_one(x, own)
-    given[graph_name] = dgl_block(block, spare=True)
-    for name, value in given.items():
-        if name not in (x_name, graph_name) and isinstance(value, Tensor) and value.ndim and not len(value):
-            given[name] = value.new_ones(1, *value.shape[1:])
 
 
 def dgl_block(block: Block | None, *, spare: bool = False) -> Any:

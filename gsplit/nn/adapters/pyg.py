@@ -20,6 +20,7 @@ from gsplit.nn.adapters.adapter import Adapter
 from gsplit.nn.adapters.aggregators import QuantileForward, is_quantile
 from gsplit.nn.adapters.equivalents import why_no_gcn
 from gsplit.nn.adapters.lent_rows import given_back
+from gsplit.nn.adapters.spare import with_spare, with_spare_edge
 from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
 
@@ -137,6 +138,7 @@ class PyGAdapter(Adapter):
     ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
         if not self._stand_ins:
             return None
+        self._spare.none()
         bound = inspect.signature(convolution.forward).bind(*arguments, **named)
         given = bound.arguments
         graph_name = next((name for name in (*GRAPH_ARGUMENTS, *list(given)[1:]) if name in given), "")
@@ -163,8 +165,13 @@ class PyGAdapter(Adapter):
         for name, value in given.items():
             if value is self._weight_stand_in and value is not None:
                 given[name] = _weights(block, column=name == "edge_attr")
+        spare = not sparse and self._spare.is_added(convolution, block)
         if given.get("size") is not None:
-            given["size"] = (block.num_sources, block.num_destinations)
+            given["size"] = (block.num_sources + spare, block.num_destinations + spare)
+        if spare:
+            given.update({name: with_spare_edge(value) for name, value in given.items() if name != x_name})
+            given[x_name] = with_spare(given[x_name], block.num_destinations)
+            given[graph_name] = given[graph_name].new_full((2, 1), block.num_destinations)
         return bound.args, bound.kwargs
 
 

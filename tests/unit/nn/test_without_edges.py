@@ -1,4 +1,4 @@
-"""DGL's convolutions on blocks without edges, which one trainer of several may have, or without a destination."""
+"""Convolutions on blocks without edges, which one trainer of several may have, or without a destination."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
-from support.models import HAS_DGL, DGLNet
+from support.models import HAS_DGL, DGLNet, PyGNet
 from support.steps import CPU
 from torch import nn
 
@@ -15,7 +15,7 @@ from gsplit.features import EdgeLoader
 from gsplit.nn.adapters import wrap
 from gsplit.sampling import MiniBatchSampler
 
-pytestmark = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
+needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 ZERO = {"allow_zero_in_degree": True}
 MADE = {
     "SAGEConv gcn": lambda d: d.SAGEConv(5, 3, "gcn"),
@@ -46,12 +46,35 @@ def logits_of(model, graph, targets):
     return model(blocks, x), x, blocks[1]
 
 
+@needs_dgl
 @pytest.mark.parametrize("name", MADE)
 def test_vertices_without_edges_are_what_they_are_in_company(graph, name):
     import dgl.nn as d
 
     torch.manual_seed(0)
-    model = wrap(DGLNet([MADE[name](d)]).double()).eval()
+    compare_in_company(graph, wrap(DGLNet([MADE[name](d)]).double()))
+
+
+OF_PYG = {
+    "FeaStConv": lambda g: g.FeaStConv(5, 3, heads=2),
+    "GATConv": lambda g: g.GATConv(5, 3, heads=2, concat=False, residual=True),
+    "TransformerConv": lambda g: g.TransformerConv(5, 3, heads=2, concat=False, beta=True),
+    "SAGEConv max": lambda g: g.SAGEConv(5, 3, aggr="max"),
+    "SAGEConv median": lambda g: g.SAGEConv(5, 3, aggr="median"),
+    "GENConv batch norm": lambda g: g.GENConv(5, 3, norm="batch"),
+}
+
+
+@pytest.mark.parametrize("name", OF_PYG)
+def test_so_it_is_with_those_of_pyg(graph, name):
+    import torch_geometric.nn as g
+
+    torch.manual_seed(0)
+    compare_in_company(graph, wrap(PyGNet([OF_PYG[name](g)]).double()))
+
+
+def compare_in_company(graph, model):
+    model.eval()
     lonely = np.flatnonzero(np.diff(graph.indptr) == 0)[:4]
     alone, x, block = logits_of(model, graph, lonely)
     assert block.num_edges == 0
@@ -65,6 +88,7 @@ def test_vertices_without_edges_are_what_they_are_in_company(graph, name):
     assert gradient is None or gradient.shape == x.shape
 
 
+@needs_dgl
 @pytest.mark.parametrize("name", ["SAGEConv gcn", "GraphConv both"])
 def test_weights_of_no_edge_are_handed_on(graph, name):
     import dgl.nn as d
