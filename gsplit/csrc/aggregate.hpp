@@ -12,7 +12,8 @@
 //
 // so one kernel does both. The transpose is a counting sort (transpose_edges), made once for each block: PyTorch's
 // embedding_bag sorts all edges at every call of its backward. Each row is summed by one thread in the order of its
-// edges, so sums do not depend on the number of threads (narrow_gradient's do, in their last bits).
+// edges, a long list by blocks (long_sums.hpp), so sums do not depend on the number of threads (narrow_gradient's do,
+// in their last bits).
 //
 // What bounds it are reads of source rows in random order, so rows that no cache has are fetched some edges ahead,
 // and the widths are compile-time numbers of vectors, each a register, so that sums stay there (row_kernels.cpp).

@@ -21,7 +21,7 @@ from gsplit.kernels.library import Library
 from gsplit.nn.aggregate import neighbour_sum
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-LENGTHS = (0, 1, 31, 32, 63, 64, 65, 95, 96, 97, 128, 0, 511, 512, 513, 575, 576, 4096, 7, 100_000)
+LENGTHS: tuple[int, ...] = (0, 1, 31, 32, 63, 64, 65, 95, 96, 97, 128, 0, 511, 512, 513, 575, 576, 4096, 7, 100_000)
 """Edges of each row."""
 if INTERPRETED:
     LENGTHS = (0, 1, 255, 256, 257, 0, 513, 2000)
