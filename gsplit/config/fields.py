@@ -50,9 +50,9 @@ class Range:
         )
         if inside:
             return None
+        if self.most is not None and value > self.most:
+            return f"at most {self.most}"
         finite = self.below == math.inf
-        if finite and self.above == -math.inf:
-            return "finite"
         if self.above is not None and self.below is not None and not finite:
             return f"in ({self.above}, {self.below})"
         if self.above is not None:
@@ -61,9 +61,12 @@ class Range:
             return "finite"
         if self.below is not None and not finite:
             return f"in [{self.least}, {self.below})"
-        if self.most is not None and value > self.most:
-            return f"at most {self.most}"
         return f"at least {self.least}"
+
+
+MOST_FACTOR = 1e30
+"""What float32 rows may be multiplied by: PyTorch refuses what is beyond float32, also where a flag and a part of the
+optimizer's make it so together."""
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from gsplit.config.fields import Checked, Range
+from gsplit.config.fields import MOST_FACTOR, Checked, Range
 from gsplit.errors import InputError
 
 MODELS = ("sage", "gat", "gcn")
@@ -54,7 +53,7 @@ class ModelConfig(Checked):
     """gat: attention heads of the last layer, averaged."""
     attention_dropout: Share = 0.0
     """gat: share of edges dropped in training, per head."""
-    negative_slope: Annotated[float, Range(above=-math.inf, below=math.inf)] = 0.2
+    negative_slope: Annotated[float, Range(-MOST_FACTOR, MOST_FACTOR)] = 0.2
     """gat: of the LeakyReLU."""
     normalization: Normalization = "both"
     """gcn: both (symmetric, by the degrees of the whole graph) or mean."""

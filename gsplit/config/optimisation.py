@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.fields import MOST_FACTOR, Accepted, Checked, Range
 
 OptimizerName = Literal["adam", "adamw", "sgd"]
 Schedule = Literal["constant", "cosine", "step", "plateau"]
@@ -114,7 +114,7 @@ class OptimisationConfig(Checked):
     """End after so many validations, one after the other, without a better score; 0 never."""
     optimizer: OptimizerName = "adam"
     """PyTorch's of that name."""
-    lr: Annotated[float, Range(above=0, below=math.inf)] = 0.001
+    lr: Annotated[float, Range(above=0, most=MOST_FACTOR, below=math.inf)] = 0.001
     """Learning rate."""
     lr_schedule: Schedule = "constant"
     """How the rate falls, after the warm-up. cosine: to 0 at the end of --epochs, with every step of the optimizer;
@@ -130,7 +130,7 @@ class OptimisationConfig(Checked):
     """plateau: validations without a better score that are borne."""
     momentum: Annotated[float, Range(0, below=1)] = 0.0
     """sgd: the share of its last step that a step goes on with."""
-    weight_decay: Annotated[float, Range(0, below=math.inf), arg(aliases=("--wd",))] = 0.0
+    weight_decay: Annotated[float, Range(0, MOST_FACTOR, below=math.inf), arg(aliases=("--wd",))] = 0.0
     """adam, sgd: an L2 penalty, added to the gradient. adamw: the share of the weights, times the rate, that each
     step takes off them."""
     clip_grad_norm: Annotated[float | None, Range(above=0, below=math.inf)] = None

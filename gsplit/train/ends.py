@@ -194,8 +194,11 @@ def _validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[st
     names = trainer.evaluator.names
     if not len(trainer.valid_idx):
         return dict.fromkeys(names)
-    scores = trainer.evaluator.scores(trainer.model, trainer.valid_idx)
-    score = scores[names[0]]  # None only where logits are not finite, or the run would have been refused
+    # Weights that are infinite may give finite logits, behind a ReLU or a division by a variance.
+    scores: dict[str, float | None] = dict.fromkeys(names)
+    if first_parameter(trainer) is None:
+        scores = trainer.evaluator.scores(trainer.model, trainer.valid_idx)
+    score = scores[names[0]]  # None only where logits or weights are not finite, or the run would have been refused
     trainer.kept.judge(trainer.model, epoch, scores, batch=batch)
     trainer.steps.rates.judge(score)
     return scores

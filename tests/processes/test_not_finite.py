@@ -21,7 +21,7 @@ from support.runs import config_for, records, run_for, train_in_trainer, trainer
 import gsplit
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
-from gsplit.train import loop
+from gsplit.train import ends, loop
 from gsplit.train.ends import finish
 from gsplit.train.loops.own_loop import train_by
 
@@ -240,3 +240,42 @@ def test_predictions_that_are_not_finite_are_refused_or_missing(
     whole = np.flatnonzero(~gone[:, 0])
     alone = gsplit.predict(run, layout.path, what=what, device="cpu", vertices=whole)
     assert np.allclose(alone, values[whole], rtol=1e-4)
+
+
+def validated_with(member, config, name, value):
+    """Scores of validation vertices, and whether weights are kept, with values of one tensor of the model changed."""
+    trainer = trainer_of(member, config)
+    with torch.no_grad():
+        dict([*trainer.model.named_parameters(), *trainer.model.named_buffers()])[name].fill_(value)
+    logits = trainer.evaluator.scores(trainer.model, trainer.valid_idx)["accuracy"]
+    scores = ends._validate(trainer, 1)
+    trainer.close()
+    return logits is not None, scores, trainer.kept.best is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("convs.0.lin_self.bias", -float("inf")),  # a ReLU makes 0 of it
+        ("norms.0.running_var", float("inf")),  # rows are divided by its root
+        ("convs.0.lin_self.bias", 0.0),
+        ("norms.0.running_var", 1e-30),
+    ],
+)
+def test_infinite_weights_that_give_finite_logits_have_no_score(pool, layout_of, tmp_path, name, value):
+    norm = "batch" if name.startswith("norms") else "none"
+    config = config_for(layout_of().path, tmp_path / "run", norm=norm)
+    finite = bool(np.isfinite(value))
+    for looks_finite, scores, kept in pool.run(2, validated_with, config, name, value):
+        assert looks_finite
+        assert (scores["accuracy"] is not None, kept) == (finite, finite)
+
+
+def test_statistics_of_a_norm_that_overflow_end_a_run_and_are_kept_nowhere(pool, tmp_path):
+    """Squares of 1e30 are infinite in float32; divided by them, rows are 0, and logits finite."""
+    graph = replace(GRAPHS["classes"], features=np.full_like(GRAPHS["classes"].features, 1e30))
+    layout = lay_out(graph, tmp_path, parts=2)
+    config = config_for(layout.path, tmp_path / "run", norm="batch", dtype="float32")
+    first, _ = pool.run(2, ended_with, config)
+    assert "norms.0.running_var" in first
+    assert of_run(tmp_path / "run") == [None, None]

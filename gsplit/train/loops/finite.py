@@ -28,11 +28,16 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def first_parameter(trainer: Trainer) -> str | None:
-    """Name of the first weight that is not finite, in the order of the model; None where all are.
+    """Name of the first weight that is not finite, or else of such a buffer, in the order of the model; None: all are.
 
     All trainers make the call, and get the same.
     """
     name = next((name for name, weight in trainer.model.named_parameters() if not is_finite(weight)), None)
+    buffers = [(name, each) for name, each in trainer.model.named_buffers() if each.is_floating_point()]
+    if name is None and buffers:  # such as the variances of batch normalisation, which may overflow; each has its own
+        at = next((i for i, (_, each) in enumerate(buffers) if not is_finite(each)), -1)
+        at = max_over_trainers(at, trainer.member)
+        name = buffers[at][0] if at >= 0 else None
     if name is None and trainer.trained is not None:
         bad = max_over_trainers(int(not is_finite(trainer.trained.own)), trainer.member)
         name = TRAINED_FEATURES if bad else None

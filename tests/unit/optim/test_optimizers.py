@@ -5,11 +5,17 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-from gsplit.config.optimisation import OptimisationConfig
+from gsplit.config.fields import MOST_FACTOR
+from gsplit.config.model import ModelConfig
+from gsplit.config.optimisation import OptimisationConfig, OptimizerName
+from gsplit.errors import InputError
 from gsplit.optim import follow, optimizer_of
 
 SETTINGS = {"lr": 0.01, "weight_decay": 0.1}
@@ -86,3 +92,20 @@ def test_steps_can_be_hooked_as_those_of_any_optimizer():
 def test_the_compiler_is_not_imported(name):
     """That would take each trainer a second and 70 MB."""
     subprocess.run([sys.executable, "-c", WITHOUT, name], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", get_args(OptimizerName))
+def test_the_largest_numbers_that_are_taken_are_no_error_of_pytorch_s(name):
+    """Beyond them it raises RuntimeError in the step, as with a rate of 1e38; the weights are not finite then."""
+    config = OptimisationConfig(optimizer=name, lr=MOST_FACTOR, weight_decay=MOST_FACTOR)
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = optimizer_of(config, [weight])
+    for _ in range(2):
+        weight.grad = torch.full((3,), 0.5)
+        optimizer.step()
+    F.leaky_relu(weight, MOST_FACTOR)
+    for flag, slope in (("lr", 1e38), ("weight_decay", 1e31)):
+        with pytest.raises(InputError, match=r"must be at most 1e\+30, not 1e"):
+            OptimisationConfig(**{flag: slope})
+    with pytest.raises(InputError, match=r"--negative-slope must be at least -1e\+30, not -1e\+39"):
+        ModelConfig(negative_slope=-1e39)

@@ -1,0 +1,141 @@
+"""Commands in processes of their own, forked from one that has imported everything, and so are their trainers.
+
+A command takes a fraction of a second then. The process that forks must have one thread, so it leaves all work to its
+children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+LIMIT_S = 90.0
+"""Limit of one command; most take less than a second."""
+IMPORTED = (
+    *("torch", "sklearn.metrics", "scipy.sparse", "matplotlib.figure", "gsplit.train.api", "gsplit.predict.api"),
+    *("gsplit.data.__main__", "gsplit.partition.__main__", "gsplit.report.__main__", "gsplit.engine.sampled"),
+    *("gsplit.engine.whole", "gsplit.models.registry", "gsplit.nn", "torch.distributed.nn", "torch._dynamo"),
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int | None
+    """None: not in time; negative: by a signal."""
+    out: str
+    err: str
+
+
+def import_everything() -> None:
+    """What commands and trainers import, once, before anything is forked."""
+    for name in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    sys.modules["torch"].set_num_threads(1)
+
+
+def run(words: Sequence[str], folder: Path, place: Path) -> Ended:
+    """Run ``python -m gsplit.NAME ARGUMENTS``.
+
+    Args:
+        words: the name and the arguments.
+        folder: to run in.
+        place: where what it prints is kept, as files with the endings .out and .err.
+    """
+    files = [place.with_suffix(suffix) for suffix in (".out", ".err")]
+    pid = fork(lambda: _command(words, folder, files))
+    code = wait(pid, LIMIT_S)
+    out, err = (file.read_text(errors="backslashreplace") for file in files)
+    return Ended(code, out, err)
+
+
+def fork(work: Callable[[], int]) -> int:
+    """The process id of a child that does ``work`` and exits with what it gives."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def wait(pid: int, limit_s: float) -> int | None:
+    """The exit code of a child, or None where it did not end in time; it and its group are gone then."""
+    handle = os.pidfd_open(pid)
+    try:
+        late = not connection.wait([handle], limit_s)
+    finally:
+        os.close(handle)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # whatever it left running
+    if late:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    return None if late else os.waitstatus_to_exitcode(status)
+
+
+def _command(words: Sequence[str], folder: Path, files: Sequence[Path]) -> int:
+    os.setsid()
+    os.chdir(folder)
+    for number, file in enumerate(files, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    from gsplit import cli
+
+    _fork_trainers()
+    name, *arguments = words
+    main: Any = importlib.import_module(f"gsplit.{name}.__main__")
+    sys.argv = [main.PROG, *arguments]
+    try:
+        cli.main(main.command)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
+    return 0
+
+
+class _Handed:
+    """In the place of a parcel: a process that is forked has what it is given already."""
+
+    def __init__(self, content: Any) -> None:
+        self._content = content
+
+    def open(self) -> Any:
+        return self._content
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _fork_trainers() -> None:
+    """Let trainers be forked where they would be spawned; all else of their life stays as it is."""
+    from gsplit.processes import children
+
+    context = multiprocessing.get_context("fork")
+    patched: Any = children
+    patched.Parcel = _Handed
+    patched.resource_tracker = SimpleNamespace(ensure_running=lambda: None)
+    patched.multiprocessing = SimpleNamespace(
+        get_context=lambda method: context, connection=multiprocessing.connection
+    )
