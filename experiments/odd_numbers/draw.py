@@ -141,8 +141,14 @@ def _train(case: Case, random: np.random.Generator) -> None:
         words += ["--samplers", "0"]
     if case.frozen:
         words += ["--epochs", "1", "--optimizer", "sgd", "--lr", "1e-300", "--dropout", "0"]
+        words += ["--stop-on-nan", "never"] if random.random() < 0.5 else []
     else:
-        words += ["--epochs", "3", "--lr", str(random.choice([0.01, 1.0, 1e20, 1e30, 1e31], p=[0.55, 0.2, 0.1, 0.1, 0.05]))]
+        words += [
+            "--epochs",
+            "3",
+            "--lr",
+            str(random.choice([0.01, 1.0, 1e20, 1e30, 1e31], p=[0.55, 0.2, 0.1, 0.1, 0.05])),
+        ]
         words += ["--stop-on-nan", str(random.choice(["epoch", "batch", "never"]))]
         words += ["--clip-grad-norm", "1"] if random.random() < 0.2 else []
         words += ["--evaluate", "sampled"] if random.random() < 0.15 else []

@@ -93,7 +93,8 @@ def loss(logits: Floats, labels: NDArray[Any], task: str, flags: dict[str, Any])
             each = each - smoothing * (weight * logs).mean(axis=1)
         if gamma:
             each = each * (-np.expm1(right)) ** gamma
-        return float(each.sum() / weight[labels].sum())
+        whole = weight[labels].sum()
+        return float(each.sum() / whole) if math.isfinite(whole) else math.nan
 
 
 def _of_numbers(logits: Floats, labels: Floats, flags: dict[str, Any]) -> float:

@@ -105,15 +105,6 @@ def test_what_chooses_the_best_model_cannot_change(here, layouts, tmp_path):
     assert summary["metrics"] == ["accuracy", "ap"]  # accuracy is what it was chosen by
 
 
-def test_a_model_that_says_nothing_finite_scores_0_and_goes_on(pool, layouts, tmp_path):
-    config = config_for(layouts(2).path, tmp_path / "run", metrics="auroc,ap", lr=1e30, epochs=3)
-    summary = pool.run(2, train_in_trainer, config)[0]["summary"]
-    last = records(tmp_path / "run")[-1]
-    assert last["loss"] is None
-    assert last["valid_auroc"] == last["train_ap"] == 0.0
-    assert summary["epochs"] == 3
-
-
 def test_a_run_that_goes_on_in_mid_epoch_does_not_make_up_what_it_did_not_see(pool, layouts, tmp_path):
     config = config_for(layouts(2).path, tmp_path / "run", metrics="accuracy", epochs=2, checkpoint_every_batches=2)
     pool.run(2, stopped, config)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -214,25 +211,6 @@ def test_what_chooses_the_best_model_cannot_change(here, tmp_path, caplog):
         gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=3, metrics="mae"))
     gsplit.train(config=TrainConfig.resuming(tmp_path / "run", epochs=3, metrics="rmse,mae", loss="huber"))
     assert "resuming with loss huber instead of None" in caplog.text
-
-
-def heard(member, config):
-    """What training leaves, and what it says."""
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        return train_in_trainer(member, config), out.getvalue()
-
-
-def test_a_model_that_says_nothing_finite_goes_on_and_keeps_its_last_weights(pool, tmp_path):
-    layout = uneven(tmp_path, 2)
-    more = {"lr": 1e30, "epochs": 9, "early_stop": 3, "lr_schedule": "plateau", "log_every": 0}
-    for asked in (None, "mae"):
-        config = config_for(layout.path, tmp_path / f"run {asked}", **more, metrics=asked, optimizer="sgd")
-        result, said = pool.run(2, heard, config)[0]
-        summary = result["summary"]
-        assert (summary["epochs"], summary["best_epoch"], summary["test_" + (asked or "rmse")]) == (3, None, None)
-        assert "ended early, after epoch 3: 3 validations without a finite score (--early-stop 3)" in said
-        assert "keeping the weights of epoch 3, the last: no score was finite" in said
-        json.loads((config.out / "summary.json").read_text(), parse_constant=pytest.fail)
 
 
 def test_a_mini_batch_of_which_nothing_is_known_has_no_gradient(pool, tmp_path):
