@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gsplit.errors import InputError
-from gsplit.files import real_path
+from gsplit.files import real_path, spare_files
 from gsplit.host import held_back
 
 NEW = "new"
@@ -37,9 +37,6 @@ ASIDE = ".aside"
 SUFFIX_LETTERS = 8
 """Number of random letters that end the name of such a folder, as tempfile makes it."""
 
-SPARE_FILES = 8
-"""Files that are kept open beside a folder, so that it can be removed where no more may be opened by then."""
-
 Judge = Callable[[Path], bool]
 """A question about what is in a place."""
 
@@ -52,18 +49,6 @@ class InUse(InputError):
 
 def _nothing(_: Path) -> bool:
     return False
-
-
-def _spare_files() -> ExitStack:
-    """Open files that are closed to have others to open.
-
-    Raises:
-        OSError: where there are not so many.
-    """
-    with ExitStack() as opened:
-        for _ in range(SPARE_FILES):
-            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        return opened.pop_all()
 
 
 @contextmanager
@@ -162,7 +147,7 @@ def folder_beside(
     out = place_of(out)
     with ExitStack() as held:
         try:
-            spare = held.enter_context(_spare_files())
+            spare = held.enter_context(spare_files())
             folder = held_folder(out, held, lock)
         except OSError as error:
             raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
@@ -184,9 +169,8 @@ def held_folder(out: Path, held: ExitStack, lock: str = ASIDE) -> Path:
             continue  # somebody took it for left behind, and sweeps it away
         except InputError:
             if folder.exists():
-                with suppress(OSError):  # shutil would open it, which may be just what cannot be done
-                    (folder / lock).unlink(missing_ok=True)
-                    folder.rmdir()
+                (folder / lock).unlink(missing_ok=True)
+                folder.rmdir()
                 raise
             continue  # somebody has
         return folder
@@ -298,7 +282,7 @@ def _made(place: Path, names: str, worthless: Judge) -> Iterator[None]:
     missing = [parent for parent in place.parents if not parent.exists()]
     try:
         try:
-            spare = _spare_files()
+            spare = spare_files()
             place.mkdir(parents=True)
         except OSError as error:
             raise InputError(f"cannot make the folder {place}: {error.strerror}") from None
@@ -312,9 +296,7 @@ def _made(place: Path, names: str, worthless: Judge) -> Iterator[None]:
                     shutil.rmtree(place, ignore_errors=True)
                 raise
     except BaseException:
-        with suppress(OSError):  # something is there
-            place.rmdir()
-        with suppress(OSError):
-            for parent in missing:
-                parent.rmdir()
+        for left in (place, *missing):
+            with suppress(OSError):  # something is there
+                left.rmdir()
         raise

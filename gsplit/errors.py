@@ -95,9 +95,9 @@ def _is_in(folder: str, frame: FrameType) -> bool:
 
 
 def one_line_errors() -> None:
-    """Print an InputError that nobody catches, and Ctrl-C in a call of ours, as one line; most else is left to Python.
+    """Print an InputError that nobody catches, and Ctrl-C in a call of ours, as one line.
 
-    One line is also what the host refuses in a call of ours (:func:`refused_by_host`).
+    One line is also what the host refuses there (:func:`refused_by_host`); all else is left to Python.
 
     A program with an ``sys.excepthook`` of its own keeps it. The exit code stays Python's: 1, after Ctrl-C 130.
     """

@@ -7,8 +7,8 @@ the package opens /dev/null in their place (:func:`open_standard_files`).
 The first second of a command goes by in imports, and a KeyboardInterrupt there may surface anywhere: in a traceback,
 swallowed by an extension, or as another error. Nothing has begun by then, so nothing has to be tidied up, and Ctrl-C
 and SIGTERM end the process on the spot, with one line and exit code 130 or 143. :func:`watch` is called by the first
-package of ours that ``python -m`` or the ``gsplit`` script imports, and :func:`over` once the flags are parsed; from there on they raise what gsplit.cli answers. After :func:`ended` only Python's own exit is left,
-and both are too late.
+package of ours that ``python -m`` or the ``gsplit`` script imports, and :func:`over` once the flags are parsed; from
+there on they raise what gsplit.cli answers. After :func:`ended` only Python's own exit is left, and they are ignored.
 
 This module imports as little as it can, some 2 ms. What comes before it, Python's own start, is not ours.
 """
@@ -32,7 +32,7 @@ _watched: set[signal.Signals] = set()
 
 
 def open_standard_files() -> None:
-    """Open /dev/null for standard input, output and errors where they are closed, also for processes started later."""
+    """Open /dev/null for standard input, output and errors where they are closed, here and in children."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         with suppress(OSError):  # where not even that can be opened they stay closed
             try:

@@ -23,8 +23,8 @@ wrong one goes the whole way; the others end where processes would start.
 
 *Signals*: SIGTERM or Ctrl-C at so many random moments of each command's life (:mod:`experiments.faults.signals`).
 Counted are commands that are *late* (not over within 2 s), *wrong codes* (not 130 or 143, nor 0 of a command that had
-finished), *tracebacks*, *partial outputs* and *leftovers*. What comes before Python has begun with a module of ours is
-Python's own, and told as *too early*.
+finished), *tracebacks*, *partial outputs* and *leftovers*. What comes before Python has begun with a module of ours
+is Python's own, and told as *too early*.
 
 Cases are numbered and depend on ``--seed`` and their number alone: ``--only`` repeats one. The exit code is 1 where
 anything was counted. The keys of ``--json`` are in docs/formats.md.
@@ -76,8 +76,8 @@ class FaultsConfig(Checked):
     seed: Seed = 0
     """Seed of all that is random."""
     only: Count | None = None
-    """Repeat the case of this number; of the inputs where --inputs is given, else of the runs, else of the signals. Its
-    folder is kept."""
+    """Repeat the case of this number; of the inputs where --inputs is given, else of the runs, else of the signals.
+    Its folder is kept."""
     jobs: Count = 0
     """Inputs at a time; 0: one a core. Runs go one after the other."""
     json: Path | None = None
@@ -209,7 +209,7 @@ def send_signals(config: FaultsConfig) -> dict[str, Any]:
         undisturbed = {
             name: signals.measure(name, material, folder / f"undisturbed-{name}") for name in signals.COMMANDS
         }
-        slowest, too_early = Counter[str](), 0
+        slowest, too_early = dict.fromkeys(signals.COMMANDS, 0.0), 0
         for number in config.numbers(config.signals * len(signals.COMMANDS)):
             moment = signals.make_moment(number, config.seed)
             outcome = signals.disturb(moment, undisturbed[moment.command], material, folder / str(number))
@@ -226,7 +226,7 @@ def send_signals(config: FaultsConfig) -> dict[str, Any]:
         "ends": dict(codes),
         "too_early": too_early,
         "slowest_end_s": max(slowest.values()),
-        "slowest_by_command_s": dict(slowest),
+        "slowest_by_command_s": slowest,
         "undisturbed_s": {name: each.seconds for name, each in undisturbed.items()},
         "found": found,
     }

@@ -35,7 +35,20 @@ BEFORE = {"__init__.py", "starting.py"}
 """Modules of ours that are imported before a command can handle signals."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 FLAGS = (
-    *("--device", "cpu", "--fan-out", "4,4", "--batch-size", "50", "--hidden", "8", "--epochs", "4", "--threads", "1"),
+    *(
+        "--device",
+        "cpu",
+        "--fan-out",
+        "4,4",
+        "--batch-size",
+        "50",
+        "--hidden",
+        "8",
+        "--epochs",
+        "4",
+        "--threads",
+        "1",
+    ),
     *("--samplers", "1", "--validate-every-batches", "2", "--save-predictions", "classes"),
 )
 """A training of four epochs with small mini-batches, and evaluations in between."""
@@ -137,7 +150,9 @@ def make_material(folder: Path) -> None:
     random = Random(0)
     with (folder / "edges.csv").open("w") as file:
         file.writelines(f"{random.randrange(20_000)},{random.randrange(20_000)}\n" for _ in range(200_000))
-    (folder / SCRIPT).write_text("import sys\nfrom gsplit.__main__ import main\nsys.exit(main())\n")  # as pip writes it
+    (folder / SCRIPT).write_text(
+        "import sys\nfrom gsplit.__main__ import main\nsys.exit(main())\n"
+    )  # as pip writes it
     for words in (
         ("import", "synthetic:tiny", "--out", "store"),
         ("partition", "store", "--parts", "2", "--out", "layout"),
@@ -160,7 +175,9 @@ def measure(command: str, material: Path, folder: Path) -> Undisturbed:
         return Undisturbed(seconds=time.monotonic() - process.begin, phases=phases)
 
 
-def disturb(moment: Moment, undisturbed: Undisturbed, material: Path, folder: Path, late_s: float = LATE_S) -> Outcome:
+def disturb(
+    moment: Moment, undisturbed: Undisturbed, material: Path, folder: Path, late_s: float = LATE_S
+) -> Outcome:
     """Start the command, send the signal, and look at what became of it."""
     outcome, run = Outcome(moment), folder / "run"
     folder.mkdir(parents=True)
@@ -226,4 +243,3 @@ def _partial(command: str, folder: Path, *, finished: bool) -> str:
     wanted = [out] if finished and out else []
     whole = not finished or command != "train" or "epochs" in json.loads((folder / "run/summary.json").read_text())
     return "" if made == wanted and whole else f"there is {made}"
-

@@ -87,7 +87,7 @@ class Progress:
     first_not_finite: int | None = None
     """The first mini-batch of the epoch at work whose loss was not finite, of those that are written down."""
     unvalidated: bool = False
-    """Whether scores were wanted in the middle of the epoch, after the mini-batches done, and the run stopped first."""
+    """Whether scores were wanted in the middle of the epoch, after the mini-batches done, and the run stopped."""
 
     @property
     def batch(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import socket
 import threading
 
@@ -94,9 +93,19 @@ def test_too_few_open_files_to_write_a_folder(refused, command):
     ("command", "where", "error", "said"),
     [
         ("train", "subprocess.Popen", BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
-        ("train", "os.memfd_create", OSError(errno.ENOSYS, "Function not implemented"), "(memfd_create): Function not"),
+        (
+            "train",
+            "os.memfd_create",
+            OSError(errno.ENOSYS, "Function not implemented"),
+            "(memfd_create): Function not",
+        ),
         ("predict", "os.memfd_create", PermissionError(errno.EPERM, "Operation not permitted"), "does not let this"),
-        ("predict", "multiprocessing.process.BaseProcess.start", OSError(errno.ENOMEM, "Cannot allocate"), "ulimit -v"),
+        (
+            "predict",
+            "multiprocessing.process.BaseProcess.start",
+            OSError(errno.ENOMEM, "Cannot allocate"),
+            "ulimit -v",
+        ),
         ("check", "multiprocessing.process.BaseProcess.start", RuntimeError("can't start new thread"), "ulimit -u"),
         ("train", "torch.distributed.TCPStore", dist.DistStoreError("Failed to init uv loop"), "Failed to init uv"),
     ],

@@ -31,7 +31,7 @@ def layout(tmp_path_factory):
 
 
 def trained(member, config, stop_at=None, resume=False):
-    """Train; the evaluation that comes to chunk ``stop_at`` of trainer 1 is stopped by it. The summary, and the chunks."""
+    """Train, and stop the evaluation that comes to chunk ``stop_at`` of trainer 1. The summary, and the chunks."""
     trainer = trainer_of(member, config, resume=resume)
     shared, seen = pool_module.SHARED, [0]
 
@@ -53,7 +53,7 @@ def trained(member, config, stop_at=None, resume=False):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_goes_on_as_if_nobody_had_stopped_it(pool, layout, tmp_path, kind):
-    """Stopped in the middle of an epoch, at the end of one, and at the test of the best model, with what that is of."""
+    """Stopped in the middle of an epoch, at the end of one, and at the test of the best model."""
     options = {"epochs": 2, "batch_size": 30, "validate_every_batches": 1, **KINDS[kind]}
     config = config_for(layout.path, tmp_path / "whole", **options)
     whole, (_, chunks) = pool.run(2, trained, config)

@@ -81,7 +81,7 @@ def mini_batches(trainer: Trainer) -> Iterator[MiniBatch]:
 
 
 def _validated(trainer: Trainer) -> bool:
-    """Validate in the middle of an epoch. False where the run was asked to stop meanwhile: it does so when it goes on."""
+    """Validate in the middle of an epoch. False where the run was asked to stop meanwhile; resumed, it validates."""
     trainer.progress.unvalidated = True
     try:
         validate_within(trainer)
