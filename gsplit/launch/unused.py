@@ -32,7 +32,7 @@ class Useless(NamedTuple):
     """A flag that was given and has no effect."""
 
     name: str
-    """Its field."""
+    """Name of its field."""
     line: str
     """What is said of it."""
 

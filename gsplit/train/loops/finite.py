@@ -20,6 +20,8 @@ from gsplit.runs import checkpoint
 from gsplit.train.trainer import Trainer
 
 TRAINED_FEATURES = "the trained features"
+STATISTICS = ("running_mean", "running_var")
+"""Buffers of batch normalisation, which may overflow where no weight does."""
 
 
 def is_finite(tensor: Tensor) -> bool:
@@ -28,13 +30,13 @@ def is_finite(tensor: Tensor) -> bool:
 
 
 def first_parameter(trainer: Trainer) -> str | None:
-    """Name of the first weight that is not finite, or else of such a buffer, in the order of the model; None: all are.
+    """Name of the first weight that is not finite, or else of the first such statistic of a norm; None where all are.
 
-    All trainers make the call, and get the same.
+    All trainers make the call, and get the same. Other buffers may hold infinities on purpose, as masks do.
     """
     name = next((name for name, weight in trainer.model.named_parameters() if not is_finite(weight)), None)
-    buffers = [(name, each) for name, each in trainer.model.named_buffers() if each.is_floating_point()]
-    if name is None and buffers:  # such as the variances of batch normalisation, which may overflow; each has its own
+    buffers = [each for each in trainer.model.named_buffers() if each[0].rpartition(".")[2] in STATISTICS]
+    if name is None and buffers:
         at = next((i for i, (_, each) in enumerate(buffers) if not is_finite(each)), -1)
         at = max_over_trainers(at, trainer.member)
         name = buffers[at][0] if at >= 0 else None
