@@ -36,7 +36,6 @@ ASIDE = ".aside"
 """File that a process at work on a folder beside a place holds locked; no folder but ours has one."""
 SUFFIX_LETTERS = 8
 """Number of random letters that end the name of such a folder, as tempfile makes it."""
-
 Judge = Callable[[Path], bool]
 """A question about what is in a place."""
 
@@ -82,10 +81,9 @@ def locked(folder: Path, name: str = LOCK) -> Iterator[None]:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
-    except OSError:
-        return False
+    return False
 
 
 def sweep_files(folder: Path, names: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.faults.hostile import Hostile
+from experiments.faults.texts import Hostile
 
 DTYPES = ("f8", "f4", "f2", "i8", "i4", "i1", "u8", "u1", "?", "c16", "U5", "S3", "M8[s]", ">i8", ">f4", "V3", "g")
 NUMBERS = (float("nan"), float("inf"), -1, 10**6, 2**31, 2**62, -(2**63), 1e38, 0.5)

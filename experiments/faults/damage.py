@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from experiments.faults import arrays, texts
-from experiments.faults.hostile import Damage, Hostile
+from experiments.faults.texts import Damage, Hostile
 
 TEXTS = (".csv", ".tsv", ".txt", ".mtx", ".toml", ".yaml", ".jsonl")
 STATES = ("checkpoint.json", "model.json")

@@ -24,7 +24,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 from experiments.faults.cases import Case, contents
-from experiments.faults.hostile import CANARY
+from experiments.faults.texts import CANARY
 
 LIMIT_S = 60.0
 """Limit of one command; most take a fraction of a second, trainings a few seconds."""

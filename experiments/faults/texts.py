@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+import pathlib
 import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from experiments.faults.hostile import CANARY
+Damage = Callable[[Path, Random], str]
+"""Changes a file in place and says in a few words what it did."""
+CANARY = "canary"
+
+
+class Hostile:
+    """Unpickled, it makes the file :data:`CANARY`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return pathlib.Path.touch, (pathlib.Path(CANARY),)
+
 
 WORDS = (
     b"nan",
