@@ -4,6 +4,7 @@
 - ``compare``: whole epochs of GSplit, DGL, PyG and others in turn.
 - ``micro``: one part of the system at a time.
 - ``faults``: runs that are hurt and files that are damaged, at random.
+- ``odd_numbers``: NaN, infinity and numbers near the ends of their types, in what is imported and in flags.
 - ``differential``: random models of PyG and DGL, split, beside their library.
 - ``model_host``: epochs predicted for hosts that are not at hand, from counts and documented rates.
 - ``baselines``: other systems that ours is compared with.

@@ -14,10 +14,10 @@ predicted from, by the commands themselves.
 A case is *refused* by import, partition or at the start of training, *stopped* in the course of training, *scored*
 with finite scores, or its scores are *null*. Recomputed with NumPy and scikit-learn are the arrays of the store, the
 logits of plain models by dense algebra, and from the run's exact logits (``gsplit predict --what logits``) its
-scores, predictions, and the loss of the first epoch where training changes nothing. Counted as wrong are *tracebacks*,
-*hangs* (90 s), *bad messages* (not one error in a line), files that are *no JSON*, *partial outputs*, *arrays*,
-*logits*, *losses*, *scores* and *predictions* that are not the right ones, *scores of nothing finite*, and *weights
-that are not finite* in what is kept.
+scores, predictions, and the loss of the first epoch where training changes nothing. Counted as wrong are
+*tracebacks*, *hangs* (90 s), *bad messages* (not one error in a line), files that are *no JSON*, *partial outputs*,
+*arrays*, *logits*, *losses*, *scores* and *predictions* that are not the right ones, *scores of nothing finite*, and
+*weights that are not finite* in what is kept.
 
 Cases depend on ``--seed`` and their number alone: ``--only`` repeats one, and keeps its folder. The exit code is 1
 where anything is wrong. The keys of ``--json`` are in docs/formats.md.
@@ -43,8 +43,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.odd_numbers import forked
+from experiments.odd_numbers.checks import Outcome
 from experiments.odd_numbers.draw import draw
-from experiments.odd_numbers.judge import ENDS, PROBLEMS, Outcome, judge
+from experiments.odd_numbers.judge import ENDS, PROBLEMS, judge
 from experiments.shared.flags import Count, Positive, Seed
 from experiments.shared.results import write_json
 from gsplit import cli

@@ -91,9 +91,9 @@ class ObjectiveConfig(Checked):
     is the plain loss."""
     metrics: Annotated[str | None, Accepted(parse_metrics)] = None
     """What to measure, of accuracy, macro-f1, micro-f1, auroc and ap (average precision), or, of a regression, rmse
-    and mae, with commas; the first decides which model is the best. Training vertices are measured, too, by what the
-    model says of them while it trains. By default accuracy, or the micro-averaged F1 where a vertex may have several
-    labels, or the rmse of a regression, of validation alone."""
+    and mae (of several outputs the mean of theirs), with commas; the first decides which model is the best. Training
+    vertices are measured, too, by what the model says of them while it trains. By default accuracy, or the
+    micro-averaged F1 where a vertex may have several labels, or the rmse of a regression, of validation alone."""
     pos_weight: Annotated[str | None, Accepted(parse_weights)] = None
     """Several labels: what having a label counts beside not having it, one number for all or one each; or balanced,
     the training vertices without it over those with it."""

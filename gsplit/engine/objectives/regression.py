@@ -17,7 +17,8 @@ from torch import Tensor
 class Regression:
     """Mean squared, absolute or Huber error over the known entries, as PyTorch's; labels float32 [n, C].
 
-    The score is the root of the mean squared error (RMSE), the mean over the outputs, as scikit-learn's.
+    The score is the root of the mean squared error (RMSE) of each output, and the mean of these, as scikit-learn's
+    (``multioutput="uniform_average"``); the loss is one mean over all known entries.
 
     Args:
         loss: ``mse``, ``mae`` or ``huber``.

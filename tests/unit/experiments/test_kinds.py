@@ -18,6 +18,7 @@ ALLOWED = {
     "micro": {"shared"},
     "faults": {"shared"},
     "differential": {"shared"},
+    "odd_numbers": {"shared"},
     "rules": {"shared"},
     "model_host": {"shared"},
 }
