@@ -73,7 +73,9 @@ void attention_shares(const RowEdges& edges, Matrix<T> powers, Matrix<T> own_pow
     HeadSums<T> total(heads);
     for (int64_t row = begin; row < end; ++row) {
       for (int64_t h = 0; h < heads; ++h) total[h] = own_powers.data == nullptr ? T(0) : own_powers.row(row)[h];
-      total.add(edges.indptr[row], edges.indptr[row + 1], [&](int64_t e, int64_t h) { return powers.row(e)[h]; });
+      total.add(edges.indptr[row], edges.indptr[row + 1], [&](int64_t e, T* sums) {
+        for (int64_t h = 0; h < heads; ++h) sums[h] += powers.row(e)[h];
+      });
       for (int64_t h = 0; h < heads; ++h) total[h] = T(1) / total[h];
       for (int64_t e = edges.indptr[row]; e < edges.indptr[row + 1]; ++e)
         for (int64_t h = 0; h < heads; ++h) powers.row(e)[h] *= total[h];
@@ -107,11 +109,16 @@ void attention_backward(const RowEdges& edges, Matrix<const T> source, Matrix<co
         total[h] = 0;
       }
       const int64_t first = edges.indptr[row], stop = edges.indptr[row + 1];
-      sum.add(first, stop, [&](int64_t e, int64_t h) { return shares.row(e)[h] * gradients.row(e)[h]; });
-      total.add(first, stop, [&](int64_t e, int64_t h) {
-        if (h == 0 && e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
-        const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
-        return gradients.row(e)[h] = through * slopes.of(source.row(edges.indices[e])[h] + to[h]);
+      sum.add(first, stop, [&](int64_t e, T* sums) {
+        for (int64_t h = 0; h < heads; ++h) sums[h] += shares.row(e)[h] * gradients.row(e)[h];
+      });
+      total.add(first, stop, [&](int64_t e, T* sums) {
+        if (e + AHEAD < last) __builtin_prefetch(source.row(edges.indices[e + AHEAD]));
+        const T* from = source.row(edges.indices[e]);
+        for (int64_t h = 0; h < heads; ++h) {
+          const T through = shares.row(e)[h] * (gradients.row(e)[h] - sum[h]);
+          sums[h] += gradients.row(e)[h] = through * slopes.of(from[h] + to[h]);
+        }
       });
       for (int64_t h = 0; h < heads; ++h) {
         if (own_shares.data != nullptr) {

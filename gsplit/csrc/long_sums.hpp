@@ -31,14 +31,13 @@ class HeadSums {
  public:
   explicit HeadSums(int64_t heads) : sums_(heads), wide_(heads) {}
 
-  /// sums[h] += value(edge, h) of all edges begin .. end, in order.
-  template <class Value>
-  void add(int64_t begin, int64_t end, Value value) {
+  /// add_to(edge, sums) of all edges begin .. end, in order: it adds an edge's numbers to those of all heads.
+  template <class Add>
+  void add(int64_t begin, int64_t end, Add add_to) {
     const bool by_blocks = is_long(end - begin);
     if (by_blocks) begin_blocks();
     for (int64_t edge = begin; edge < end;) {
-      for (const int64_t to = block_end(edge, end); edge < to; ++edge)
-        for (size_t h = 0; h < sums_.size(); ++h) sums_[h] += value(edge, static_cast<int64_t>(h));
+      for (const int64_t to = block_end(edge, end); edge < to; ++edge) add_to(edge, sums_.data());
       if (by_blocks) end_block();
     }
     if (by_blocks)
