@@ -130,7 +130,7 @@ def _working_folder(*, keep: bool) -> Iterator[Path]:
 
 def _outcomes(numbers: Iterator[int], config: OddNumbersConfig, folder: Path) -> Iterator[tuple[int, Outcome]]:
     """Each case in a process of its own, some at a time, as they end."""
-    running: dict[int, tuple[int, int]] = {}
+    running: dict[Any, tuple[int, int]] = {}
     jobs = config.jobs or len(os.sched_getaffinity(0))
     more = True
     while more or running:
@@ -140,9 +140,10 @@ def _outcomes(numbers: Iterator[int], config: OddNumbersConfig, folder: Path) ->
             if number is not None:
                 pid = forked.fork(lambda number=number: _case(number, config.seed, folder))  # type: ignore[misc]
                 running[os.pidfd_open(pid)] = (pid, number)
-        for handle in connection.wait(list(running)) if running else ():
-            pid, number = running.pop(int(handle))  # type: ignore[call-overload]
-            os.close(int(handle))  # type: ignore[call-overload]
+        ready: list[Any] = connection.wait(list(running)) if running else []
+        for handle in ready:
+            pid, number = running.pop(handle)
+            os.close(handle)
             os.waitpid(pid, 0)
             answer = folder / f"{number}.answer"
             if answer.exists():

@@ -110,7 +110,7 @@ def check_logits(case: Case, outcome: Outcome, folder: Path, logits: NDArray[np.
         x,
         case.edges,
         weight,
-        np.finfo(dtype).eps,
+        float(np.finfo(dtype).eps),
     )
     sure = np.isfinite(wanted).all() and float(rounding.max()) < 100 * np.finfo(dtype).eps * LARGEST[dtype]
     if not sure:

@@ -102,7 +102,7 @@ def draw(number: int, seed: int) -> Case:
         edges=edges,
         x=random.standard_normal((n, 4)),
         y=y,
-        weight=random.random(edges.shape[1]) + 0.5 if random.random() < 0.5 else None,
+        weight=_between(random, edges.shape[1]) if random.random() < 0.5 else None,
         sets=sets,
         tables=bool(random.random() < 0.3),
     )
@@ -161,6 +161,11 @@ def _train(case: Case, random: np.random.Generator) -> None:
         words += ["--focal-gamma", str(random.choice([0.5, 2.0, 100.0]))]
 
 
+def _between(random: np.random.Generator, count: int) -> NDArray[np.float64]:
+    """Weights from 0.5 to 1.5."""
+    return np.asarray(random.random(count) + 0.5)
+
+
 def _some(random: np.random.Generator, array: NDArray[Any], values: tuple[float, ...]) -> str:
     """Put one of the values into one place, some, or all of an array; what was done."""
     value = values[int(random.integers(len(values)))]
@@ -201,7 +206,7 @@ def standardized(case: Case, random: np.random.Generator) -> str:
 
 def weights(case: Case, random: np.random.Generator) -> str:
     """NaN, infinite, huge, tiny, negative, of both signs."""
-    case.weight = random.random(case.edges.shape[1]) + 0.5
+    case.weight = _between(random, case.edges.shape[1])
     return f"weights: {_some(random, case.weight, (*NUMBERS, 0.0, -1.0, -0.5))}"
 
 

@@ -158,7 +158,8 @@ def in_process(in_pool, monkeypatch):
             str(folder / word) if word in files or word[-4:] in (".npy", ".csv") else word for word in arguments
         ]
         main = import_module(f"gsplit.{name}.__main__")
-        err, code = io.StringIO(), 0
+        err = io.StringIO()
+        code: object = 0
         handler = logging.StreamHandler(err)
         handler.setFormatter(logging.Formatter("info: %(message)s"))
         monkeypatch.chdir(folder)
