@@ -6,6 +6,7 @@
 // costs nothing more.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,28 +35,24 @@ class HeadSums {
   /// add_to(edge, sums) of all edges begin .. end, in order: it adds an edge's numbers to those of all heads.
   template <class Add>
   void add(int64_t begin, int64_t end, Add add_to) {
-    const bool by_blocks = is_long(end - begin);
-    if (by_blocks) begin_blocks();
-    for (int64_t edge = begin; edge < end;) {
-      for (const int64_t to = block_end(edge, end); edge < to; ++edge) add_to(edge, sums_.data());
-      if (by_blocks) end_block();
-    }
-    if (by_blocks)
-      for (size_t h = 0; h < sums_.size(); ++h) sums_[h] = static_cast<T>(wide_[h]);
+    if (is_long(end - begin)) return add_by_blocks(begin, end, add_to);
+    for (int64_t edge = begin; edge < end; ++edge) add_to(edge, sums_.data());
   }
 
   T& operator[](int64_t head) { return sums_[head]; }
 
  private:
-  void begin_blocks() {
-    for (auto& wide : wide_) wide = 0;
-  }
-
-  void end_block() {
-    for (size_t h = 0; h < sums_.size(); ++h) {
-      wide_[h] += static_cast<double>(sums_[h]);
-      sums_[h] = 0;
+  template <class Add>
+  void add_by_blocks(int64_t begin, int64_t end, Add add_to) {
+    std::fill(wide_.begin(), wide_.end(), 0);
+    for (int64_t edge = begin; edge < end;) {
+      for (const int64_t to = block_end(edge, end); edge < to; ++edge) add_to(edge, sums_.data());
+      for (size_t h = 0; h < sums_.size(); ++h) {
+        wide_[h] += static_cast<double>(sums_[h]);
+        sums_[h] = 0;
+      }
     }
+    for (size_t h = 0; h < sums_.size(); ++h) sums_[h] = static_cast<T>(wide_[h]);
   }
 
   std::vector<T> sums_;
