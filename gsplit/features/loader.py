@@ -13,6 +13,7 @@ GPU everything runs on the caller's current stream.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ from gsplit.kernels import StoredRows
 
 logger = logging.getLogger(__name__)
 
+NEAR_THE_ENDS = 1e30
+"""Numbers above it, or below its inverse, whose sums may be beyond float32."""
 ReadRows = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
 """The signature of :func:`gsplit.kernels.zero_copy.read_rows`: host rows, ids, positions, out."""
 
@@ -62,6 +65,20 @@ class LoadCounters:
         self.host_rows += host
         self.host_to_device_bytes += host * row_bytes
         self.device_to_device_bytes += peers * row_bytes
+
+
+def normalize(x_ND: Tensor) -> None:
+    """Divide each row by the sum of its absolute values, in place; rows of zeros stay.
+
+    A row near an end of its type is scaled first, exactly: sums would be infinite there, and all of it 0, or too small
+    to divide by. Others are what they are without.
+    """
+    largest_N1 = torch.linalg.vector_norm(x_ND, ord=math.inf, dim=1, keepdim=True)
+    huge_N1, small_N1 = largest_N1 > NEAR_THE_ENDS, largest_N1 < 1 / NEAR_THE_ENDS
+    if not x_ND.is_cpu or (huge_N1 | small_N1).any():  # a device would be waited for
+        x_ND *= torch.ones_like(largest_N1).masked_fill_(huge_N1, 2.0**-64).masked_fill_(small_N1, 2.0**64)
+    sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
+    x_ND /= sums_N1.clamp_(min=torch.finfo(x_ND.dtype).tiny)
 
 
 class FeatureLoader:
@@ -116,9 +133,7 @@ class FeatureLoader:
         x_ND = (self._on_gpu if accelerator.is_one(self._device) else self._on_cpu)(places, len(vertices))
         self.counters.add(places, self._host.row_bytes)
         if self._normalize:
-            sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
-            # tiny: a row of zeros stays one.
-            x_ND /= sums_N1.clamp_(min=torch.finfo(self._dtype).tiny)
+            normalize(x_ND)
         return x_ND
 
     @property
