@@ -78,7 +78,7 @@ def test_rows_and_bytes_are_counted_as_stored():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("value", [3e38, -3.4e38, 1e30, 1.0, 1e-30, 1e-37, 1e-40, 1.4e-45])
 def test_rows_near_the_ends_of_their_type_are_normalized_alike(value, dtype):
-    """The sum of a huge row is infinite in float32, so that all of it would be 0; that of a tiny one has no inverse."""
+    """The sum of a huge row is infinite in float32, so that all of it would be 0; a tiny one has no inverse."""
     features = np.array([[value, value, value, 0], [1, 2, 3, 5], [0, 0, 0, -0.0]], np.float32)
     x = loader(features, normalize=True, dtype=dtype).load(np.array([0, 1, 2]))
     third = np.sign(value) / 3
