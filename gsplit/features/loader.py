@@ -70,8 +70,8 @@ class LoadCounters:
 def normalize(x_ND: Tensor) -> None:
     """Divide each row by the sum of its absolute values, in place; rows of zeros stay.
 
-    A row near an end of its type is scaled first, exactly: its sum would be infinite, and all of it 0, or too small to
-    divide by. Others are what they are without.
+    A row near an end of its type is scaled first, exactly: its sum would be infinite, and all of it 0, or too small
+    to divide by. Others are what they are without.
     """
     largest_N1 = torch.linalg.vector_norm(x_ND, ord=math.inf, dim=1, keepdim=True)
     huge_N1, small_N1 = largest_N1 > NEAR_THE_ENDS, largest_N1 < 1 / NEAR_THE_ENDS
