@@ -153,9 +153,8 @@ def _train(case: Case, random: np.random.Generator) -> None:
         words += ["--clip-grad-norm", "1"] if random.random() < 0.2 else []
         words += ["--evaluate", "sampled"] if random.random() < 0.15 else []
     case.training = words
-    losses = {"regression": ("mse", "mae", "huber")}.get(case.task)
-    if losses:
-        words += ["--loss", loss := str(random.choice(losses))]
+    if case.task == "regression":
+        words += ["--loss", loss := str(random.choice(("mse", "mae", "huber")))]
         words += ["--huber-delta", str(random.choice([1.0, 1e-30, 1e30]))] if loss == "huber" else []
     elif random.random() < 0.3:
         words += ["--focal-gamma", str(random.choice([0.5, 2.0, 100.0]))]
@@ -197,9 +196,8 @@ def standardized(case: Case, random: np.random.Generator) -> str:
     """Standardised by the training vertices, some of them odd."""
     case.importing += ["--standardize"] if "--standardize" not in case.importing else []
     if random.random() < 0.5:
-        case.importing += (
-            ["--missing", str(random.choice(["mean", "zero"]))] if "--missing" not in case.importing else []
-        )
+        if "--missing" not in case.importing:
+            case.importing += ["--missing", str(random.choice(["mean", "zero"]))]
         case.x[int(random.integers(len(case.x))), 0] = np.nan
     return f"standardised; {finite_features(case, random)}"
 

@@ -70,6 +70,8 @@ class PredictConfig(Checked):
     """auto takes GPUs where there are any."""
     threads: Annotated[int, Range(0)] = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
+    check_model: bool = True
+    """Try a model that is not GSplit's own on a few vertices first, alone and in company."""
     allow_nan: bool = False
     """Write vertices whose vectors are NaN or infinite as missing: class -1, labels 255, NaN, an empty field of a
     .csv. By default they are refused, and nothing is written."""

@@ -33,6 +33,7 @@ from gsplit.errors import InputError
 from gsplit.files import as_path, real_path
 from gsplit.host import ending_tidily
 from gsplit.models import prepared
+from gsplit.models.registry import BUILT_IN
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.predict import compute
@@ -106,8 +107,10 @@ def predict(
     check_weights_of_prediction(opened, weighed, config.fan_out)
     asked = asked_vertices(vertices, opened)
     names = Names(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
-    if trained_with.check_model is not False:
+    if config.check_model:
         check_company(loaded, opened, layers=trained_with.layers, dtype=getattr(torch, trained_with.dtype))
+    elif type(loaded) not in BUILT_IN.values():
+        logger.warning("--no-check-model: whether the model %s can be split was not tried", type(loaded).__name__)
     world = trainers_of(config.gpus, opened.parts)
     if config.fan_out and world > opened.parts:
         raise InputError(

@@ -114,13 +114,15 @@ class Kept:
     def keep_finite(self) -> Weights | None:
         """Save what is kept where the weights are not finite any more: the best, or else those of the checkpoint.
 
-        None where there is neither. Checkpoints hold finite weights alone.
+        None where there is neither; checkpoints of earlier releases may hold weights that are not finite.
         """
         kept = self.best
         if kept is None:
             try:
                 state = checkpoint.load_state(self._run, checkpoint.CHECKPOINT)
             except InputError:
+                return None
+            if not _is_finite(state["model"]):  # of an earlier release
                 return None
             epoch, done = state["progress"]["epoch"], len(state["progress"]["done"])
             at = {"epoch": epoch + 1, "batch": done} if done else {"epoch": epoch, "batch": None}
@@ -162,6 +164,8 @@ class Kept:
             score: under which name those hold it.
         """
         self.best = state["best"]
+        if self.best is not None and not _is_finite(self.best["model"]):  # an earlier release took NaN for the best
+            self.best = None
         known = [record["epoch"] for record in epochs if record.get(score) is not None]
         self.validated = state.get("validated", max(known, default=0))
         best = 0 if self.best is None else self.best["epoch"]
@@ -198,6 +202,10 @@ class Kept:
     def _rows(self) -> dict[str, Tensor | None]:
         """The trained features as they are, where there are any; all trainers make the call."""
         return {} if self._trained is None else {"trained": self._trained.gathered()}
+
+
+def _is_finite(weights: Mapping[str, Tensor]) -> bool:
+    return all(bool(weight.isfinite().all()) for weight in weights.values())
 
 
 def _told(weights: Weights) -> dict[str, Any]:

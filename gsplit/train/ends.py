@@ -244,6 +244,8 @@ def _save_predictions(trainer: Trainer) -> None:
         return
     said = trainer.run.config.save_predictions != "logits"
     values = trainer.objective.predict(torch.from_numpy(logits)).numpy() if said else logits
+    if bad := int((~np.isfinite(logits).all(axis=1)).sum()):
+        logger.warning("%s of %d vertices have logits that are not finite", f"{PREDICTIONS}: {bad}", len(logits))
     with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:
         np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
 

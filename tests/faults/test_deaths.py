@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 import pytest
 import torch
-from support.commands import FLAGS, FOR_EVER, LIMIT_S, WHOLE, assert_same_run
+from support.commands import FLAGS, FOR_EVER, LIMIT_S, OWN, WHOLE, assert_same_run
 
 
 def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes_here_or_in_a_run_beside(
@@ -113,7 +113,7 @@ def test_the_first_traceback_is_the_last_word(layout, tmp_path, train):
         layout.path,
         "--out",
         tmp_path / "run",
-        *FLAGS,
+        *OWN,
         "--model",
         "test_deaths:FailsLater",
         python_path=f"{folder}:{os.path.dirname(folder)}",
@@ -149,7 +149,7 @@ def test_trainers_that_do_not_exchange_alike_end_the_run(layout, tmp_path, train
         layout.path,
         "--out",
         tmp_path / "run",
-        *FLAGS,
+        *OWN,
         "--batch-size",
         "1",
         "--model",

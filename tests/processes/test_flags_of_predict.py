@@ -47,6 +47,7 @@ PREDICT: Table = {
     "gpus": Row(value=1, see=lambda seen: seen.world),
     "device": "there is no GPU to choose; tests/unit/device/test_devices.py pretends that there are some",
     "threads": Row(value=2, see=lambda seen: seen.job["threads"], base={"threads": 1}),
+    "check_model": "it refuses models that look at others: tests/processes/test_company_of_runs.py",
     "allow_nan": "it is for vectors that are not finite: tests/processes/test_not_finite.py",
     "overwrite": "where a file is in --out it is refused or replaced: test_overwrite_replaces_a_file, below",
 }

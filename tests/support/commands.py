@@ -44,6 +44,8 @@ WHOLE = [
     *("--hidden", "8", "--lr", "0.01", "--threads", "1"),
 ]
 """A run on the whole graph: a step an epoch."""
+OWN = [word for word in FLAGS if word not in ("--hidden", "8")]
+"""Of a model of one's own, which has a width of its own."""
 FOR_EVER = ["--epochs", "100000"]
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from gsplit.config.train import TrainConfig
 from gsplit.engine.dry import LiveBytes, StepBytes
 from gsplit.engine.dry.as_accelerators import AsAccelerators
 from gsplit.engine.sampled import Sampled
 from gsplit.kernels import library_alone
+from gsplit.kernels.library import Library
 from gsplit.train import loop
 from support import pool as pool_module
 from support.runs import run_for
@@ -26,7 +29,8 @@ def peak_in_trainer(member, config: TrainConfig, model=None) -> int:
     assert config.prefetch == 0
     assert config.evaluate == "none"
     run = run_for(config, member.world, model)
-    with library_alone(), AsAccelerators(), LiveBytes("cpu") as live:
+    no_blocks = mock.patch.object(Library, "_by_blocks", return_value=False)  # they are made on the CPU alone
+    with library_alone(), no_blocks, AsAccelerators(), LiveBytes("cpu") as live:
         trainer = loop.ready(member, run, pool_module.SHARED)
         loop.train(trainer)
         trainer.close()

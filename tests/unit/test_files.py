@@ -115,7 +115,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, fai
         with pytest.raises(InputError, match="no space"):
             save(tmp_path, 100_000, epoch=2)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert "after mini-batch 0 of epoch 2, is whole" in checkpoint.whole(tmp_path)
+    assert "after epoch 1, is whole" in checkpoint.whole(tmp_path)
 
 
 def fail():

@@ -165,8 +165,8 @@ def small_layout(layout: Layout, layers: int, width: int | None = None) -> Layou
     else:
         features = np.asarray(real.features[np.sort(random.integers(0, real.num_vertices, n))])[random.permutation(n)]
     weight = None
-    if real.edge_weight is not None:
-        weight = np.asarray(real.edge_weight[np.sort(random.integers(0, max(1, real.num_edges), len(near)))])
+    if real.edge_weight is not None and real.num_edges:
+        weight = np.asarray(real.edge_weight[np.sort(random.integers(0, real.num_edges, len(near)))])
     none = np.empty(0, np.int64)
     graph = GraphArrays(
         indptr=indptr.astype(np.int64),

@@ -57,7 +57,8 @@ def why_not_own(layer: nn.Module) -> str | None:
     for cls in type(layer).__mro__:
         if cls.__module__.startswith(AGGREGATIONS) and cls.__name__ in REFUSED:
             return f"{REFUSED[cls.__name__]}; {INSTEAD}"
-    if getattr(layer, "_aggre_type", None) == "lstm" and type(layer).__module__.startswith("dgl.nn"):
+    of_dgl = any(cls.__module__.startswith("dgl.nn") for cls in type(layer).__mro__)
+    if of_dgl and getattr(layer, "_aggre_type", None) == "lstm":
         return f"with aggregator_type='lstm' {ORDERED}, which graphs keep in different ways; use mean, gcn or pool"
     return None
 

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.errors import InputError
+from gsplit.nn.adapters.dgl import is_dgl_convolution
+from gsplit.nn.adapters.pyg import is_pyg_convolution
 from gsplit.parallel import max_over_trainers, sum_over_trainers
 from gsplit.runs import checkpoint
 from gsplit.train.trainer import Trainer
@@ -34,7 +36,8 @@ def first_parameter(trainer: Trainer) -> str | None:
 
     All trainers make the call, and get the same. Other buffers may hold infinities on purpose, as masks do.
     """
-    name = next((name for name, weight in trainer.model.named_parameters() if not is_finite(weight)), None)
+    trained = ((name, weight) for name, weight in trainer.model.named_parameters() if weight.requires_grad)
+    name = next((name for name, weight in trained if not is_finite(weight)), None)
     buffers = [each for each in trainer.model.named_buffers() if each[0].rpartition(".")[2] in STATISTICS]
     if name is None and buffers:
         at = next((i for i, (_, each) in enumerate(buffers) if not is_finite(each)), -1)
@@ -47,8 +50,11 @@ def first_parameter(trainer: Trainer) -> str | None:
 
 
 def may_be_saved(trainer: Trainer) -> bool:
-    """Whether a run could go on from here: all weights are finite, and the loss of the epoch at work so far."""
-    return first_parameter(trainer) is None and bool(torch.as_tensor(trainer.progress.loss_sum).isfinite())
+    """Whether a run could go on from here: weights, gradients that are added up, and the loss so far are finite."""
+    added = all(is_finite(sum_) for sum_ in trainer.steps.state()["sums"])
+    if trainer.trained is not None:  # whose rows, and sums of their gradients, each trainer has alone
+        added = not max_over_trainers(int(not added), trainer.member)
+    return added and first_parameter(trainer) is None and bool(torch.as_tensor(trainer.progress.loss_sum).isfinite())
 
 
 def check_mini_batch(trainer: Trainer, mini_batch: MiniBatch) -> None:
@@ -64,6 +70,10 @@ def check_mini_batch(trainer: Trainer, mini_batch: MiniBatch) -> None:
     loss, _ = trainer.reduced
     gradients = ((name, weight.grad) for name, weight in trainer.model.named_parameters())
     gradient = next((name for name, each in gradients if each is not None and not is_finite(each)), None)
+    if trainer.trained is not None and gradient is None:
+        rows = trainer.trained.own.grad
+        bad = max_over_trainers(int(rows is not None and not is_finite(rows)), trainer.member)
+        gradient = TRAINED_FEATURES if bad else None
     if is_finite(loss) and gradient is None:
         return
     layer = _first_layer(trainer, mini_batch)
@@ -118,25 +128,35 @@ def _end(trainer: Trainer, what: str) -> NoReturn:
 def _first_layer(trainer: Trainer, mini_batch: MiniBatch) -> str | None:
     """Name of the first module whose output is not finite on some trainer; None where all outputs are.
 
-    The forward pass is made once more, which nothing comes after.
+    The forward pass is made once more, which nothing comes after. What is inside a convolution of PyG's or DGL's is
+    left alone: with hooks there the block would not compute the convolution any more.
     """
-    done: dict[str, bool] = {}
+    bad: dict[str, bool] = {}
+    inside: tuple[str, ...] = ()
+    hooks = []
 
     def look(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            done[name] = done.get(name, True) and all(is_finite(tensor) for tensor in _tensors(output))
+            bad[name] |= not all(is_finite(tensor) for tensor in _tensors(output))
 
         return hook
 
-    hooks = [module.register_forward_hook(look(name)) for name, module in trainer.model.named_modules() if name]
+    for name, module in trainer.model.named_modules():
+        if name and not name.startswith(inside):
+            bad[name] = False
+            hooks.append(module.register_forward_hook(look(name)))
+            if is_pyg_convolution(module) or is_dgl_convolution(module):
+                inside = (*inside, f"{name}.")
     try:
         with torch.no_grad():
             mini_batch.logits(trainer.model)
     finally:
         for each in hooks:
             each.remove()
-    bad = sum_over_trainers([float(not finite) for finite in done.values()], trainer.member) if done else []
-    return next((name for name, count in zip(done, bad, strict=True) if count), None)
+    counts = sum_over_trainers([float(each) for each in bad.values()], trainer.member) if bad else []
+    found = [name for name, count in zip(bad, counts, strict=True) if count]
+    # The first one that holds no other of them: a module comes before those that it consists of.
+    return next((name for name in found if not any(other.startswith(f"{name}.") for other in found)), None)
 
 
 def _tensors(output: Any) -> Iterator[Tensor]:

@@ -229,7 +229,8 @@ def test_the_flag_of_export_does_something(tmp_path, flag):
         write_store(tmp_path / name, random_graph(n, 3), name=name, source="test")
 
     def run(**changes):
-        flags = {"path": tmp_path / "store", "to": "npz", "out": tmp_path / "graph.npz", "overwrite": True, **changes}
+        name = "graph.pt" if changes.get("to") == "pyg" else "graph.npz"
+        flags = {"path": tmp_path / "store", "to": "npz", "out": tmp_path / name, "overwrite": True, **changes}
         command(["export", *words_of(flags, "path")])
         return flags["out"]
 

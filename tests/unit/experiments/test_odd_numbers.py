@@ -165,6 +165,7 @@ def in_process(in_pool, monkeypatch):
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", [main.PROG, *arguments])
         logging.getLogger().addHandler(handler)
+        levels = {name: logging.getLogger(name).level for name in cli.OURS}
         try:
             with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
                 cli.main(main.command)
@@ -172,6 +173,8 @@ def in_process(in_pool, monkeypatch):
             code = end.code
         finally:
             logging.getLogger().removeHandler(handler)
+            for logger, level in levels.items():
+                logging.getLogger(logger).setLevel(level)
         return Ended(code, "", err.getvalue())
 
     monkeypatch.setattr(judge, "run", run)

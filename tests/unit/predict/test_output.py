@@ -144,7 +144,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, monkeypatch):
         ({"batch_size": 0}, "--batch-size must be at least 1"),
         ({"seed": "x"}, "--seed must be a whole number, not 'x'"),
         ({"fan_out": (3, 0)}, "--fan-out takes numbers from 1 on"),
-        ({"fan_out": ("3",)}, "--fan-out takes whole numbers, not '3'"),
+        ({"fan_out": ("3",)}, "--fan-out must be a whole number, not '3'"),
     ],
 )
 def test_configurations_are_checked(change, message):
