@@ -83,7 +83,8 @@ def draw(number: int, seed: int) -> Drawn:
         by_hand=random.choice(list(BY_HAND)) if random.random() < ODD_SHARE else None,
         dtype=random.choice(("float64", "float32")),
         weighted=attributes or (random.random() < 0.15 and convolution != "PyG GCNConv" and form != "x, adj_t"),
-        loops=random.random() < 0.5,
+        # PyG's GCNConv adds loops to an edge index where there are none, and to a sparse tensor beside those there are.
+        loops=random.random() < 0.5 and (convolution, form) != ("PyG GCNConv", "x, adj_t"),
         isolated=random.random() < 0.5,
         targets="all" if whole else random.choice(("all", "half", "half", "few")),
     )

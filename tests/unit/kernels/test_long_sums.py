@@ -130,6 +130,18 @@ def test_halves_are_summed_in_float32_and_rounded_once(edges):
     assert off(out.double(), wanted) < torch.finfo(torch.bfloat16).eps * 1.01
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="the core and the library add sums of blocks in double")
+def test_sums_of_blocks_that_are_lost_one_by_one_are_made_up_for(kernels):
+    """Beside 2**32 a float32 knows multiples of 512: each sum of a block, 256, is lost, and seven are not."""
+    number = 8 * 256
+    x = torch.ones(number, 4)
+    x[0] = 2.0**32
+    out = torch.empty(1, 4)
+    indptr = torch.tensor([0, number], dtype=torch.int32)
+    kernels.sum(Edges(indptr=indptr, indices=torch.arange(number, dtype=torch.int32)), x, None, out)
+    assert ((out.double() - (2.0**32 + 7 * 256)).abs() <= 512).all()
+
+
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter has one thread")
 def test_threads_and_neighbours_change_no_bit(edges):
     """A long list is one thread's, and its sum does not depend on which lists stand beside it."""
