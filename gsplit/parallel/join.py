@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 import torch
@@ -24,6 +24,12 @@ UNREACHABLE = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.EHO
 """Errors of a host that does not reach itself."""
 TIMEOUT = timedelta(minutes=10)
 """How long trainers wait for each other to start."""
+ANSWER = timedelta(seconds=30)
+"""How long a process waits for the store to answer it, which waits for no trainer."""
+STORE_FILES = 16
+"""Files that the process with the store needs for it: 11, and a few that are open while a trainer is started."""
+TRAINER_FILES = 3
+"""Files that it needs for a trainer: its connection to the store, the pipe it reports through, and its end."""
 
 
 def no_loopback() -> str | None:
@@ -46,12 +52,27 @@ def no_loopback() -> str | None:
     return f"the trainers cannot reach each other on this host: {why}"
 
 
+def _check_files(listener: socket.socket, world: int) -> None:
+    """Check that the store can be opened, and trainers can connect to it.
+
+    Where it can open no file more, a store accepts no connection and closes it, or leaves it unanswered, and whoever
+    connects tries again for the whole of its timeout, in this process without looking at signals.
+
+    Raises:
+        OSError: where too few files may be open.
+    """
+    with ExitStack() as opened:
+        for _ in range(STORE_FILES + TRAINER_FILES * world):
+            opened.callback(os.close, os.dup(listener.fileno()))
+
+
 @contextmanager
 def rendezvous(world: int) -> Iterator[int]:
     """The port of a store through which ``world`` processes find each other; it listens on loopback only.
 
     Raises:
         InputError: where they cannot.
+        OSError: where this process may open too few files.
     """
     if (why := no_loopback()) is not None:
         raise InputError(why)
@@ -59,6 +80,7 @@ def rendezvous(world: int) -> Iterator[int]:
         listener.bind((LOOPBACK, 0))
         listener.listen()
         port = listener.getsockname()[1]
+        _check_files(listener, world)
         try:
             store = dist.TCPStore(
                 LOOPBACK,
@@ -66,7 +88,7 @@ def rendezvous(world: int) -> Iterator[int]:
                 world_size=None,
                 is_master=True,
                 wait_for_workers=False,
-                timeout=TIMEOUT,
+                timeout=ANSWER,
                 master_listen_fd=os.dup(listener.fileno()),  # which the store closes
             )
         except dist.DistError as error:  # no thread, or no file, is left for it
@@ -114,7 +136,8 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
             os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
         device = torch.device(device_type, rank % count)
         accelerator.work_on(device)
-    store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=TIMEOUT)
+    store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=ANSWER)
+    store.set_timeout(TIMEOUT)
     dist.init_process_group(
         backend_for(device),
         store=store,

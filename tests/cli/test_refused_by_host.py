@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import faulthandler
 import socket
+import sys
 import threading
 
 import psutil
@@ -18,6 +21,7 @@ from gsplit.parallel import join
 TRAIN = ("train", "layout", "--out", "new", "--device", "cpu", "--fan-out", "3,3", "--threads", "1")
 PREDICT = ("predict", "run", "layout", "--out", "new.npy", "--device", "cpu")
 COMMANDS = {"train": TRAIN, "check": (*TRAIN[:2], "--check-model", *TRAIN[4:]), "predict": PREDICT}
+HANGS_S = 60.0
 NEW_NETWORK = 0x40000000
 """CLONE_NEWNET of unshare(2)."""
 
@@ -27,6 +31,16 @@ def raises(error):
         raise error
 
     return fail
+
+
+@contextlib.contextmanager
+def gives_up():
+    """End this process, with where it is, after a time: what waits in a library looks for no signal."""
+    faulthandler.dump_traceback_later(HANGS_S, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -77,8 +91,15 @@ def test_too_few_open_files(refused, command, more):
     """While the folder is made, with the folder made, with some of the memory, and with all of it."""
     words = COMMANDS[command]
     refused("predict", "run", "layout", "--out", "warm/up.npy")  # what is imported only now
-    with open_files(more):
+    with open_files(more), gives_up():
         assert "open files" in refused(*words)
+
+
+@pytest.mark.parametrize("more", range(6, 15))
+def test_a_store_that_cannot_accept(more):
+    """It would be connected to again and again, looking for no signal."""
+    with open_files(more), gives_up(), pytest.raises(OSError, match="Too many open files"), join.rendezvous(2):
+        pass
 
 
 @pytest.mark.parametrize("command", ["partition", "data"])
