@@ -12,6 +12,7 @@ from gsplit.runs import checkpoint
 SOON_S = 6.0
 """Two seconds, on a machine that others use as well."""
 SLOW = """
+import multiprocessing
 import time
 from gsplit.nn import SAGE
 
@@ -20,7 +21,7 @@ class Slow(SAGE):
         super().__init__(in_channels, 8, out_channels, num_layers=4)
 
     def forward_layer(self, layer, block, x):
-        if not self.training:
+        if not self.training and multiprocessing.parent_process() is not None:  # not where models are looked at
             print("evaluating", flush=True)
             time.sleep(2)
         return super().forward_layer(layer, block, x)
