@@ -151,7 +151,7 @@ def make_material(folder: Path) -> None:
     with (folder / "edges.csv").open("w") as file:
         file.writelines(f"{random.randrange(20_000)},{random.randrange(20_000)}\n" for _ in range(200_000))
     (folder / SCRIPT).write_text(
-        "import sys\nfrom gsplit.__main__ import main\nsys.exit(main())\n"
+        "import sys\nfrom gsplit.__main__ import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
     )  # as pip writes it
     for words in (
         ("import", "synthetic:tiny", "--out", "store"),
