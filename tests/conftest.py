@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 
 import pytest
@@ -12,6 +13,7 @@ from support.pool import Pool
 from support.predictions import InPool as PredictsInPool
 from support.runs import InPool as TrainsInPool
 
+from gsplit import cli
 from gsplit.device import accelerator
 from tools import real_graphs
 
@@ -37,6 +39,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="needs an accelerator; make test runs it on the simulated one"))
         elif kind in (accelerator.HOST, "sim") and (mark := item.get_closest_marker("gpu")):
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU (tools/gpu_check.sh): {mark.args[0]}"))
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_loggers():
+    """A command that a test calls in this process makes our loggers say more, also to the tests after it."""
+    levels = {name: logging.getLogger(name).level for name in cli.OURS}
+    yield
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,11 @@ from support import pool as pool_module
 from support.runs import run_for
 
 
+def _never(*_) -> bool:
+    """What a mock would not do: it keeps what it is called with, and so the memory."""
+    return False
+
+
 def predicted(config: TrainConfig, world: int, model=None) -> StepBytes:
     """What a dry run says of a step."""
     run = run_for(config, world, model)
@@ -29,7 +34,7 @@ def peak_in_trainer(member, config: TrainConfig, model=None) -> int:
     assert config.prefetch == 0
     assert config.evaluate == "none"
     run = run_for(config, member.world, model)
-    no_blocks = mock.patch.object(Library, "_by_blocks", return_value=False)  # they are made on the CPU alone
+    no_blocks = mock.patch.object(Library, "_by_blocks", _never)  # they are made on the CPU alone
     with library_alone(), no_blocks, AsAccelerators(), LiveBytes("cpu") as live:
         trainer = loop.ready(member, run, pool_module.SHARED)
         loop.train(trainer)
