@@ -12,6 +12,7 @@ import torch
 import gsplit._core as _core
 from gsplit import kernels
 from gsplit.config.train import TrainConfig
+from gsplit.kernels.library import Library
 from gsplit.parallel import SPLIT
 from support.runs import records, train_in_trainer
 from support.steps import CPU
@@ -35,6 +36,7 @@ def as_on_accelerators():
     """
     with (
         mock.patch.object(kernels, "DTYPES", ()),
+        mock.patch.object(Library, "_by_blocks", lambda *_: False),  # a mock would keep tensors
         mock.patch.object(kernels, "_CORE", kernels._LIBRARY),
         mock.patch.object(_core, "narrow_fits", return_value=False),
         mock.patch("gsplit.engine.sampled.engine.carrier_of", lambda parts: parts.member.along(SPLIT)),
