@@ -28,6 +28,11 @@ def keep_busy(device: torch.device) -> None:
         x = x @ x
 
 
+def _never(*_) -> bool:
+    """No: a mock that says so would keep the tensors that it is called with."""
+    return False
+
+
 @contextlib.contextmanager
 def as_on_accelerators():
     """On the CPU what is summed where, and in which order, is what an accelerator sums, for bits to be equal.
@@ -36,7 +41,7 @@ def as_on_accelerators():
     """
     with (
         mock.patch.object(kernels, "DTYPES", ()),
-        mock.patch.object(Library, "_by_blocks", lambda *_: False),  # a mock would keep tensors
+        mock.patch.object(Library, "_by_blocks", _never),
         mock.patch.object(kernels, "_CORE", kernels._LIBRARY),
         mock.patch.object(_core, "narrow_fits", return_value=False),
         mock.patch("gsplit.engine.sampled.engine.carrier_of", lambda parts: parts.member.along(SPLIT)),
