@@ -21,7 +21,7 @@ import tyro
 
 from gsplit import starting
 from gsplit.errors import InputError, refused_by_host
-from gsplit.host import end_tidily, ending_tidily
+from gsplit.host import end_tidily, ending_tidily, raise_again
 from gsplit.starting import INTERRUPTED, TERMINATED
 from gsplit.terminal import flush, reader_gone, say, say_error
 
@@ -105,6 +105,8 @@ def main(command: Callable[[list[str]], None]) -> None:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.addLevelName(logging.WARNING, "warning")
     logging.addLevelName(logging.INFO, "info")
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = raise_again
     try:
         with ending_tidily():
             try:

@@ -131,6 +131,12 @@ def interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+SOON_S = 0.01
+"""Seconds until a signal is sent again: what dropped its exception is over then, or drops the next one, too."""
+_again: list[threading.Timer] = []
+"""The last one that sends a signal again."""
+
+
 def end_tidily(number: int, _: object) -> None:
     """Handle a signal: leave by SystemExit with the signal's exit code, so that what is half done is taken back.
 
@@ -138,6 +144,27 @@ def end_tidily(number: int, _: object) -> None:
     """
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
+
+
+def raise_again(dropped: Any) -> None:
+    """Send a signal again whose exception Python has dropped; a ``sys.unraisablehook``.
+
+    A handler is called wherever Python is, in a finaliser or a callback of the garbage collector, too. What is raised
+    there is printed and forgotten, and the process would go on, deaf to SIGTERM from then on.
+    """
+    number = None
+    if isinstance(dropped.exc_value, KeyboardInterrupt):
+        number = signal.SIGINT
+    elif isinstance(dropped.exc_value, SystemExit) and dropped.exc_value.code == 128 + signal.SIGTERM:
+        number = signal.SIGTERM
+        signal.signal(number, end_tidily)
+    if number is None:
+        sys.__unraisablehook__(dropped)
+        return
+    if not any(timer.is_alive() for timer in _again):  # one that is on its way is enough
+        _again[:] = [threading.Timer(SOON_S, os.kill, (os.getpid(), number))]
+        _again[0].daemon = True
+        _again[0].start()
 
 
 @contextlib.contextmanager

@@ -40,24 +40,22 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.faults import cases, inputs, runs, signals
 from experiments.shared.flags import Count, Seed
+from experiments.shared.processes import working_folder
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.errors import InputError
 from gsplit.files import check_writable
-from gsplit.host import ending_tidily
 
 PROG = "python -m experiments.faults"
+PREFIX = "gsplit-faults-"
 KINDS = ("runs", "inputs", "signals")
 
 
@@ -122,26 +120,10 @@ def command(arguments: list[str]) -> None:
     )
 
 
-@contextmanager
-def working_folder(config: FaultsConfig) -> Iterator[Path]:
-    """Gone afterwards, unless one case was asked for."""
-    folder = Path(tempfile.mkdtemp(prefix="gsplit-faults-"))
-    here = Path.cwd()
-    try:
-        with ending_tidily():
-            yield folder
-    finally:
-        os.chdir(here)
-        if config.only is None:
-            shutil.rmtree(folder)
-        else:
-            print(f"kept: {folder}")
-
-
 def hurt_inputs(config: FaultsConfig) -> dict[str, Any]:
     """Run every command on its damaged files; what was counted."""
     counted, codes, found = Counter(dict.fromkeys(inputs.PROBLEMS, 0)), Counter[str](), []
-    with working_folder(config) as folder:
+    with working_folder(PREFIX, keep=config.only is not None) as folder:
         (folder / "material").mkdir()
         material = [sys.executable, "-m", "experiments.faults.material", str(folder / "material")]
         subprocess.run(material, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -160,19 +142,13 @@ def hurt_inputs(config: FaultsConfig) -> dict[str, Any]:
                 print(f"{outcome.case}\nexit code {outcome.code}\n{outcome.stderr}", end="")
             else:
                 inputs.remove(outcome.case)
-    return {
-        "cases": sum(codes.values()),
-        "counted": dict(counted),
-        "ends": dict(codes),
-        "slowest_s": slowest,
-        "found": found,
-    }
+    return {**record(counted, codes, found), "slowest_s": slowest}
 
 
 def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
     """Hurt run after run; what was counted."""
     counted, codes, found = Counter(dict.fromkeys(runs.PROBLEMS, 0)), Counter[str](), []
-    with working_folder(config) as folder:
+    with working_folder(PREFIX, keep=config.only is not None) as folder:
         make_layout(folder)
         (folder / "undisturbed").mkdir()
         undisturbed = runs.run_undisturbed(folder / "layout", folder / "undisturbed")
@@ -189,20 +165,17 @@ def hurt_runs(config: FaultsConfig) -> dict[str, Any]:
             if config.only is None:
                 shutil.rmtree(folder / str(number))
     return {
-        "cases": sum(codes.values()),
-        "counted": dict(counted),
-        "ends": dict(codes),
+        **record(counted, codes, found),
         "faults": dict(done),
         "slowest_end_s": slowest,
         "undisturbed_s": undisturbed.seconds,
-        "found": found,
     }
 
 
 def send_signals(config: FaultsConfig) -> dict[str, Any]:
     """Send every command signals at random moments; what was counted."""
     counted, codes, found = Counter(dict.fromkeys(signals.PROBLEMS, 0)), Counter[str](), []
-    with working_folder(config) as folder:
+    with working_folder(PREFIX, keep=config.only is not None) as folder:
         material = folder / "material"
         material.mkdir()
         signals.make_material(material)
@@ -221,15 +194,17 @@ def send_signals(config: FaultsConfig) -> dict[str, Any]:
             if config.only is None:
                 shutil.rmtree(folder / str(number))
     return {
-        "cases": sum(codes.values()),
-        "counted": dict(counted),
-        "ends": dict(codes),
+        **record(counted, codes, found),
         "too_early": too_early,
         "slowest_end_s": max(slowest.values()),
         "slowest_by_command_s": slowest,
         "undisturbed_s": {name: each.seconds for name, each in undisturbed.items()},
-        "found": found,
     }
+
+
+def record(counted: Counter[str], codes: Counter[str], found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is written down of cases of any kind: how many there were, what was counted, how they ended."""
+    return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "found": found}
 
 
 def make_layout(folder: Path) -> None:

@@ -16,7 +16,6 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from experiments.faults.cases import Case, contents
 from experiments.faults.texts import CANARY
+from experiments.shared.processes import fork
 
 LIMIT_S = 60.0
 """Limit of one command; most take a fraction of a second, trainings a few seconds."""
@@ -72,7 +72,7 @@ def run_cases(cases: Iterator[Case], jobs: int) -> Iterator[Outcome]:
                 case = next(cases, None)
                 waiting = case is not None
                 if case is not None:
-                    pid = fork(partial(_command, case), case)
+                    pid = fork(partial(_in_folder, partial(_command, case), case))
                     running[os.pidfd_open(pid)] = (case, pid, time.monotonic())
             if not running:
                 return
@@ -154,29 +154,17 @@ def bad_lines(stderr: str) -> str:
     return ""
 
 
-def fork(work: Callable[[], int], case: Case) -> int:
-    """The pid of a new process that does ``work`` in the folder of the case and exits with its result."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        os.setsid()
-        os.chdir(case.folder)
-        (case.folder.parent / f"{case.folder.name}.tmp").mkdir()
-        os.environ["TMPDIR"] = tempfile.tempdir = str(case.folder.parent / f"{case.folder.name}.tmp")
-        for number, suffix in ((1, "out"), (2, "err")):
-            os.dup2(os.open(case.folder.parent / f"{case.folder.name}.{suffix}", os.O_WRONLY | os.O_CREAT), number)
-        _limit_memory()
-        code = work()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def _in_folder(work: Callable[[], int], case: Case) -> int:
+    """Do ``work`` in the folder of the case, with little memory; what it prints lies beside the folder."""
+    os.setsid()
+    os.chdir(case.folder)
+    beside = f"{case.folder.parent / case.folder.name}"
+    Path(f"{beside}.tmp").mkdir()
+    os.environ["TMPDIR"] = tempfile.tempdir = f"{beside}.tmp"
+    for number, suffix in ((1, "out"), (2, "err")):
+        os.dup2(os.open(f"{beside}.{suffix}", os.O_WRONLY | os.O_CREAT), number)
+    _limit_memory()
+    return work()
 
 
 def _limit_memory() -> None:

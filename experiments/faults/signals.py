@@ -167,6 +167,8 @@ def measure(command: str, material: Path, folder: Path) -> Undisturbed:
     phases: dict[str, float] = {}
     with _started(command, material, folder, module=True) as process:
         while process.process.poll() is None:
+            if time.monotonic() - process.begin > PATIENCE_S:
+                raise TimeoutError(f"{command}, undisturbed, is not over after {PATIENCE_S:.0f} s")
             for name, has_begun in PHASES.items() if command == "train" else ():
                 if name not in phases and has_begun(folder / "run"):
                     phases[name] = time.monotonic() - process.begin
@@ -183,6 +185,8 @@ def disturb(
     folder.mkdir(parents=True)
     with _started(moment.command, material, folder, module=moment.module) as command:
         while moment.phase and command.process.poll() is None and not PHASES[moment.phase](run):
+            if time.monotonic() - command.begin > PATIENCE_S:
+                raise TimeoutError(f"{moment.command} has not come to {moment.phase} after {PATIENCE_S:.0f} s")
             time.sleep(POLL_S)
         command.wait(undisturbed.after(moment))
         known = command.processes()

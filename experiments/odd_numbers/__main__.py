@@ -33,10 +33,8 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 import json as json_
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
@@ -47,11 +45,11 @@ from experiments.odd_numbers.checks import Outcome
 from experiments.odd_numbers.draw import draw
 from experiments.odd_numbers.judge import ENDS, PROBLEMS, judge
 from experiments.shared.flags import Count, Positive, Seed
+from experiments.shared.processes import fork, working_folder
 from experiments.shared.results import write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.files import check_writable
-from gsplit.host import ending_tidily
 
 PROG = "python -m experiments.odd_numbers"
 
@@ -94,7 +92,7 @@ def counted(config: OddNumbersConfig) -> dict[str, Any]:
     checked, found = Counter[str](), []
     numbers = range(config.cases) if config.only is None else [config.only]
     forked.import_everything()
-    with _working_folder(keep=config.only is not None) as folder:
+    with working_folder("gsplit-odd-numbers-", keep=config.only is not None) as folder:
         for number, outcome in _outcomes(iter(numbers), config, folder):
             ends[outcome.end] += 1
             checked.update(outcome.checked)
@@ -115,19 +113,6 @@ def counted(config: OddNumbersConfig) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _working_folder(*, keep: bool) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="gsplit-odd-numbers-"))
-    try:
-        with ending_tidily():
-            yield folder
-    finally:
-        if keep:
-            print(f"kept: {folder}")
-        else:
-            shutil.rmtree(folder)
-
-
 def _outcomes(numbers: Iterator[int], config: OddNumbersConfig, folder: Path) -> Iterator[tuple[int, Outcome]]:
     """Each case in a process of its own, some at a time, as they end."""
     running: dict[Any, tuple[int, int]] = {}
@@ -138,7 +123,7 @@ def _outcomes(numbers: Iterator[int], config: OddNumbersConfig, folder: Path) ->
             number = next(numbers, None)
             more = number is not None
             if number is not None:
-                pid = forked.fork(lambda number=number: _case(number, config.seed, folder))  # type: ignore[misc]
+                pid = fork(lambda number=number: _case(number, config.seed, folder))  # type: ignore[misc]
                 running[os.pidfd_open(pid)] = (pid, number)
         ready: list[Any] = connection.wait(list(running)) if running else []
         for handle in ready:

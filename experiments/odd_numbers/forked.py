@@ -12,13 +12,14 @@ import multiprocessing
 import os
 import signal
 import sys
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from experiments.shared.processes import fork
 
 LIMIT_S = 90.0
 """Limit of one command; most take less than a second."""
@@ -60,25 +61,6 @@ def run(words: Sequence[str], folder: Path, place: Path) -> Ended:
     code = wait(pid, LIMIT_S)
     out, err = (file.read_text(errors="backslashreplace") for file in files)
     return Ended(code, out, err)
-
-
-def fork(work: Callable[[], int]) -> int:
-    """The process id of a child that does ``work`` and exits with what it gives."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        code = work()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(AttributeError, OSError, ValueError):
-                stream.flush()
-        os._exit(code)
 
 
 def wait(pid: int, limit_s: float) -> int | None:

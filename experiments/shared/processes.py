@@ -1,14 +1,17 @@
-"""One run of a system in processes of its own: environment, time limit, memory, and what else used the machine."""
+"""Runs in processes of their own: environment, time limit, memory, what else used the machine; and forked ones."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from experiments.shared.noise import cores
+from gsplit.host import ending_tidily
 
 MEMORY: dict[str, dict[str, str]] = {
     "as it comes": {},
@@ -151,3 +155,37 @@ def _busy_s() -> float:
 def _own_s() -> float:
     usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+@contextlib.contextmanager
+def working_folder(prefix: str, *, keep: bool) -> Iterator[Path]:
+    """A folder that is gone afterwards, unless it is to be kept: then its place is printed."""
+    folder, here = Path(tempfile.mkdtemp(prefix=prefix)), Path.cwd()
+    try:
+        with ending_tidily():
+            yield folder
+    finally:
+        os.chdir(here)
+        if keep:
+            print(f"kept: {folder}")
+        else:
+            shutil.rmtree(folder)
+
+
+def fork(work: Callable[[], int]) -> int:
+    """The process id of a child that does ``work`` and exits with what it gives; 1 where that fails."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
+        os._exit(code)

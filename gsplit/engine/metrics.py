@@ -69,15 +69,10 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
         said, true = logits > 0, labels > 0.5
     else:
         said, true = logits.argmax(axis=1), labels.astype(np.int64)
-    members, scores = None, None
-    if any(name in RANKED for name in names):
-        members, scores = _members(labels, logits.shape[1]), _scores(logits, labels.ndim == 2)
-    return [
-        _counted(name, said, true)
-        if members is None or scores is None or name not in RANKED
-        else _ranked(name, members, scores)
-        for name in names
-    ]
+    several = labels.ndim == 2
+    ranks = any(name in RANKED for name in names)
+    ranked = (_members(labels, logits.shape[1]), _scores(logits, several)) if ranks else ()
+    return [_ranked(name, *ranked) if name in RANKED else _counted(name, said, true) for name in names]
 
 
 def _scores(logits: NDArray[Any], multi_label: bool) -> NDArray[np.float64]:

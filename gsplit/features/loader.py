@@ -13,7 +13,6 @@ GPU everything runs on the caller's current stream.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -73,11 +72,11 @@ def normalize(x_ND: Tensor) -> None:
     A row near an end of its type is scaled first, exactly: its sum would be infinite, and all of it 0, or too small
     to divide by. Others are what they are without.
     """
-    largest_N1 = torch.linalg.vector_norm(x_ND, ord=math.inf, dim=1, keepdim=True)
-    huge_N1, small_N1 = largest_N1 > NEAR_THE_ENDS, largest_N1 < 1 / NEAR_THE_ENDS
-    if not x_ND.is_cpu or (huge_N1 | small_N1).any():  # a device would be waited for
-        x_ND *= torch.ones_like(largest_N1).masked_fill_(huge_N1, 2.0**-64).masked_fill_(small_N1, 2.0**64)
     sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
+    huge_N1, small_N1 = sums_N1 > NEAR_THE_ENDS, (sums_N1 < 1 / NEAR_THE_ENDS) & (sums_N1 > 0)
+    if not x_ND.is_cpu or (huge_N1 | small_N1).any():  # a device would be waited for
+        x_ND *= torch.ones_like(sums_N1).masked_fill_(huge_N1, 2.0**-64).masked_fill_(small_N1, 2.0**64)
+        sums_N1 = torch.linalg.vector_norm(x_ND, ord=1, dim=1, keepdim=True)
     x_ND /= sums_N1.clamp_(min=torch.finfo(x_ND.dtype).tiny)
 
 

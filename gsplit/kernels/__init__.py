@@ -14,7 +14,7 @@ from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
 from gsplit.kernels.sizes import Sizes
 from gsplit.kernels.stored_rows import StoredRows, copied
-from gsplit.kernels.sums import Edges, Kernels
+from gsplit.kernels.sums import Edges, Kernels, core_rests
 
 __all__ = [
     "Edges",
@@ -32,23 +32,21 @@ _CORE = Core()
 _LIBRARY = Library()
 _COMPILED = Compiled()
 _SIZES = Sizes()
-_core_rests = [False]
-"""Whether the core computes nothing."""
 
 
 @contextmanager
 def library_alone() -> Iterator[None]:
     """Let PyTorch's operations compute everything while the block runs, on the CPU, too, as on accelerators."""
-    before, _core_rests[0] = _core_rests[0], True
+    before, core_rests[0] = core_rests[0], True
     try:
         yield
     finally:
-        _core_rests[0] = before
+        core_rests[0] = before
 
 
 def in_core(x: Tensor) -> bool:
     """Whether the core computes on rows like ``x``: on the CPU, in a type that it has."""
-    return x.device.type == "cpu" and x.dtype in DTYPES and not _core_rests[0]
+    return x.device.type == "cpu" and x.dtype in DTYPES and not core_rests[0]
 
 
 def is_autocast(x: Tensor | StoredRows) -> bool:
@@ -77,7 +75,7 @@ class TwoWayEdges:
 
     def __init__(self, edges: Edges, num_sources: int) -> None:
         self.edges, self._num_sources = edges, num_sources
-        in_core = edges.indptr.device.type == "cpu" and not _core_rests[0]
+        in_core = edges.indptr.device.type == "cpu" and not core_rests[0]
         self._kernels: Kernels = _CORE if in_core else _elsewhere(edges.indptr)
 
     @cached_property

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import override
 
-from gsplit.kernels.sums import Edges, Kernels
+from gsplit.kernels.sums import Edges, Kernels, core_rests
 
 BLOCK_EDGES = 32
 """Edges that are summed in the type of the rows, as in the core; blocks of so many are added in float64."""
@@ -92,8 +92,9 @@ class Library(Kernels):
 
         An accelerator is not asked, for the host would wait for it: there, without Triton, no list is cut.
         """
-        indptr = edges.indptr
-        return indptr.device.type == "cpu" and int(indptr.diff().max()) >= 2 * BLOCK_EDGES
+        if edges.indptr.device.type != "cpu" or core_rests[0]:
+            return False
+        return int(edges.indptr.diff().max()) >= 2 * BLOCK_EDGES
 
     @override
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:

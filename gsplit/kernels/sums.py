@@ -15,6 +15,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+core_rests = [False]
+"""Whether the core computes nothing, and PyTorch's operations do on the CPU what they do on accelerators."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Edges:

@@ -114,7 +114,7 @@ class Kept:
     def keep_finite(self) -> Weights | None:
         """Save what is kept where the weights are not finite any more: the best, or else those of the checkpoint.
 
-        None where there is neither; checkpoints of earlier releases may hold weights that are not finite.
+        None where there is neither.
         """
         kept = self.best
         if kept is None:
@@ -122,7 +122,7 @@ class Kept:
                 state = checkpoint.load_state(self._run, checkpoint.CHECKPOINT)
             except InputError:
                 return None
-            if not _is_finite(state["model"]):  # of an earlier release
+            if _has_nan(state["model"]):
                 return None
             epoch, done = state["progress"]["epoch"], len(state["progress"]["done"])
             at = {"epoch": epoch + 1, "batch": done} if done else {"epoch": epoch, "batch": None}
@@ -164,7 +164,7 @@ class Kept:
             score: under which name those hold it.
         """
         self.best = state["best"]
-        if self.best is not None and not _is_finite(self.best["model"]):  # an earlier release took NaN for the best
+        if self.best is not None and _has_nan(self.best["model"]):
             self.best = None
         known = [record["epoch"] for record in epochs if record.get(score) is not None]
         self.validated = state.get("validated", max(known, default=0))
@@ -204,8 +204,9 @@ class Kept:
         return {} if self._trained is None else {"trained": self._trained.gathered()}
 
 
-def _is_finite(weights: Mapping[str, Tensor]) -> bool:
-    return all(bool(weight.isfinite().all()) for weight in weights.values())
+def _has_nan(weights: Mapping[str, Tensor]) -> bool:
+    """Whether saved weights have a NaN, as those of earlier releases may; a mask may be infinite on purpose."""
+    return any(bool(weight.isnan().any()) for weight in weights.values())
 
 
 def _told(weights: Weights) -> dict[str, Any]:

@@ -131,16 +131,6 @@ def test_leftovers_of_a_killed_writer_are_swept(pool, run):
     assert not list(run.out.glob(".checkpoint*"))
 
 
-GOES_ON = {"stop_on_nan": "never", "checkpoint_every_batches": 1}
-
-
-def test_a_loss_that_is_not_finite_stays_json(pool, layout, tmp_path):
-    pool.run(2, train_in_trainer, config_for(layout.path, tmp_path / "run", lr=1e30, epochs=3, **GOES_ON))
-    text = (tmp_path / "run" / "metrics.jsonl").read_text()
-    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
-    assert lines[-1]["loss"] is None
-
-
 MODEL = """
 import torch
 class Net(torch.nn.Module):

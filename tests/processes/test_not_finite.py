@@ -6,6 +6,7 @@ An argmax of NaN is the first class, so a broken model of rare classes looks lik
 from __future__ import annotations
 
 import csv
+import json
 import pickle
 from dataclasses import replace
 
@@ -21,6 +22,7 @@ from support.runs import config_for, records, run_for, train_in_trainer, trainer
 import gsplit
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
+from gsplit.runs.kept import Kept
 from gsplit.train import ends, loop
 from gsplit.train.ends import finish
 from gsplit.train.loops.own_loop import train_by
@@ -154,6 +156,24 @@ def test_a_run_that_is_never_ended_keeps_the_last_finite_model(pool, layout_of, 
     assert summary["test_accuracy"] is not None
     (model_epoch, scored), kept = of_run(tmp_path / "run")
     assert (model_epoch, scored, kept[0]) == (summary["best_epoch"], True, 2)
+
+
+def test_a_loss_that_is_not_finite_stays_json(pool, layout_of, tmp_path):
+    config = replace(begun(pool, layout_of, tmp_path / "run"), stop_on_nan="never")
+    pool.run(2, ended_with, config, True)
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    lines = [json.loads(line, parse_constant=pytest.fail) for line in text.splitlines()]
+    assert lines[-1]["loss"] is None
+
+
+def test_an_older_checkpoint_with_nan_for_the_best_is_not_believed(tmp_path):
+    best = {"score": 0.94, "scores": {}, "epoch": 2, "batch": None, "model": {"w": torch.full((2,), torch.nan)}}
+    state = {"best": best, "validated": 2, "waited": 0, "progress": {"epoch": 2}}
+    for weight, kept_one in ((torch.nan, False), (-torch.inf, True)):  # a mask may be infinite on purpose
+        best["model"] = {"w": torch.tensor([1.0, weight])}
+        kept = Kept(tmp_path, {}, writes=False)
+        kept.restore(state, [], "valid_accuracy")
+        assert (kept.best is not None) == kept_one
 
 
 def test_where_nothing_was_finite_nothing_is_kept(pool, layout_of, tmp_path):

@@ -10,9 +10,8 @@ from unittest import mock
 import torch
 
 import gsplit._core as _core
-from gsplit import kernels
 from gsplit.config.train import TrainConfig
-from gsplit.kernels.library import Library
+from gsplit.kernels import library_alone
 from gsplit.parallel import SPLIT
 from support.runs import records, train_in_trainer
 from support.steps import CPU
@@ -28,11 +27,6 @@ def keep_busy(device: torch.device) -> None:
         x = x @ x
 
 
-def _never(*_) -> bool:
-    """No: a mock that says so would keep the tensors that it is called with."""
-    return False
-
-
 @contextlib.contextmanager
 def as_on_accelerators():
     """On the CPU what is summed where, and in which order, is what an accelerator sums, for bits to be equal.
@@ -40,9 +34,7 @@ def as_on_accelerators():
     PyTorch's operations are in the place of the core's, and its process group in that of the trainers' memory.
     """
     with (
-        mock.patch.object(kernels, "DTYPES", ()),
-        mock.patch.object(Library, "_by_blocks", _never),
-        mock.patch.object(kernels, "_CORE", kernels._LIBRARY),
+        library_alone(),
         mock.patch.object(_core, "narrow_fits", return_value=False),
         mock.patch("gsplit.engine.sampled.engine.carrier_of", lambda parts: parts.member.along(SPLIT)),
         mock.patch("gsplit.train.trainer.with_mail", lambda member, pieces: member),

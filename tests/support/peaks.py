@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 from gsplit.config.train import TrainConfig
 from gsplit.engine.dry import LiveBytes, StepBytes
 from gsplit.engine.dry.as_accelerators import AsAccelerators
 from gsplit.engine.sampled import Sampled
 from gsplit.kernels import library_alone
-from gsplit.kernels.library import Library
 from gsplit.train import loop
 from support import pool as pool_module
 from support.runs import run_for
-
-
-def _never(*_) -> bool:
-    """What a mock would not do: it keeps what it is called with, and so the memory."""
-    return False
 
 
 def predicted(config: TrainConfig, world: int, model=None) -> StepBytes:
@@ -34,8 +26,7 @@ def peak_in_trainer(member, config: TrainConfig, model=None) -> int:
     assert config.prefetch == 0
     assert config.evaluate == "none"
     run = run_for(config, member.world, model)
-    no_blocks = mock.patch.object(Library, "_by_blocks", _never)  # they are made on the CPU alone
-    with library_alone(), no_blocks, AsAccelerators(), LiveBytes("cpu") as live:
+    with library_alone(), AsAccelerators(), LiveBytes("cpu") as live:
         trainer = loop.ready(member, run, pool_module.SHARED)
         loop.train(trainer)
         trainer.close()

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
-from gsplit.host import ending_tidily, interruptible
+from gsplit.host import ending_tidily, interruptible, raise_again
 
 CHILD = """
 from gsplit.host import interruptible
@@ -103,3 +104,46 @@ def test_a_second_sigterm_waits_for_nobody():
         work()
     assert (end.value.code, taken_back) == (143, [True])
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+class Drops:
+    """Its finaliser gets a signal, whose exception Python drops there."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        signal.raise_signal(self.number)
+
+
+class DropsTwice(Drops):
+    """The next finaliser gets it as well."""
+
+    def __del__(self):
+        self.next = Drops(self.number)
+        signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("kind", [Drops, DropsTwice])
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_that_comes_in_a_finaliser_is_not_lost(monkeypatch, kind, number, raised):
+    monkeypatch.setattr(sys, "unraisablehook", raise_again)
+
+    def work():
+        until = time.monotonic() + 10
+        kind(number)
+        while time.monotonic() < until:
+            time.sleep(0.01)
+
+    with pytest.raises(raised), ending_tidily():
+        work()
+
+
+def test_other_exceptions_that_python_drops_are_printed_as_ever(monkeypatch, capfd):
+    class Fails:
+        def __del__(self):
+            raise ValueError("of a finaliser")
+
+    monkeypatch.setattr(sys, "unraisablehook", raise_again)
+    Fails()
+    assert "ValueError: of a finaliser" in capfd.readouterr().err

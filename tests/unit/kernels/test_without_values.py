@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
-from gsplit.kernels import Edges
+from gsplit.kernels import Edges, library_alone
 from gsplit.kernels.library import Library
 from gsplit.nn.attention import _kept
 
@@ -14,10 +14,9 @@ R, S, E, H = 7, 12, 20, 2
 
 
 @pytest.fixture(autouse=True)
-def without_values(monkeypatch):
+def without_values():
     """As on an accelerator, whose lists are not looked at."""
-    monkeypatch.setattr(Library, "_by_blocks", lambda *_: False)
-    with FakeTensorMode():
+    with library_alone(), FakeTensorMode():
         yield
 
 
