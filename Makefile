@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORK := work/demo
 CORE := $(shell find gsplit/csrc -name '*.cpp' -o -name '*.hpp')
 SIMULATED := $(shell find tests/simulator -name '*.cpp' -o -name '*.hpp')
-SOURCES := $(CORE) CMakeLists.txt pyproject.toml constraints.txt
+SOURCES := $(CORE) CMakeLists.txt pyproject.toml
 
 # pip would compile the bytecode of all that it installs, on one core: half a minute. Written when it is first
 # imported, it is only that of what is used; where Python is told not to write it, hundreds of processes would compile
@@ -24,48 +24,61 @@ ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist l
 .PHONY: demo simulated checked test test-all shuffled mutants check format bench clean
 .DELETE_ON_ERROR:
 
-# CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
 # PyTorch first and pinned: a looser request would take gigabytes of packages for GPUs on a machine that has none.
-$(VENV)/.installed: $(SOURCES)
+# CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
+$(VENV)/.tools: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) scikit-build-core nanobind cmake ninja
-	$(PIP) --no-build-isolation --editable .
 	touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) --no-build-isolation --editable '.[dev,pyg,dgl]'
+# Apart from each other, so that one core compiles what the other downloads.
+$(VENV)/.built: $(VENV)/.tools $(SOURCES)
+	$(PIP) --no-deps --no-build-isolation --editable .
 	touch $@
+
+$(VENV)/.needs: $(VENV)/.tools pyproject.toml
+	$(BIN)/python -m tools.requirements >$(VENV)/needs.txt
+	$(PIP) --requirement $(VENV)/needs.txt
+	touch $@
+
+$(VENV)/.needs-dev: $(VENV)/.needs
+	$(BIN)/python -m tools.requirements dev pyg dgl >$(VENV)/needs-dev.txt
+	$(PIP) --requirement $(VENV)/needs-dev.txt
+	touch $@
+
+INSTALLED := $(VENV)/.built $(VENV)/.needs
+INSTALLED_DEV := $(VENV)/.built $(VENV)/.needs-dev
 
 # Where there is no browser, the tests' own is fetched with npm; without npm a parser reads the page instead.
-$(VENV)/.browser: tools/browser.py $(VENV)/.installed-dev
+$(VENV)/.browser: tools/browser.py $(VENV)/.needs-dev
 	$(BIN)/python -m tools.browser
 	touch $@
 
 # Compiled once for these sources and this PyTorch.
-simulated: $(VENV)/.installed-dev
+simulated: $(INSTALLED)
 	$(BIN)/python -m tests.simulator.simulated.extension
 
-demo: $(VENV)/.installed
+demo: $(INSTALLED)
 	rm -rf $(WORK)
 	$(BIN)/python -m gsplit.data import synthetic:small --out $(WORK)/graph
 	$(BIN)/python -m gsplit.partition partition/demo.toml
 	$(BIN)/python -m gsplit.train $(WORK)/layout --device cpu --fan-out 10,10 --batch-size 2048 --hidden 32 --lr 0.01 --epochs 8 --out $(WORK)/run
 
-check: $(VENV)/.installed-dev
+check: $(VENV)/.needs-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/clang-format --dry-run --Werror $(CORE) $(SIMULATED)
 	$(BIN)/mypy
 
-format: $(VENV)/.installed-dev
+format: $(VENV)/.needs-dev
 	$(BIN)/ruff check --fix --quiet .
 	$(BIN)/ruff format --quiet .
 	$(BIN)/clang-format -i $(CORE) $(SIMULATED)
 
-# mypy computes on one core; the other compiles the simulated accelerator meanwhile.
+# One core compiles, the core and then the simulated accelerator; the other installs packages, and then mypy computes.
 checked:
-	$(MAKE) --no-print-directory -j 2 check simulated $(VENV)/.browser
+	$(MAKE) --no-print-directory -j 2 simulated check $(VENV)/.browser
 
 test: checked
 	$(PYTEST) -m 'not slow and not accelerator'
@@ -89,11 +102,11 @@ shuffled: simulated $(VENV)/.browser
 	done
 
 # Small wrong changes, one at a time; each must make a test fail.
-mutants: $(VENV)/.installed-dev
+mutants: $(INSTALLED_DEV)
 	$(BIN)/python -m tools.mutants
 
 # On the real graphs (CONTRIBUTING.md); DATA or GSPLIT_DATA names their folder.
-bench: $(VENV)/.installed
+bench: $(INSTALLED)
 	$(BIN)/python -m experiments.paper.accuracy $(if $(DATA),--data $(DATA))
 
 clean:

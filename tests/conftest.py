@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import signal
+from collections import defaultdict
 
 import pytest
 import torch
@@ -28,6 +30,7 @@ LONGEST = ("tests/unit/experiments/test_baselines.py", "tests/faults/", "tests/c
 
 
 def pytest_collection_modifyitems(items):
+    _leave_cases(items)
     items.sort(
         key=lambda item: next((i for i, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST))
     )
@@ -39,6 +42,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="needs an accelerator; make test runs it on the simulated one"))
         elif kind in (accelerator.HOST, "sim") and (mark := item.get_closest_marker("gpu")):
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU (tools/gpu_check.sh): {mark.args[0]}"))
+
+
+def _leave_cases(items):
+    """Leave tests marked ``cases(n)`` so many of their cases, drawn by the name of the test; the others are slow."""
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("cases") and not item.get_closest_marker("slow"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for name, of_test in cases.items():
+        of_test.sort(key=lambda item: item.nodeid)  # the same whatever the order of a run
+        left = max(0, len(of_test) - of_test[0].get_closest_marker("cases").args[0])
+        for item in random.Random(name).sample(of_test, left):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

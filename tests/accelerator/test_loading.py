@@ -75,6 +75,7 @@ def caches(host, device):
     yield ReplicatedCache(host, ids, device=device, threads=2)
 
 
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("dtype", STORAGE)
 @pytest.mark.parametrize("compute", [torch.float32, torch.float64])
 @pytest.mark.parametrize("width", [1, 33, 100, 128, 1433])

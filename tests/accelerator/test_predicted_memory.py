@@ -38,6 +38,7 @@ def peak_of_device(member, config):
     return run.step.peak(config.prefetch), torch.accelerator.max_memory_allocated(member.device) - before
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_a_training_takes_what_a_dry_run_says(accelerator_pool, kind, tmp_path, name, parts):

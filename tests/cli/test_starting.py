@@ -16,6 +16,7 @@ LIMIT_S = 90.0
 IMPORTED = "import time:"
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("module", "command"),
     [

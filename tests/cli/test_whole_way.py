@@ -63,6 +63,7 @@ def test_cora_with_4_trainers(real_data, tmp_path):
     assert gsplit.load(out).level_widths == [1433, 64, 7]
 
 
+@pytest.mark.slow
 def test_flags_as_users_of_other_systems_write_them(tmp_path, gsplit_script):
     run("gsplit.data", "import", "synthetic:tiny", "--out", tmp_path / "a graph")
     layout = tmp_path / "a layout"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from support.commands import BATCHES, FLAGS, FOR_EVER, PATIENCE_S, WHOLE, assert_same_run
 from support.runs import records
 
@@ -46,6 +47,7 @@ RECIPE = "--optimizer sgd --momentum 0.9 --lr-schedule plateau --lr-patience 0 -
 SCORES = "--evaluate sampled --validate-fan-out 3,3 --validate-vertices 40 --validate-every-batches 2"
 
 
+@pytest.mark.slow
 def test_micro_batches_with_shares_and_caches_resume_as_well(layout, tmp_path, train, train_here):
     """What is more to remember: targets by share, normalisation over all trainers, counts by place; a recipe's state.
 

@@ -92,6 +92,7 @@ def assert_told(outcomes, deed, odd):
     assert max(outcome.seconds for outcome in outcomes) < SECONDS
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     ("world", "wrong"),
     [
@@ -132,6 +133,7 @@ def train_without_board(member, config, wrong, odd):
         return train(member, config, wrong, odd)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(("world", "changes"), [(2, {}), (3, {}), (4, {"split_group": 2})])
 def test_agreeing_changes_nothing(pool, layouts, tmp_path, world, changes):
     runs = [

@@ -118,6 +118,7 @@ def config_of(fan_out=(4, 4), **more):
     return TrainConfig(fan_out=fan_out, batch_size=40, check_model=True, device="cpu", **more)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("parts", [1, 3])
 def test_says_that_a_model_can_be_split(graph, tmp_path, parts):
     layout = lay_out(graph, tmp_path, parts=parts)
@@ -164,6 +165,7 @@ def checked(pool, layout, model, config=None):
     return str(failed[0].error) if failed else outcomes[0].result
 
 
+@pytest.mark.cases(12)
 @pytest.mark.parametrize("name", names([*OURS, *PYG, *DGL]))
 def test_accepts_every_model_of_ours_and_of_the_libraries(pool, layout, name):
     said = checked(pool, layout, make_model(name, 5, 3, 2))

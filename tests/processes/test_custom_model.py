@@ -46,6 +46,7 @@ def config(out, **changes):
     return TrainConfig(out=out, device="cpu", save_predictions="logits", **{**defaults, **changes})
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("make", "dtype", "own_processes"),
     [

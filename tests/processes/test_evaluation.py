@@ -66,6 +66,7 @@ def evaluated(member, layout, name, fan_outs, metrics):
         sampled_targets.TARGETS = before
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", names(["sage", "gat", "gcn", "pyg-GATConv", "dgl-GraphConv-both"]))
 def test_sampled_logits_are_the_same_for_any_number_of_trainers_and_any_parts(pool, lay, name):
     (alone, scores), *_ = pool.run(1, evaluated, lay(1), name, (3, 2), ())

@@ -48,6 +48,7 @@ WAYS = {
 }
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", [4, 8])
 def test_parts_that_three_trainers_share_out_unevenly(parts, tmp_path, in_pool, way, number):

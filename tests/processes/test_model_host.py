@@ -15,6 +15,7 @@ from experiments.shared.placements import Placements
 FAN_OUT = (4, 3, 2)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize("model", ["sage", "gat", "gcn"])
 @pytest.mark.parametrize("changes", [{}, {"split_group": 2}, {"strategy": "data"}], ids=["split", "groups", "data"])
 def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, model, changes):

@@ -250,8 +250,11 @@ def test_an_exception_in_a_callback_ends_the_run(layout, tmp_path):
 
 @pytest.mark.parametrize(
     ("callback", "read"),
-    [(TensorBoard, of_tensorboard), (MLflow, of_mlflow), (WandB, of_wandb)],
-    ids=["TensorBoard", "MLflow", "WandB"],
+    [
+        pytest.param(TensorBoard, of_tensorboard, id="TensorBoard"),
+        pytest.param(MLflow, of_mlflow, id="MLflow", marks=pytest.mark.slow),
+        pytest.param(WandB, of_wandb, id="WandB"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:.*noload")  # of MLflow's own
 def test_what_loggers_wrote_is_what_the_run_wrote(pool, layout, tmp_path, callback, read):

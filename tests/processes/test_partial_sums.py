@@ -44,6 +44,7 @@ def step_with(member, path, targets, dtype, name, sums):
     }
 
 
+@pytest.mark.cases(10)
 @pytest.mark.parametrize("method", ["metis", "random"])
 @pytest.mark.parametrize(("world", "name"), CASES)
 def test_law_2_same_loss_and_gradient_as_one_process(pool, layouts, weighted_layouts, world, name, method):

@@ -41,6 +41,7 @@ def graph(layouts):
     return open_store(layouts(1).path.parent / "store").graph
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("world", [1, 2, 3, 4])
 def test_exact_vectors_of_each_level(pool, layouts, graph, model, tmp_path, world, dtype):
@@ -105,6 +106,7 @@ def test_a_layer_draws_the_same_number_whichever_level_is_wanted(pool, layouts, 
         np.testing.assert_allclose(values, expected[level][ASKED], rtol=0, atol=1e-10)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     "name", names(["gat-all", "gcn", "pyg-SAGEConv", "pyg-GATConv-no-loops", "pyg-batch-norm", "dgl-GraphConv-both"])
 )

@@ -45,6 +45,7 @@ def training(layout, out, **flags):
     return TrainConfig(layout=layout.path, out=out, **given)
 
 
+@pytest.mark.cases(8)
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_a_training_takes_what_a_dry_run_says(pool, large_layouts, tmp_path, name, parts):

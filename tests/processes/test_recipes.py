@@ -116,6 +116,7 @@ def learned_by_pytorch(layout, config, before):
     return {name: weight.detach() for name, weight in dense.weights.items()}, rates, losses
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(("world", "name"), [*((3, name) for name in RECIPES), (2, "all"), (4, "all")])
 def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, world, name):
     layout = layouts(world)
@@ -131,6 +132,7 @@ def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, wor
     assert len(set(rates)) > 1 or config.lr_schedule == "constant"
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("name", "after", "more"),
     [("all", 5, {}), ("plateau", 24, {}), ("sgd", 4, {"strategy": "data"}), ("weighted", 5, {})],
@@ -162,6 +164,7 @@ def test_clipping_sees_the_rows_that_other_trainers_own(pool, tmp_path):
     assert all(all_equal(results[3][0]["after"], other["after"]) for other in results[3])
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_a_run_ends_early_after_the_same_epoch_for_any_number_of_trainers(pool, layouts, tmp_path, capsys, world):
     changes = {**BASE, "epochs": 40, "early_stop": 3}

@@ -113,6 +113,7 @@ def rmse(logits, labels, metric=metrics.root_mean_squared_error):
     return np.mean([metric(labels[k, c].astype(float), logits[k, c]) for c, k in enumerate(known.T)])
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("world", "changes"), [(1, {}), (2, {}), (4, {"strategy": "data"}), (3, FULL)])
 def test_scores_are_scikit_learns_of_all_that_is_said(pool, tmp_path, world, changes):
     layout = uneven(tmp_path, world)

@@ -53,6 +53,7 @@ def steps(member, layout, shared, plan, name, layers):
     return results
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("sizes", GRIDS, ids=str)
 @pytest.mark.parametrize("name", ["gcn", "weighted-gcn"])
 def test_every_grid_gives_the_gradient_of_one_process(folder, sizes, name):
@@ -67,6 +68,7 @@ def test_every_grid_gives_the_gradient_of_one_process(folder, sizes, name):
 OTHERS = ["gcn-narrow", "gcn-mean", "gcn-no-loops", "weighted-gcn-mean"]
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("layers", [1, 2, 4])
 def test_every_model_gives_the_gradient_of_one_process(folder, name, layers):

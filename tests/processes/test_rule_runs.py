@@ -42,6 +42,7 @@ def trained(layout, run, rule, **changes):
     }
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("rule", ["ladies", "saint"])
 def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool, rule):
     path = layouts(2).path
@@ -75,6 +76,7 @@ def test_subgraphs_load_every_row_once_an_epoch(layouts, tmp_path, in_pool, chan
     assert run["traffic"]["host_rows"] == 3 * layout.graph.num_vertices
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("rule", RULES)
 def test_stopped_in_mid_epoch_and_gone_on_with_is_bit_identical(pool, layouts, tmp_path, rule):
     changes = {"dropout": 0.3, **RULES[rule]}

@@ -27,6 +27,7 @@ def without_samplers(layouts, tmp_path_factory):
     return trained(layouts(2).path, tmp_path_factory.mktemp("n0") / "run", samplers=0, prefetch=0)
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -51,6 +51,7 @@ def trained(member, config, stop_at=None, resume=False):
         member.barrier()
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_goes_on_as_if_nobody_had_stopped_it(pool, layout, tmp_path, kind):
     """Stopped in the middle of an epoch, at the end of one, and at the test of the best model."""

@@ -40,6 +40,7 @@ def sum_over_micro_batches(layout, targets, dtype, name, number):
     return loss, gradients
 
 
+@pytest.mark.cases(7)
 @pytest.mark.parametrize("name", ["sage", "gat", "gcn", "dgl-GraphConv-both", "pyg-GATConv"])
 @pytest.mark.parametrize(("trainers", "size"), GROUPS)
 def test_law_2_gradients_are_those_of_the_union_of_the_micro_batches(pool, layouts, trainers, size, name):
@@ -103,6 +104,7 @@ def test_batch_normalisation_goes_over_all_micro_batches(pool, tmp_path, trainer
 DATA = {"strategy": "data"}
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize(
     ("parts", "trainers", "changes"),
     [
@@ -184,6 +186,7 @@ def test_evaluation_does_not_depend_on_the_strategy(pool, layouts, tmp_path, tra
     assert got["summary"]["test_accuracy"] == wanted["summary"]["test_accuracy"]
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     "changes",
     [

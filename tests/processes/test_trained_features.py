@@ -73,6 +73,7 @@ def dense(layout, config, before):
     return losses, dict(model.named_parameters()), rows
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(
     ("trainers", "algorithm"), [(1, "shared"), (2, "1d-sparse"), (3, "columns"), (3, "shared"), (2, "1.5d")]
 )

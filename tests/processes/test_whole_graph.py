@@ -49,6 +49,7 @@ CASES = [*(("sage", trainers) for trainers in (1, 2, 3, 4, 6, 8)), *(("gcn-batch
 """Batch normalisation with 4 trainers is below; grids of 6 have no axis that grids of 8 lack."""
 
 
+@pytest.mark.cases(4)
 @pytest.mark.parametrize(("name", "trainers"), CASES)
 def test_every_grid_gives_the_gradient_of_one_process(folder, trainers, name):
     layout = lay_out(random_graph(90, 6, seed=4), folder, parts=trainers, method="random")
@@ -60,6 +61,7 @@ OTHERS = ["sage-wide", "sage-residual-layer-norm", "sage-batch-norm", "sage-proj
 OTHERS += ["gcn-mean", "gcn-no-loops", "gat", "gat-all", "gat-no-loops", "weighted-gcn", "weighted-gcn-mean"]
 
 
+@pytest.mark.cases(5)
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_model_gives_the_gradient_of_one_process(folder, name):
     """On four trainers, one without a vertex and one without training vertices; with loops and isolated vertices."""
@@ -68,6 +70,7 @@ def test_every_model_gives_the_gradient_of_one_process(folder, name):
     assert_same(layout.graph, results, name, LAYERS)
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     "name", ["sage", "gcn", "gat", "weighted-gcn", "pyg-SAGEConv", "pyg-GATConv", "pyg-GCN-lstm", "own-twice"]
 )
@@ -117,6 +120,7 @@ def sent(member, layout, shared, plans, name):
     return results
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("name", ["sage", "sage-wide", "sage-projected", "gcn-batch-norm", "gcn-narrow", "gat"])
 def test_what_is_sent_is_what_the_formula_says(folder, name):
     """As integers, on every trainer, by move and in all; on uneven and empty ranges."""

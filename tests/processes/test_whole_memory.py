@@ -26,14 +26,14 @@ MIB = 1 << 20
 EVERY = pytest.param((), marks=pytest.mark.slow, id="every plan")
 
 
-@pytest.fixture(scope="module", params=[pytest.param(("1d", "rotate"), id="two plans"), EVERY])
+@pytest.fixture(scope="module", params=[pytest.param(("rotate",), id="rotate"), EVERY])
 def measured(request, tmp_path_factory):
     """Runs of two trainers on every kind of plan, each in processes of its own, on features of 229 MiB."""
     folder = tmp_path_factory.mktemp("loading")
     rows = loading.measure(folder, folder, quick=True, only=request.param)["runs"]
     plans = {row["plan"] for row in rows}
-    assert plans >= {"1d", "rotate 2,1,1"}
-    assert request.param or plans >= {"shared", "1d-sparse", "grid 1,1,2"}
+    assert "rotate 2,1,1" in plans
+    assert request.param or plans >= {"1d", "shared", "1d-sparse", "grid 1,1,2"}
     return rows
 
 

@@ -43,6 +43,7 @@ def test_counts_are_those_of_table_3():
     }
 
 
+@pytest.mark.cases(1)
 def test_counts_shrink_with_the_scale(choice, graph):
     whole = PRESETS[choice.name]
     check(graph, choice.label)
@@ -57,6 +58,7 @@ def test_counts_shrink_with_the_scale(choice, graph):
     assert len(graph.train_idx) / choice.preset.batch_size == pytest.approx(targets / whole.batch_size, rel=0.05)
 
 
+@pytest.mark.cases(1)
 def test_symmetric_without_loops_or_duplicates(choice, graph):
     n, to = graph.num_vertices, np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     assert (to != graph.indices).all()

@@ -108,6 +108,7 @@ def test_one_homogeneous_graph_is_wanted(tmp_path, untried):
         load_dgl(tmp_path / "graph.bin")
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("content", ["empty", "text", "cut", "magic"])
 def test_damage_does_not_end_the_process(save, content):
     path = save({"feat": X})

@@ -63,6 +63,7 @@ def test_the_table_is_complete():
     assert_complete({**TAKES, **rest}, DoctorConfig)
 
 
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("flag", rows_of(TAKES))
 def test_the_flag_does_something(layouts, flag):
     def seen(given):

@@ -230,6 +230,7 @@ def documented():
 
 
 @needs_dgl
+@pytest.mark.slow
 def test_gsplit_beside_dgl_with_two_trainers(tmp_path):
     words = ("--systems", "gsplit,dgl,torch-quiver", "--accuracy-epochs", "0")
     said, result = compared(

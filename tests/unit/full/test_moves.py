@@ -51,6 +51,7 @@ def inner_products(member, grid):
     return results
 
 
+@pytest.mark.cases(2)
 @pytest.mark.parametrize("trainers", [2, 3, 4, 6, 8])
 def test_each_move_has_an_adjoint(trainers):
     for sizes in grids_of(trainers):

@@ -102,6 +102,7 @@ def reading(compiled, width, stored, compute):
     return compiled(zero_copy._read_rows, zero_copy.read_rows, host, ids, ids, out)
 
 
+@pytest.mark.cases(20)
 @pytest.mark.parametrize("stored", TYPES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_rows_are_read_as_wide_as_they_are_aligned(compiled, width, stored):
@@ -145,6 +146,7 @@ def summing(compiled, width, dtype, *, received=False, **scaling):
     return compiled(segment_sums._sum_rows, segment_sums.sum_rows, edges, *sources, out, **scaling)
 
 
+@pytest.mark.cases(24)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("width", [16, *WIDTHS])
 def test_sources_are_read_as_wide_as_they_are_aligned(compiled, width, dtype):
@@ -158,6 +160,7 @@ def test_sources_are_read_as_wide_as_they_are_aligned(compiled, width, dtype):
         assert loads[wide] == max(1, values // code.lanes) * size // wide
 
 
+@pytest.mark.cases(1)
 def test_sums_of_all_kinds_are_compiled_and_add_nothing_by_atomic_operations(compiled):
     weight, start = torch.zeros(32, 4), torch.zeros(5, 64)
     degrees, factor = torch.zeros(8, dtype=torch.int32), torch.zeros(80)

@@ -16,15 +16,18 @@ HERE = Path(__file__).parent
 LIMIT_S = 300.0
 SUMS = "compiled and not dot and not shares and not split and not 2257 and not 16257 and not attention"
 """Tests of all kernels that sum, but for the widest rows, which the interpreter takes long for."""
-LEAST = 135
-"""Number of tests that there are at least."""
+FEW = f"{SUMS} and (long_sums or compiled-3- or part_of_the_rows)"
+"""Those of long lists, and of a width that no block of columns divides."""
 
 
-def test_in_the_interpreter():
-    """Whatever fails there fails here."""
+@pytest.mark.parametrize(
+    ("sums", "least"), [pytest.param(FEW, 70, id="few"), pytest.param(SUMS, 135, id="all", marks=pytest.mark.slow)]
+)
+def test_in_the_interpreter(sums, least):
+    """Whatever fails there fails here; ``least``: number of tests that there are at least."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
     done = subprocess.run(
-        [*command, "interpreted", "test_kernels.py", "test_long_sums.py", "-k", f"interpreted or ({SUMS})"],
+        [*command, "interpreted", "test_kernels.py", "test_long_sums.py", "-k", f"interpreted or ({sums})"],
         cwd=HERE,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
@@ -35,5 +38,5 @@ def test_in_the_interpreter():
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     counted = re.search(r"(\d+) passed", done.stdout)
     assert counted, done.stdout
-    assert int(counted[1]) >= LEAST
+    assert int(counted[1]) >= least
     assert "skipped" not in done.stdout

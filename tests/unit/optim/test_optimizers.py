@@ -88,6 +88,7 @@ def test_steps_can_be_hooked_as_those_of_any_optimizer():
     assert seen == [1, 1]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("name", ["adam", "sgd"])
 def test_the_compiler_is_not_imported(name):
     """That would take each trainer a second and 70 MB."""

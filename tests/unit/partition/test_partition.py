@@ -54,6 +54,7 @@ def part_of_global(layout):
     return part
 
 
+@pytest.mark.cases(24)
 def test_every_vertex_is_in_one_part_and_no_part_is_empty(made):
     parts, store, layout, quality = made
     assert layout.parts == parts

@@ -117,6 +117,7 @@ def test_weighty_edges_are_not_cut(method):
     assert np.bincount(part).tolist() == [20, 20]
 
 
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("method", ["metis", "kaminpar", "streaming"])
 def test_the_best_of_several_cuts_is_kept(method):
     # Half of the vertices weigh nine times the others; a random graph has no best cut that is found every time.
