@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def requirements(*extras: str) -> list[str]:
-    """Those of the package itself, then those of its extras, as pyproject.toml has them."""
+    """Requirements of the package itself, then of its extras, as pyproject.toml has them."""
     project = tomllib.loads(PROJECT.read_text())["project"]
     return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
 

@@ -346,6 +346,7 @@ PROCESSES = [
 ]
 
 
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(("words", "environment", "message"), PROCESSES)
 def test_in_a_process_of_its_own(refused_process, place, words, environment, message):
     # Values that float16 cannot hold: numpy warns of them, and that must not become a second line.

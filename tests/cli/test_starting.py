@@ -16,7 +16,7 @@ LIMIT_S = 90.0
 IMPORTED = "import time:"
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("module", "command"),
     [

@@ -35,7 +35,7 @@ def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes_here_or_in_a_r
         assert_same_run(folder, undisturbed)
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("who", "how"), [("leader", signal.SIGKILL), ("trainer", signal.SIGKILL), ("sampler", signal.SIGKILL)]
 )

@@ -152,7 +152,7 @@ STDIN = r"a script that is read from standard input is no file .*; save it as a 
 NOTEBOOK = "trainers find nothing that is defined in a notebook or at a prompt, as Net is.* a module that can be"
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize(
     ("start", "script", "message"),
     [

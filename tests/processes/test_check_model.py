@@ -165,7 +165,7 @@ def checked(pool, layout, model, config=None):
     return str(failed[0].error) if failed else outcomes[0].result
 
 
-@pytest.mark.cases(12)
+@pytest.mark.cases(6)
 @pytest.mark.parametrize("name", names([*OURS, *PYG, *DGL]))
 def test_accepts_every_model_of_ours_and_of_the_libraries(pool, layout, name):
     said = checked(pool, layout, make_model(name, 5, 3, 2))

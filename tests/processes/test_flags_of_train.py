@@ -278,7 +278,7 @@ def test_the_table_is_complete():
     assert_complete(TRAIN, TrainConfig)
 
 
-@pytest.mark.cases(36)
+@pytest.mark.cases(22)
 @pytest.mark.parametrize("flag", rows_of(TRAIN))
 def test_the_flag_does_something(place, flag):
     row = TRAIN[flag]

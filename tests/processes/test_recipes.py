@@ -116,7 +116,7 @@ def learned_by_pytorch(layout, config, before):
     return {name: weight.detach() for name, weight in dense.weights.items()}, rates, losses
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("world", "name"), [*((3, name) for name in RECIPES), (2, "all"), (4, "all")])
 def test_weights_and_rates_are_those_of_one_process(pool, layouts, tmp_path, world, name):
     layout = layouts(world)

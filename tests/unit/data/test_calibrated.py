@@ -20,7 +20,7 @@ SMALL = {"products": 0.02, "papers": 0.002, "amazon": 0.05}
 """Scales of some seconds in all: 49k, 222k and 78k vertices."""
 
 
-@pytest.fixture(scope="module", params=SMALL)
+@pytest.fixture(scope="module", params=["products", "papers", pytest.param("amazon", marks=pytest.mark.slow)])
 def choice(request):
     return choose(f"{request.param}?scale={SMALL[request.param]}")
 
@@ -43,7 +43,6 @@ def test_counts_are_those_of_table_3():
     }
 
 
-@pytest.mark.cases(1)
 def test_counts_shrink_with_the_scale(choice, graph):
     whole = PRESETS[choice.name]
     check(graph, choice.label)
@@ -58,7 +57,6 @@ def test_counts_shrink_with_the_scale(choice, graph):
     assert len(graph.train_idx) / choice.preset.batch_size == pytest.approx(targets / whole.batch_size, rel=0.05)
 
 
-@pytest.mark.cases(1)
 def test_symmetric_without_loops_or_duplicates(choice, graph):
     n, to = graph.num_vertices, np.repeat(np.arange(graph.num_vertices), np.diff(graph.indptr))
     assert (to != graph.indices).all()
