@@ -13,12 +13,13 @@ import torch
 from support.commands import FLAGS, FOR_EVER, LIMIT_S, OWN, WHOLE, assert_same_run
 
 
+@pytest.mark.parametrize("beside", [(), pytest.param(("beside",), marks=pytest.mark.slow)], ids=["alone", "two runs"])
 def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes_here_or_in_a_run_beside(
-    layout, tmp_path, train, undisturbed
+    layout, tmp_path, train, undisturbed, beside
 ):
-    run, beside = tmp_path / "run", tmp_path / "beside"
+    run = tmp_path / "run"
     command = train(layout.path, "--out", run, *FLAGS)
-    other = train(layout.path, "--out", beside, *FLAGS)
+    others = [train(layout.path, "--out", tmp_path / name, *FLAGS) for name in beside]
     for epoch, batch in ((0, 2), (0, 6), (1, 4)):
         command.wait_for_checkpoint(run, epoch, batch)
         processes = command.children
@@ -27,12 +28,13 @@ def test_a_sampler_that_is_killed_is_replaced_and_nothing_changes_here_or_in_a_r
     assert code == 0, err
     assert err.count("was ended by SIGKILL") == 3
     assert "It is replaced" in err
-    code, _, err = other.ends()
-    assert code == 0, err
-    assert "was ended by" not in err
+    for other in others:
+        code, _, err = other.ends()
+        assert code == 0, err
+        assert "was ended by" not in err
     command.assert_nothing_left(processes)
-    for folder in (run, beside):
-        assert_same_run(folder, undisturbed)
+    for name in ("run", *beside):
+        assert_same_run(tmp_path / name, undisturbed)
 
 
 @pytest.mark.cases(1)

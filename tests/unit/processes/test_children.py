@@ -58,17 +58,26 @@ def test_children_leave_ctrl_c_to_their_parent(tmp_path):
     assert done.stdout == "[True, True] False\n", done.stderr
 
 
+@pytest.fixture
+def hurried(monkeypatch):
+    """The other child sleeps for ever, and its last words are waited for."""
+    monkeypatch.setattr("gsplit.processes.children.GRACE_S", 0.5)
+
+
+@pytest.mark.usefixtures("hurried")
 def test_the_users_mistake_stays_one():
     with pytest.raises(InputError, match=r"^told so$"):
         start(fail_on_1, 2, InputError).join()
     assert not [p for p in psutil.Process().children() if p.name().startswith("trainer")]
 
 
+@pytest.mark.usefixtures("hurried")
 def test_ours_has_its_traceback():
     with pytest.raises(ProcessDied, match=r"trainer 1 failed:\nTraceback (.|\n)*RuntimeError: told so"):
         start(fail_on_1, 2, RuntimeError).join()
 
 
+@pytest.mark.usefixtures("hurried")
 def test_no_memory_is_the_users_to_know_in_one_line():
     with pytest.raises(InputError, match="trainer 1 is out of memory: told so; use fewer --gpus"):
         start(fail_on_1, 2, MemoryError).join()
