@@ -81,8 +81,8 @@ checked:
 	$(MAKE) --no-print-directory -j 2 simulated check $(VENV)/.browser
 
 test: checked
-	$(PYTEST) -m 'not slow and not accelerator'
-	$(ON_SIMULATED) tests/accelerator -m 'accelerator and not slow'
+	$(PYTEST) -m 'not accelerator and not slow and not left_out'
+	$(ON_SIMULATED) tests/accelerator -m 'accelerator and not slow and not left_out'
 
 test-all: checked
 	$(PYTEST) -m 'not accelerator'
@@ -97,8 +97,8 @@ shuffled: simulated $(VENV)/.browser
 	@for time in $$(seq $(TIMES)); do \
 	  seed=$(SEED); seed=$${seed:-$$(shuf -i 1-999999 -n 1)}; order="--random-order --random-order-seed=$$seed"; \
 	  echo "time $$time of $(TIMES): make shuffled PART='$(PART)' SEED=$$seed"; \
-	  $(PYTEST) $$order -m 'not slow and not accelerator' $(PART) || [ $$? = 5 ] || exit 1; \
-	  $(ON_SIMULATED) $$order -m 'accelerator and not slow' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
+	  $(PYTEST) $$order -m 'not accelerator and not slow and not left_out' $(PART) || [ $$? = 5 ] || exit 1; \
+	  $(ON_SIMULATED) $$order -m 'accelerator and not slow and not left_out' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
 	done
 
 # Small wrong changes, one at a time; each must make a test fail.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
-import random
 import signal
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +26,13 @@ def pytest_configure():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-LONGEST = ("tests/unit/experiments/test_baselines.py", "tests/faults/", "tests/cli/", "tests/processes/")
+LONGEST = (
+    "tests/faults/",
+    "tests/cli/",
+    "tests/unit/kernels/test_interpreter.py",
+    "tests/processes/",
+    "tests/unit/experiments/",
+)
 """Where the files are that take longest, the longest first: one that begins last leaves the other cores idle."""
 
 
@@ -45,16 +52,29 @@ def pytest_collection_modifyitems(items):
 
 
 def _leave_cases(items):
-    """Leave tests marked ``cases(n)`` so many of their cases, drawn by the name of the test; the others are slow."""
+    """Mark the cases that make test leaves out, of tests marked ``cases(n)``.
+
+    What stays are cases that a mutation names, and then those that have most of what no other has yet: every value of
+    every parameter comes, as far as n goes. Nothing depends on the order of a run.
+    """
+    named = (Path(__file__).parents[1] / "tools" / "mutants.toml").read_text()
     cases = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("cases") and not item.get_closest_marker("slow"):
+        if item.get_closest_marker("cases") and not any(mark.args[0] for mark in item.iter_markers("skipif")):
             cases[item.nodeid.partition("[")[0]].append(item)
-    for name, of_test in cases.items():
-        of_test.sort(key=lambda item: item.nodeid)  # the same whatever the order of a run
-        left = max(0, len(of_test) - of_test[0].get_closest_marker("cases").args[0])
-        for item in random.Random(name).sample(of_test, left):
-            item.add_marker(pytest.mark.slow)
+    for of_test in cases.values():
+        of_test.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
+        left, seen = list(of_test), set()
+        for _ in range(min(of_test[0].get_closest_marker("cases").args[0], len(of_test))):
+            kept = max(left, key=lambda item: (f'"{item.nodeid}"' in named, len(_values(item) - seen)))
+            left.remove(kept)
+            seen |= _values(kept)
+        for item in left:
+            item.add_marker(pytest.mark.left_out)
+
+
+def _values(item):
+    return {(name, repr(value)) for name, value in item.callspec.params.items()}
 
 
 @pytest.fixture(autouse=True)

@@ -109,7 +109,6 @@ def assert_equal(pool, weighted_layouts, tmp_path, case, schedules):
         assert not found, f"trainer {rank}"
 
 
-@pytest.mark.cases(3)
 @pytest.mark.parametrize("case", SOME, ids=lambda case: "-".join(map(str, case)))
 def test_runs_are_bit_equal_to_the_cpu_s(accelerator_pool, weighted_layouts, tmp_path, case):
     assert_equal(accelerator_pool, weighted_layouts, tmp_path, case, SCHEDULES)

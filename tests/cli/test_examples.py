@@ -93,6 +93,7 @@ def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
     assert ours == pygs > 0.7  # of 4 classes
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
 def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
     said = apart("dgl_model", folder=tmp_path)
@@ -143,6 +144,7 @@ def test_a_notebook_has_no_outputs(name):
     assert not [cell for cell in cells if cell.outputs or cell.execution_count is not None]
 
 
+@pytest.mark.slow
 def test_first_steps_in_a_notebook(alone, tmp_path):
     """A kernel runs the notebook: trainers are spawned by it, and what they say is in it."""
     notebook = nbformat.read(EXAMPLES / "first_steps.ipynb", 4)

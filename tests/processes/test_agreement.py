@@ -133,7 +133,7 @@ def train_without_board(member, config, wrong, odd):
         return train(member, config, wrong, odd)
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("world", "changes"), [(2, {}), (3, {}), (4, {"split_group": 2})])
 def test_agreeing_changes_nothing(pool, layouts, tmp_path, world, changes):
     runs = [

@@ -46,7 +46,7 @@ def config(out, **changes):
     return TrainConfig(out=out, device="cpu", save_predictions="logits", **{**defaults, **changes})
 
 
-@pytest.mark.cases(1)
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(
     ("make", "dtype", "own_processes"),
     [

@@ -162,7 +162,6 @@ def train_by_sockets(member, config):
         return train_in_trainer(member, config)
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize(("world", "changes"), [(2, {}), (3, {"exchange": "auto"}), (4, {"split_group": 2})], ids=str)
 def test_training_is_that_of_sockets(pool, layouts, tmp_path, world, changes):
     path = layouts(changes.get("split_group", world)).path

@@ -36,7 +36,7 @@ def by_sklearn(logits, labels):
     }
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     ("world", "changes"),
     [(1, {}), (2, {}), (4, {}), (3, FULL), (2, {"model": "torch_geometric.nn:GraphSAGE", "strategy": "data"})],

@@ -56,6 +56,7 @@ def test_a_run_writes_a_trace_of_all_processes(layouts, tmp_path, capfd):
     assert min(e["ts"] for e in events if "ts" in e) == 0
 
 
+@pytest.mark.slow
 def test_nothing_to_record_is_said(pool, layouts, tmp_path, capfd):
     config = config_for(layouts(2).path, tmp_path / "run", epochs=1, batch_size=1000, samplers=1, profile=True)
     gsplit.train(config=config)

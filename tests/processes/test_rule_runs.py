@@ -42,7 +42,6 @@ def trained(layout, run, rule, **changes):
     }
 
 
-@pytest.mark.cases(1)
 @pytest.mark.parametrize("rule", ["ladies", "saint"])
 def test_runs_are_bit_equal_with_samplers_and_without(layouts, tmp_path, in_pool, rule):
     path = layouts(2).path

@@ -96,7 +96,7 @@ def assert_same(results, loss, gradients):
             assert torch.equal(result["gradients"][key], results[0]["gradients"][key])
 
 
-@pytest.mark.cases(22)
+@pytest.mark.cases(24)
 @pytest.mark.parametrize(
     ("world", "rule", "name", "estimate"),
     [

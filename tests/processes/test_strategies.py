@@ -186,7 +186,7 @@ def test_evaluation_does_not_depend_on_the_strategy(pool, layouts, tmp_path, tra
     assert got["summary"]["test_accuracy"] == wanted["summary"]["test_accuracy"]
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(3)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -44,7 +44,7 @@ def by_one_trainer(wanted, layouts, folder, model):
     return wanted[model["model"]]
 
 
-@pytest.mark.cases(4)
+@pytest.mark.cases(5)
 @pytest.mark.parametrize(
     "plan",
     [

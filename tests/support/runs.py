@@ -66,13 +66,13 @@ def stopped_and_gone_on(member, config, after):
 
 
 def observed_in_trainer(member, run, backwards=False):
-    """Summary, and the threads that training began."""
+    """Summary, and the number of our threads that training began; tqdm has one of its own."""
     before = set(threading.enumerate())
     end, *_others = sampled_backwards(run) if backwards else (None,)
     trainer = loop.ready(member, run, pool_module.SHARED, end)
     loop.train(trainer)
-    begun = len(set(threading.enumerate()) - before)
-    return {"summary": finish(trainer), "begun": begun}
+    begun = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("gsplit")]
+    return {"summary": finish(trainer), "begun": len(begun)}
 
 
 def sampled_backwards(run: Run) -> tuple:

@@ -35,7 +35,6 @@ def fail(_):
     raise Failed("wrong | numbers")
 
 
-@pytest.mark.slow
 def test_every_part_has_its_end_and_the_others_run(place, capsys):
     """One is right, one is wrong, one breaks, one hangs with a child of its own; there is no time for the last."""
     mark = f"gsplit-test-{os.getpid()}"

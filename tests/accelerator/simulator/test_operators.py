@@ -268,7 +268,7 @@ def both(case):
     return found, case(On("cpu"))
 
 
-@pytest.mark.cases(80)
+@pytest.mark.cases(68)
 @pytest.mark.parametrize("name", CASES)
 def test_an_operator_equals_the_cpu_s_and_waits_for_nothing(scheduled, name):
     scheduled.reset_waits()

@@ -146,12 +146,14 @@ def test_base_changes_and_pyg_in_processes(tmp_path):
     assert tables["not_run"] == []
 
 
+@pytest.mark.slow
 def test_a_sweep_becomes_a_line(tmp_path, made_up):
     SECONDS.update({f"cache-size={percent}%": 3.0 for percent in (10, 25, 50)})
     run_ablation(tmp_path, "--studies", "cache")
     assert (tmp_path / "out" / "cache.png").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_listed_and_the_exit_code_is_1(tmp_path, made_up):
     with pytest.raises(SystemExit) as end:
         run_ablation(tmp_path, "--studies", "exchange", "--changes", "order=ready")

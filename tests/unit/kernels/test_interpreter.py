@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 LIMIT_S = 300.0
 SUMS = "compiled and not dot and not shares and not split and not 2257 and not 16257 and not attention"
 """Tests of all kernels that sum, but for the widest rows, which the interpreter takes long for."""
-FEW = f"{SUMS} and (long_sums or compiled-3- or part_of_the_rows)"
-"""Those of long lists, and of a width that no block of columns divides."""
+FEW = f"{SUMS} and (long_sums or compiled-3- or compiled-257- or compiled-130-5 or part_of_the_rows)"
+"""Those of long lists, and of two widths that no block of columns divides, one of them beyond a block."""
 
 
 @pytest.mark.parametrize(
