@@ -117,6 +117,7 @@ def accuracy_in(text):
     return float(re.search(r"test accuracy (\d\.\d+)", text)[1])
 
 
+@pytest.mark.slow
 def test_bring_your_own_model(read, tmp_path):
     said = read("bring_your_own_model.md")
     assert len(said) == 13 - (not HAS_DGL)

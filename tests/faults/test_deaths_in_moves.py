@@ -55,7 +55,7 @@ MOVES = {
 }
 
 
-@pytest.mark.cases(2)
+@pytest.mark.cases(1)
 @pytest.mark.parametrize("move", MOVES)
 def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatch, move):
     note, before = tmp_path / "note", set(os.listdir("/dev/shm"))

@@ -161,6 +161,7 @@ def test_law_3_and_counters_are_those_of_brute_force(pool, layouts, tmp_path, pa
         )
 
 
+@pytest.mark.slow
 def test_a_run_does_not_depend_on_its_samplers(layouts, tmp_path, in_pool):
     """Groups and all: each mini-batch is two micro-batches, and each of them two splits."""
     runs = []

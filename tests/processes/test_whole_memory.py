@@ -26,7 +26,7 @@ MIB = 1 << 20
 EVERY = pytest.param((), marks=pytest.mark.slow, id="every plan")
 
 
-@pytest.fixture(scope="module", params=[pytest.param(("rotate",), id="rotate"), EVERY])
+@pytest.fixture(scope="module", params=[pytest.param(("rotate",), id="rotate", marks=pytest.mark.slow), EVERY])
 def measured(request, tmp_path_factory):
     """Runs of two trainers on every kind of plan, each in processes of its own, on features of 229 MiB."""
     folder = tmp_path_factory.mktemp("loading")

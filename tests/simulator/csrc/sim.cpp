@@ -1,4 +1,5 @@
 // All that needs PyTorch, as one file for the compiler: its headers take longer than our code, and so are read once.
+#include "collectives.cpp"
 #include "pytorch/call.cpp"
 #include "pytorch/controls.cpp"
 #include "pytorch/copies.cpp"

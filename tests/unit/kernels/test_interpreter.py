@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 LIMIT_S = 300.0
 SUMS = "compiled and not dot and not shares and not split and not 2257 and not 16257 and not attention"
 """Tests of all kernels that sum, but for the widest rows, which the interpreter takes long for."""
-FEW = f"{SUMS} and (long_sums or compiled-3- or compiled-257- or compiled-130-5 or part_of_the_rows)"
+FEW = f"{SUMS} and (long_sums or compiled-3- or compiled-130- or part_of_the_rows)"
 """Those of long lists, and of two widths that no block of columns divides, one of them beyond a block."""
 
 
