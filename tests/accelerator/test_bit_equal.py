@@ -48,7 +48,6 @@ SOME = [
     (2, "sage", "split", "zero-copy"),
     (3, "gat", "split, cached", "gather"),
     (2, "gcn", "data, replicated", "zero-copy"),
-    (3, "sage", "data, peers", "gather"),
     (2, "pyg", "data, all at peers", "gather"),
     (4, "sage", "groups, cached", "gather"),
 ]

@@ -54,6 +54,7 @@ def test_a_process_that_dies_ends_the_run(layout, tmp_path, who, how, train):
     command.assert_nothing_left(processes)
 
 
+@pytest.mark.slow
 def test_a_trainer_of_the_whole_graph_that_dies_ends_the_run(layout, tmp_path, train):
     """At any moment; :mod:`test_deaths_in_moves` has the middle of each move."""
     command = train(layout.path, "--out", tmp_path / "run", *WHOLE, *FOR_EVER)

@@ -101,6 +101,7 @@ def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_
     assert_same_run(run, undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_that_also_ends_who_reads_the_output_stops_the_run_as_well(layout, tmp_path, train):
     """As in ``python -m gsplit.train ... 2>&1 | tee log``: the terminal interrupts both."""
     run = tmp_path / "run"

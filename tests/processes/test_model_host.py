@@ -38,6 +38,7 @@ def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, model, ch
     assert reduced_bytes(layers) * trainers == traffic["all_reduce_bytes"]
 
 
+@pytest.mark.slow
 def test_rates_of_this_machine():
     found = machine_rates(2, 1, (10, 4), 10)
     assert found.keys() == {"gather", "load", "flops", "pair", "operation_s", "message_s"}
@@ -45,6 +46,7 @@ def test_rates_of_this_machine():
     assert found["operation_s"] < 0.1 > found["message_s"]
 
 
+@pytest.mark.slow
 def test_a_measured_epoch(layouts, tmp_path):
     config = runs.config_for(layouts(2).path, tmp_path / "run", epochs=2, validate_every=0, samplers=1)
     found = measured_epoch(config)

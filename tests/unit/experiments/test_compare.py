@@ -227,6 +227,7 @@ def is_gone(pid):
     return False
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_is_ended_with_its_children(tmp_path):
     code = f"{CHILD}; print(child.pid, flush=True); time.sleep(60)"
     with pytest.raises(processes.RunFailed, match="not done within 2 s"):
