@@ -21,7 +21,7 @@ import tyro
 
 from gsplit import starting
 from gsplit.errors import InputError, refused_by_host
-from gsplit.host import end_tidily, ending_tidily, raise_again
+from gsplit.host import end_tidily, ending_tidily, is_ending, raise_again
 from gsplit.starting import INTERRUPTED, TERMINATED
 from gsplit.terminal import flush, reader_gone, say, say_error
 
@@ -117,6 +117,9 @@ def main(command: Callable[[list[str]], None]) -> None:
                 raise
             flush()
     except InputError as error:
+        if is_ending():  # an import that it came in fails as one of a package that is not there
+            say_error("terminated")
+            sys.exit(TERMINATED)
         sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
         say_error("interrupted")

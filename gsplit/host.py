@@ -137,13 +137,23 @@ _again: list[threading.Timer] = []
 """The last one that sends a signal again."""
 
 
+_ending: list[int] = []
+"""The signals that were to end this process."""
+
+
 def end_tidily(number: int, _: object) -> None:
     """Handle a signal: leave by SystemExit with the signal's exit code, so that what is half done is taken back.
 
     The same signal is ignored until :func:`ending_tidily` is over, for it would tear the taking back apart.
     """
     signal.signal(number, signal.SIG_IGN)
+    _ending.append(number)
     sys.exit(128 + number)
+
+
+def is_ending() -> bool:
+    """Whether :func:`end_tidily` was called: an error that comes then may be what a library made of its exception."""
+    return bool(_ending)
 
 
 def raise_again(dropped: Any) -> None:
@@ -194,6 +204,7 @@ def held_back() -> Iterator[None]:
 @contextlib.contextmanager
 def ending_tidily() -> Iterator[None]:
     """Let SIGTERM raise SystemExit, so that what is half done is taken back; what handles it already stays."""
+    _ending.clear()
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL

@@ -25,7 +25,7 @@ EndingSignals::EndingSignals(std::vector<int> numbers) : numbers_(std::move(numb
   keeper_ = std::thread([this] {
     while (!over_) {
       handle();
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
 }

@@ -10,8 +10,13 @@ import threading
 import time
 
 import pytest
+from support.graphs import random_graph
 
+from gsplit import cli
+from gsplit.errors import InputError
 from gsplit.host import ending_tidily, interruptible, raise_again
+from gsplit.partition.methods import metis
+from gsplit.partition.problem import Problem
 
 CHILD = """
 from gsplit.host import interruptible
@@ -147,3 +152,40 @@ def test_other_exceptions_that_python_drops_are_printed_as_ever(monkeypatch, cap
     monkeypatch.setattr(sys, "unraisablehook", raise_again)
     Fails()
     assert "ValueError: of a finaliser" in capfd.readouterr().err
+
+
+def test_an_error_that_a_signal_became_is_the_signal(capsys):
+    def command(_):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except SystemExit:  # as an import of compiled code does
+            raise InputError("a page needs Matplotlib") from None
+
+    with pytest.raises(SystemExit) as end:
+        cli.main(command)
+    assert (end.value.code, capsys.readouterr().err) == (143, "terminated\n")
+
+
+def test_an_error_after_another_command_was_ended_is_an_error(capsys):
+    for deed, code in ((lambda _: signal.raise_signal(signal.SIGTERM), 143), (complains, 2)):
+        with pytest.raises(SystemExit) as end:
+            cli.main(deed)
+        assert end.value.code == code
+    assert capsys.readouterr().err == "terminated\nerror: told so\n"
+
+
+def complains(_):
+    raise InputError("told so")
+
+
+@pytest.mark.parametrize(
+    ("said", "end"), [("Caught an unknown exception!", SystemExit), ("weights are negative", RuntimeError)]
+)
+def test_metis_that_takes_sigterm_for_an_error_is_ended(monkeypatch, said, end):
+    def part_graph(*_, **__):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr("pymetis.part_graph", part_graph)
+    problem = Problem(graph=random_graph(20, 3, seed=1), parts=2)
+    with pytest.raises(end, match="143" if end is SystemExit else said):
+        metis.assign(problem)

@@ -5,12 +5,15 @@ One thread; the best known, and hungry: about a hundred bytes an adjacency.
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pymetis
 from numpy.typing import NDArray
 
 from gsplit.host import interruptible
 from gsplit.partition.problem import Footprint, Problem, Undirected
+from gsplit.starting import TERMINATED
 
 MEMORY = Footprint(per_adjacency=105, per_weighted_adjacency=125, per_vertex=100)
 
@@ -48,15 +51,21 @@ def part_graph(
     # Weights of another length would be read past their end, without a word.
     assert vertex_weight is None or len(vertex_weight) == len(indptr) - 1
     assert edge_weight is None or len(edge_weight) == len(indices)
-    with interruptible():
-        result = pymetis.part_graph(
-            parts,
-            pymetis.CSRAdjacency(indptr, indices),
-            vweights=vertex_weight,
-            eweights=edge_weight,
-            recursive=False,
-            options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(1000 * imbalance)), ncuts=cuts),
-        )
+    try:
+        with interruptible():
+            result = pymetis.part_graph(
+                parts,
+                pymetis.CSRAdjacency(indptr, indices),
+                vweights=vertex_weight,
+                eweights=edge_weight,
+                recursive=False,
+                options=pymetis.Options(seed=seed % 2**31, ufactor=max(1, round(1000 * imbalance)), ncuts=cuts),
+            )
+    except RuntimeError as error:
+        # METIS sets a handler of its own with each call, which has SIGTERM until ours is back, a millisecond later.
+        if "unknown exception" in str(error):
+            sys.exit(TERMINATED)
+        raise
     part_V = np.asarray(result.vertex_part, np.int32)
     assert len(part_V) == len(indptr) - 1
     return part_V
