@@ -146,8 +146,8 @@ def end_tidily(number: int, _: object) -> None:
 
     The same signal is ignored until :func:`ending_tidily` is over, for it would tear the taking back apart.
     """
-    signal.signal(number, signal.SIG_IGN)
     _ending.append(number)
+    signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
