@@ -174,7 +174,7 @@ torch.accelerator.synchronize(2)
 assert contexts() == [True, True, True, False]
 torch.accelerator.get_memory_info(3)
 assert contexts() == [True, True, True, True]
-os._exit(0)  # at Python's own end autograd's threads of devices may still be there, and one in fifty ends by terminate
+os._exit(0)  # at Python's own end autograd's threads may still be there: one in fifty ends by terminate
 """
     four = {**os.environ, "GSPLIT_SIM_DEVICES": "4"}
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, env=four)
