@@ -17,6 +17,9 @@ PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 # starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# What make test has time for (CONTRIBUTING.md).
+DAILY := not slow and not left_out
+
 # On the simulated accelerator (tests/simulator): with that in the path, it is a device of PyTorch's. Tests in the pool of
 # trainers run in one of the two processes, or there would be two pools.
 ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -32,7 +35,7 @@ $(VENV)/.tools: constraints.txt
 	$(PIP) scikit-build-core nanobind cmake ninja
 	touch $@
 
-# Apart from each other, so that one core compiles what the other downloads.
+# Apart from each other, so that one core compiles while the other unpacks; but one pip after the other.
 $(VENV)/.built: $(VENV)/.tools $(SOURCES)
 	$(PIP) --no-deps --no-build-isolation --editable .
 	touch $@
@@ -81,8 +84,8 @@ checked:
 	$(MAKE) --no-print-directory -j 2 simulated check $(VENV)/.browser
 
 test: checked
-	$(PYTEST) -m 'not accelerator and not slow and not left_out'
-	$(ON_SIMULATED) tests/accelerator -m 'accelerator and not slow and not left_out'
+	$(PYTEST) -m 'not accelerator and $(DAILY)'
+	$(ON_SIMULATED) tests/accelerator -m 'accelerator and $(DAILY)'
 
 test-all: checked
 	$(PYTEST) -m 'not accelerator'
@@ -97,8 +100,8 @@ shuffled: simulated $(VENV)/.browser
 	@for time in $$(seq $(TIMES)); do \
 	  seed=$(SEED); seed=$${seed:-$$(shuf -i 1-999999 -n 1)}; order="--random-order --random-order-seed=$$seed"; \
 	  echo "time $$time of $(TIMES): make shuffled PART='$(PART)' SEED=$$seed"; \
-	  $(PYTEST) $$order -m 'not accelerator and not slow and not left_out' $(PART) || [ $$? = 5 ] || exit 1; \
-	  $(ON_SIMULATED) $$order -m 'accelerator and not slow and not left_out' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
+	  $(PYTEST) $$order -m 'not accelerator and $(DAILY)' $(PART) || [ $$? = 5 ] || exit 1; \
+	  $(ON_SIMULATED) $$order -m 'accelerator and $(DAILY)' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
 	done
 
 # Small wrong changes, one at a time; each must make a test fail.

@@ -116,11 +116,6 @@ def main(command: Callable[[list[str]], None]) -> None:
                     flush()  # help, that is
                 raise
             flush()
-    except InputError as error:
-        if is_ending():  # an import that it came in fails as one of a package that is not there
-            say_error("terminated")
-            sys.exit(TERMINATED)
-        sys.exit(_say_error(str(error)))
     except KeyboardInterrupt:
         say_error("interrupted")
         sys.exit(INTERRUPTED)
@@ -128,7 +123,12 @@ def main(command: Callable[[list[str]], None]) -> None:
         if end.code == TERMINATED:
             say_error("terminated")
         raise
-    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+    except (InputError, OSError, MemoryError, RuntimeError, ImportError) as error:
+        if is_ending():  # what a library made of the signal, as an import of compiled code that it came in
+            say_error("terminated")
+            sys.exit(TERMINATED)
+        if isinstance(error, InputError):
+            sys.exit(_say_error(str(error)))
         if isinstance(error, BrokenPipeError) and reader_gone():  # as `head` goes, of a command that prints itself
             sys.stdout = None
             sys.exit(0)

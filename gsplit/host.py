@@ -135,8 +135,6 @@ SOON_S = 0.01
 """Seconds until a signal is sent again: what dropped its exception is over then, or drops the next one, too."""
 _again: list[threading.Timer] = []
 """The last one that sends a signal again."""
-
-
 _ending: list[int] = []
 """The signals that were to end this process."""
 

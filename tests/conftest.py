@@ -64,17 +64,13 @@ def _leave_cases(items):
             cases[item.nodeid.partition("[")[0]].append(item)
     for of_test in cases.values():
         of_test.sort(key=lambda item: hashlib.sha256(item.nodeid.encode()).digest())
-        left, seen = list(of_test), set()
-        for _ in range(min(of_test[0].get_closest_marker("cases").args[0], len(of_test))):
-            kept = max(left, key=lambda item: (f'"{item.nodeid}"' in named, len(_values(item) - seen)))
-            left.remove(kept)
-            seen |= _values(kept)
+        left = {item: {(name, repr(value)) for name, value in item.callspec.params.items()} for item in of_test}
+        kept = [item for item in of_test if f'"{item.nodeid}"' in named]
+        seen = set().union(*(left.pop(item) for item in kept))
+        for _ in range(min(of_test[0].get_closest_marker("cases").args[0] - len(kept), len(left))):
+            seen |= left.pop(max(left, key=lambda item: len(left[item] - seen)))
         for item in left:
             item.add_marker(pytest.mark.left_out)
-
-
-def _values(item):
-    return {(name, repr(value)) for name, value in item.callspec.params.items()}
 
 
 @pytest.fixture(autouse=True)

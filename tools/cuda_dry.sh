@@ -24,5 +24,6 @@ cd "$root"
 failed=0
 LD_LIBRARY_PATH=$folder LD_PRELOAD=$folder/libcuda.so.1 "$folder/bin/python" -m tools.cuda_dry || failed=1
 "$folder/bin/python" -m pytest -p no:cacheprovider \
-    tests/unit/test_cuda_dry.py tests/unit/kernels/test_compiled.py "tests/unit/kernels/test_interpreter.py::test_in_the_interpreter[all]" || failed=1
+    tests/unit/test_cuda_dry.py tests/unit/kernels/test_compiled.py \
+    "tests/unit/kernels/test_interpreter.py::test_in_the_interpreter[all]" || failed=1
 exit $failed

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tools.toml import tomllib
 
 ROOT = Path(__file__).parent.parent
 LIST = Path(__file__).with_name("mutants.toml")

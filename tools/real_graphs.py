@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 from gsplit.errors import InputError
+from tools.toml import tomllib
 
 ROOT = Path(__file__).parent.parent
 VARIABLES = ("GSPLIT_DATA", "GSPLIT_TEST_DATA")

@@ -8,10 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tools.toml import tomllib
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 

@@ -35,11 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import pictures
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tools.toml import tomllib
 
 DOCS = Path(__file__).parent.parent / "docs"
 WIDTH = 120
