@@ -24,23 +24,27 @@ DAILY := not slow and not left_out
 # trainers run in one of the two processes, or there would be two pools.
 ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo simulated checked test test-all shuffled mutants check format bench clean
+.PHONY: demo simulated checked test test-all shuffled lowest newest mutants check format bench clean
 .DELETE_ON_ERROR:
 
-# PyTorch first and pinned: a looser request would take gigabytes of packages for GPUs on a machine that has none.
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
-$(VENV)/.tools: constraints.txt
+$(VENV)/.tools:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) torch
 	$(PIP) scikit-build-core nanobind cmake ninja
 	touch $@
 
-# Apart from each other, so that one core compiles while the other unpacks; but one pip after the other.
+# Before all that depends on it, and pinned: a looser request would take gigabytes of packages for GPUs on a machine that
+# has none.
+$(VENV)/.torch: $(VENV)/.tools constraints.txt
+	$(PIP) torch
+	touch $@
+
+# Beside PyTorch and what else is needed, so that one core compiles while the other unpacks.
 $(VENV)/.built: $(VENV)/.tools $(SOURCES)
 	$(PIP) --no-deps --no-build-isolation --editable .
 	touch $@
 
-$(VENV)/.needs: $(VENV)/.tools pyproject.toml
+$(VENV)/.needs: $(VENV)/.torch pyproject.toml
 	$(BIN)/python -m tools.requirements >$(VENV)/needs.txt
 	$(PIP) --requirement $(VENV)/needs.txt
 	touch $@
@@ -103,6 +107,11 @@ shuffled: simulated $(VENV)/.browser
 	  $(PYTEST) $$order -m 'not accelerator and $(DAILY)' $(PART) || [ $$? = 5 ] || exit 1; \
 	  $(ON_SIMULATED) $$order -m 'accelerator and $(DAILY)' $(PART:tests=tests/accelerator) || [ $$? = 5 ] || exit 1; \
 	done
+
+# A wheel in a fresh environment, with every dependency at its lower bound or at its newest: README's commands, and tests.
+lowest newest: $(VENV)/.tools
+	$(PIP) uv
+	$(BIN)/python -m tools.versions $@
 
 # Small wrong changes, one at a time; each must make a test fail.
 mutants: $(INSTALLED_DEV)

@@ -20,7 +20,6 @@ import contextlib
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -53,7 +52,7 @@ def find(asked: str) -> tuple[str, int]:
         InputError: for a type that PyTorch has not, or whose devices do not work through streams, as Apple's.
     """
     asked = asked.lower()
-    kind = _there() if asked == "auto" else asked
+    kind = there() if asked == "auto" else asked
     if kind == HOST:
         return HOST, 0
     devices = _module_of(kind)
@@ -76,7 +75,8 @@ def find(asked: str) -> tuple[str, int]:
     return kind, devices.device_count() if devices.is_available() else 0
 
 
-def _there() -> str:
+def there() -> str:
+    """The type of the accelerators that PyTorch works with; ``cpu`` where it finds none."""
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     return HOST if found is None else found.type
 
@@ -206,7 +206,7 @@ def register(memory: NDArray[np.uint8], flags: int = 0) -> int:
         memory: uint8 [bytes], which must stay where it is meanwhile.
         flags: 0 for copies by the device of this thread, or :data:`FOR_ALL_AND_KERNELS`.
     """
-    kind = _there()
+    kind = there()
     if not reads_host_memory(kind):
         return NOT_SUPPORTED
     code = int(torch.get_device_module(kind).cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, flags))
@@ -236,58 +236,12 @@ def _take_back(kind: str, address: int) -> None:
     torch.get_device_module(kind).cudart().cudaHostUnregister(address)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Accelerator:
-    """One accelerator, as it is seen from here."""
-
-    kind: str
-    """The type of the device."""
-    index: int
-    """The number among those of its kind."""
-    name: str
-    """What its maker calls it."""
-    total_bytes: int
-    """Memory in bytes."""
-    free_bytes: int | None
-    """Bytes of it that are free; None where the device does not say."""
-
-
-def seen() -> list[Accelerator]:
-    """The accelerators that PyTorch finds. Asking what is free takes memory of each, until this process ends."""
-    kind = _there()
-    if kind == HOST:
-        return []
-    devices, found = torch.get_device_module(kind), []
-    for index in range(devices.device_count()):
-        properties, free = devices.get_device_properties(index), None
-        with contextlib.suppress(RuntimeError, AttributeError):  # one that another process has for itself
-            free = free_and_total(torch.device(kind, index))[0]
-        found.append(
-            Accelerator(
-                kind=kind,
-                index=index,
-                name=name_of(torch.device(kind, index)),
-                total_bytes=int(properties.total_memory),
-                free_bytes=free,
-            )
-        )
-    return found
-
-
 def name_of(device: torch.device) -> str:
     """What the driver calls a device; its type where that says nothing."""
     if not is_one(device):
         return device.type
     properties = torch.get_device_module(device).get_device_properties(device.index or 0)
     return str(getattr(properties, "name", device.type))
-
-
-def reaches(kind: str, index: int, peer: int) -> bool | None:
-    """Whether an accelerator reads the memory of another of its kind; None where PyTorch cannot tell."""
-    ask = getattr(torch.get_device_module(kind), "can_device_access_peer", None)
-    with contextlib.suppress(RuntimeError, AssertionError):
-        return None if ask is None else bool(ask(index, peer))
-    return None
 
 
 def built_for() -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 
 from gsplit.device import accelerator
+from gsplit.device.unusable import why_none, without_kernels
 from gsplit.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 MAX_TRAINERS = 64
 """Number of trainers that a host of any size is let start."""
@@ -31,24 +36,40 @@ def trainers_of(asked: int | None, parts: int) -> int:
 def choose_device(device: str, trainers: int) -> str:
     """The type of device that so many trainers compute on: ``cpu``, or that of the accelerators.
 
+    A warning says why ``auto`` takes the CPU where the host seems to have a GPU.
+
     Args:
         device: ``auto`` or a type, as asked for.
         trainers: of the run.
 
     Raises:
-        InputError: where there are too few accelerators.
+        InputError: where there are too few accelerators, or PyTorch cannot compute on them.
     """
     kind, count = accelerator.find(device)
+    why = without_kernels(kind) if count else why_none(kind)
+    if device.lower() == "auto" and (count == 0 or why is not None):
+        if why is not None:
+            _warn(f"trainers compute on the CPU: {why}")
+        return accelerator.HOST
     if kind == accelerator.HOST:
         return kind
     if count == 0:
-        raise InputError(f"--device {kind}, but PyTorch finds no GPU of that kind; use --device cpu")
+        reason = "" if why is None else f": {why}"
+        raise InputError(f"--device {kind}, but PyTorch finds no GPU of that kind{reason}; use --device cpu")
+    if why is not None:
+        raise InputError(f"--device {kind}, but {why}; or use --device cpu")
     if count < trainers and os.environ.get("GSPLIT_SHARE_GPU") != "1":
         raise InputError(
             f"{trainers} trainers need {trainers} GPUs and there {'is' if count == 1 else 'are'} {count}; "
             f"say --gpus {max(1, count)}, or use --device cpu"
         )
     return kind
+
+
+@functools.cache
+def _warn(line: str) -> None:
+    """Say something once: a run looks for its device in several places."""
+    logger.warning(line)
 
 
 def threads_of(asked: int, trainers: int) -> int:

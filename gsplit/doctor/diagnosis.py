@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
-from gsplit.device.accelerator import Accelerator
 from gsplit.device.choice import choose_device, trainers_of
+from gsplit.device.seen import Accelerator, reaches, seen
+from gsplit.device.unusable import why_none, without_kernels
 from gsplit.doctor.host_state import HostState, host_state
 from gsplit.doctor.installed import Installed, installed
 from gsplit.doctor.open_files import most_open
@@ -68,7 +69,7 @@ def examine(config: TrainConfig) -> Diagnosis:
     Raises:
         InputError: for flags that contradict each other.
     """
-    host, devices, versions = host_state(), accelerator.seen(), list(installed())
+    host, devices, versions = host_state(), seen(), list(installed())
     peers = _peers(devices)
     problems: list[str] = []
     trainers, training = len(devices) or 1, None
@@ -85,6 +86,9 @@ def examine(config: TrainConfig) -> Diagnosis:
             problems += why_not(training, host, devices)
     except InputError as error:
         problems.append(str(error))
+    unusable = without_kernels(devices[0].kind) if devices else why_none(accelerator.HOST)
+    if unusable is not None and config.device != accelerator.HOST and not any(unusable in line for line in problems):
+        problems.append(unusable)
     needed = _open_files(trainers, samplers, slots)
     problems += _problems(host, versions, trainers, needed)
     return Diagnosis(
@@ -130,7 +134,7 @@ def _open_files(trainers: int, samplers: int, slots: int) -> int | None:
 
 def _peers(devices: list[Accelerator]) -> list[Peers]:
     return [
-        Peers(index=one.index, peer=other.index, reaches=accelerator.reaches(one.kind, one.index, other.index))
+        Peers(index=one.index, peer=other.index, reaches=reaches(one.kind, one.index, other.index))
         for one in devices
         for other in devices
         if one.index != other.index

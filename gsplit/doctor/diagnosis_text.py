@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 from gsplit.device import accelerator
-from gsplit.device.accelerator import Accelerator
+from gsplit.device.seen import Accelerator
 from gsplit.doctor.diagnosis import Diagnosis
 from gsplit.doctor.host_state import HostState
 from gsplit.doctor.training_needs import Need, TrainingNeeds

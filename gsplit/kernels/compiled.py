@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from gsplit.device import accelerator
+from gsplit.device.failures import is_out_of_memory
 from gsplit.kernels.library import Library
 from gsplit.kernels.sums import Edges
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """Types of the rows that are summed."""
+SEVERAL_OR_NONE = re.compile(r"\d+ active drivers")
+"""How Triton says that it drives none of the devices here, or that it cannot tell which."""
 FIRST = "sums over edges are PyTorch's own: "
 """How the one line begins that says why nothing is compiled here."""
 
@@ -28,12 +32,14 @@ class Compiled(Library):
     """Sums by a kernel of Triton's (:mod:`gsplit.kernels.segment_sums`), forward and backward; the rest as it was.
 
     Where it cannot be compiled, or gives other sums than PyTorch's operations do, a warning says so, and those take
-    its place as long as the process lives.
+    its place as long as the process lives. Once it has summed, an error is not its own: a device tells at the next
+    launch, whoever's it is, of what an earlier one did.
     """
 
     def __init__(self) -> None:
         self._works = True
         self._checked = False
+        self._has_summed = False
 
     def takes(self, x: Tensor) -> bool:
         """Whether the kernel sums rows like ``x``: on a device that Triton drives here, in a type that it has."""
@@ -60,10 +66,12 @@ class Compiled(Library):
             try:
                 from gsplit.kernels.segment_sums import sum_rows
 
-                return sum_rows(edges, own, received, out, **scaling)
-            except torch.OutOfMemoryError:
-                raise
+                sum_rows(edges, own, received, out, **scaling)
+                self._has_summed = True
+                return
             except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
+                if self._has_summed or is_out_of_memory(error):
+                    raise
                 self._give_up(f"the kernel for them cannot be made here ({type(error).__name__}: {error})")
         super().sum(edges, own, received, out, **scaling)
 
@@ -78,10 +86,11 @@ class Compiled(Library):
             from triton.runtime import driver
 
             return str(driver.active.get_active_torch_device().type)
-        except ImportError as error:
-            logger.info("%sTriton is missing (%s)", FIRST, error)
-        except RuntimeError as error:  # it finds no driver, or several
-            logger.info("%sTriton drives no device here (%s)", FIRST, error)
+        except (
+            Exception
+        ) as error:  # it also compiles a module, with whatever compiler, headers and libraries it finds
+            level = logging.INFO if SEVERAL_OR_NONE.match(str(error)) else logging.WARNING
+            logger.log(level, "%sTriton drives no device here (%s: %s)", FIRST, type(error).__name__, error)
         return None
 
     def _tried(self, device: torch.device) -> bool:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from gsplit.data import open_layout
+from gsplit.device.seen import described
 from gsplit.engine.engines import engine_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
@@ -57,6 +58,8 @@ def launch(run: Run, trainer: Callable[..., dict[str, Any] | None], position: Po
         KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; what was trained is in a checkpoint.
     """
     with ExitStack() as held:
+        trainers = "1 trainer" if run.trainers == 1 else f"{run.trainers} trainers"
+        logger.info("%s on %s", trainers, described(run.config.device, run.trainers))
         layout = open_layout(run.layout, trusted=True)
         if (line := shares(run, layout)) is not None:
             logger.info(line)

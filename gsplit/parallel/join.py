@@ -11,8 +11,10 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.torch_version import TorchVersion
 
 from gsplit.device import accelerator
+from gsplit.device.failures import refused_by_device
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
 from gsplit.parallel.member import PATIENCE, Member
@@ -26,6 +28,8 @@ TIMEOUT = timedelta(minutes=10)
 """How long trainers wait for each other to start."""
 ANSWER = timedelta(seconds=30)
 """How long a process waits for the store to answer it, which waits for no trainer."""
+LIBUV_LISTENS = TorchVersion(torch.__version__) >= "2.8"
+"""Whether PyTorch's store takes a socket that listens where libuv serves it; before 2.8 its older server does."""
 STORE_FILES = 16
 """Files that the process with the store needs for it: 11, and a few that are open while a trainer is started."""
 TRAINER_FILES = 3
@@ -90,6 +94,7 @@ def rendezvous(world: int) -> Iterator[int]:
                 wait_for_workers=False,
                 timeout=ANSWER,
                 master_listen_fd=os.dup(listener.fileno()),  # which the store closes
+                use_libuv=LIBUV_LISTENS,
             )
         except dist.DistError as error:  # no thread, or no file, is left for it
             reason = str(error).splitlines()[0]
@@ -110,7 +115,10 @@ def backend_for(device: torch.device) -> str:
 
 @contextmanager
 def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> Iterator[Member]:
-    """Join the default group as ``rank``; it is left when the block ends without an exception.
+    """Join the default group as ``rank``, for as long as the process lives.
+
+    The group is not taken down: that would wait, holding Python's lock, for threads of gloo's that may want the same
+    lock, and may wait for peers. A trainer's process leaves without (:mod:`gsplit.processes.child`).
 
     Args:
         rank: of this trainer.
@@ -120,21 +128,33 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         threads: that PyTorch may use in this process.
 
     Raises:
-        InputError: where the block finds no memory on the accelerator.
+        InputError: where this or the block is refused something by the accelerator, such as memory.
     """
     torch.set_num_threads(threads)
     if device_type == "cpu":
         keep_freed_memory()
+    device = torch.device("cpu")
+    try:
+        if device_type != accelerator.HOST:
+            count = accelerator.count(device_type)
+            if count < world:
+                # NCCL refuses two ranks of one host on one GPU unless they claim to be of different hosts. Only
+                # tests come here: the command refuses more trainers than GPUs.
+                os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
+            device = torch.device(device_type, rank % count)
+        _join(rank, world, port, device)
+        yield Member.of_default_group(device)
+    except (RuntimeError, AssertionError) as error:
+        if (line := refused_by_device(error)) is None:
+            raise
+        raise InputError(f"trainer {rank} on {device}: {line}") from None
+
+
+def _join(rank: int, world: int, port: int, device: torch.device) -> None:
+    """Make PyTorch's default group, of trainers that each work on their device."""
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
-    device = torch.device("cpu")
-    if device_type != accelerator.HOST:
-        count = accelerator.count(device_type)
-        if count < world:
-            # NCCL refuses two ranks of one host on one GPU unless they claim to be of different hosts. Only
-            # tests come here: the command refuses more trainers than GPUs.
-            os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
-        device = torch.device(device_type, rank % count)
+    if accelerator.is_one(device):
         accelerator.work_on(device)
     store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=ANSWER)
     store.set_timeout(TIMEOUT)
@@ -147,12 +167,3 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         device_id=device if accelerator.is_one(device) else None,
     )
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
-    try:
-        yield Member.of_default_group(device)
-    except torch.OutOfMemoryError as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise InputError(
-            f"trainer {rank} is out of memory on {device}: {reason}; use a smaller --batch-size or --cache-size, or "
-            "more --gpus"
-        ) from None
-    dist.destroy_process_group()

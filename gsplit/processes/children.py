@@ -31,8 +31,8 @@ from gsplit.processes.interrupts import Interrupts, interrupts
 from gsplit.processes.parcel import Parcel
 from gsplit.processes.scripts import NAME
 
-EXIT_S = 60.0
-"""Seconds that a child may take to leave after it has reported its result."""
+EXIT_S = 30.0
+"""Seconds that children may take to leave after the last of them has reported its result."""
 
 
 class Attendant(Protocol):
@@ -111,8 +111,7 @@ class Children:
                     if any(child.failed for child in self.members):
                         self._collect_last_words()
                         raise cause([child for child in self.members if child.failed])
-                for child in self.members:
-                    child.process.join(EXIT_S)
+                self._wait_until_gone(EXIT_S)
                 self.stopped_by = interrupted.end
             return [child.report.content for child in self.members if child.report]
         finally:
@@ -124,14 +123,18 @@ class Children:
             for child in self.members:
                 if child.process.is_alive():
                     child.process.kill()  # it shares nothing that it could leave behind
-            deadline_s = time.monotonic() + GRACE_S
-            for child in self.members:
-                child.process.join(max(0.0, deadline_s - time.monotonic()))
+            self._wait_until_gone(GRACE_S)
             for child in self.members:
                 child.pipe.close()
                 if child.process.pid is not None and not child.process.is_alive():
                     sweep_sent_memory(child.process.pid)
             atexit.unregister(self.end)
+
+    def _wait_until_gone(self, limit_s: float) -> None:
+        """Wait for all children to leave, so many seconds at most."""
+        deadline_s = time.monotonic() + limit_s
+        for child in self.members:
+            child.process.join(max(0.0, deadline_s - time.monotonic()))
 
     def _collect_last_words(self) -> None:
         """Give every child a moment to report: the one that failed first need not be the one heard first."""

@@ -54,7 +54,7 @@ def test_a_device_without_room_ends_a_run_in_one_line(controls, layouts, tmp_pat
     monkeypatch.setenv("GSPLIT_SIM_BYTES", str(2 << 20))
     config = config_for(layouts(1).path, tmp_path / "run", device="sim", **TOO_LARGE)
     with pytest.raises(
-        InputError, match=r"^trainer 0 is out of memory on sim:0: .*; use a smaller --batch-size"
+        InputError, match=r"^trainer 0 on sim:0: .*out of memory.*; use a smaller --batch-size"
     ) as said:
         train(config.layout, config)
     assert "\n" not in str(said.value)

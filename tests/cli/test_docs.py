@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from support import pool as pool_module
 from support.devices import HIDDEN
-from support.models import HAS_DGL
+from support.libraries import HAS_DGL, needs_dgl
 from support.runs import records
 
 from experiments.baselines.pyg_forms import GIVEN
@@ -43,7 +43,6 @@ COMMANDS = sorted(
     for path in (ROOT / "experiments").rglob("*.py")
     if "cli.main(command)" in path.read_text()
 )
-needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
 THEIRS = ("python train_dgl.py", "python train_pyg.py")
 OWN_PROCESSES = ("--out run-pyg", "python train_loop.py", *THEIRS)
 """Ends of the commands that start processes of their own; for the others trainers of the pool do, or none."""

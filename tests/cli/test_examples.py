@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 from support.devices import HIDDEN, hide
-from support.models import HAS_DGL
+from support.libraries import needs_dgl
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SCRIPTS = {"own_csv", "pyg_model", "dgl_model", "own_loop", "compare_strategies"}
@@ -94,7 +94,7 @@ def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_DGL, reason="needs DGL")
+@needs_dgl
 def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
     said = apart("dgl_model", folder=tmp_path)
     ours, dgls = accuracies(said)

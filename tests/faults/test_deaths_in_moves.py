@@ -7,9 +7,8 @@ import os
 import signal
 import time
 
-import psutil
 import pytest
-from support.commands import LIMIT_S, assert_no_new_shared_memory
+from support.commands import LIMIT_S, assert_no_new_shared_memory, children_here
 from support.runs import config_for
 
 import gsplit
@@ -58,7 +57,7 @@ MOVES = {
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("move", MOVES)
 def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatch, move):
-    note, before = tmp_path / "note", set(os.listdir("/dev/shm"))
+    note, before, others = tmp_path / "note", set(os.listdir("/dev/shm")), children_here()
     monkeypatch.setattr("gsplit.train.api.live", functools.partial(dying, move, note))
     config = config_for(layout.path, tmp_path / "run", **WHOLE, **MOVES[move][0])
     with pytest.raises(ProcessDied) as died:
@@ -66,5 +65,5 @@ def test_a_trainer_that_dies_in_a_move_ends_the_run(layout, tmp_path, monkeypatc
     pid, at_s = note.read_text().split()
     assert time.time() - float(at_s) < LIMIT_S
     assert f"(pid {pid}) was ended by SIGKILL" in str(died.value).strip().splitlines()[-1]
-    assert not [child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())]
+    assert children_here() <= others
     assert_no_new_shared_memory(before)

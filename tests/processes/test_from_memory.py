@@ -15,7 +15,7 @@ import psutil
 import pytest
 import torch
 from support.graphs import random_graph
-from support.models import HAS_DGL
+from support.libraries import needs_dgl
 from support.runs import all_equal
 from torch_geometric.data import Data
 
@@ -85,12 +85,7 @@ def from_arrays():
     [
         pytest.param(saved_arrays, from_arrays, id="arrays"),
         pytest.param(saved_pyg, lambda: gsplit.from_pyg(as_data()), id="pyg"),
-        pytest.param(
-            saved_dgl,
-            lambda: gsplit.from_dgl(as_dgl()),
-            id="dgl",
-            marks=pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later"),
-        ),
+        pytest.param(saved_dgl, lambda: gsplit.from_dgl(as_dgl()), id="dgl", marks=needs_dgl),
     ],
 )
 def test_training_is_bit_equal_to_that_of_files(file, take, tmp_path, monkeypatch, in_pool):

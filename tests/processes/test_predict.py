@@ -6,10 +6,10 @@ import copy
 import os
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from support import pool as pool_module
+from support.commands import children_here
 from support.graphs import lay_out, random_graph
 from support.models import make_model, names
 from support.predictions import predicted, whole_graph_vectors
@@ -211,12 +211,12 @@ def custom_run(pool, layouts, tmp_path):
 
 def test_a_trainer_that_fails_leaves_nothing(custom_run, layouts, tmp_path):
     model = Broken(5, 8, 3, num_layers=3)
-    untouched = copy.deepcopy(model.state_dict())
+    untouched, others = copy.deepcopy(model.state_dict()), children_here()
     with pytest.raises(ProcessDied, match="ArithmeticError: no such weather"):
         gsplit.predict(custom_run, layouts(2).path, out=tmp_path / "x.npy", model=model, device="cpu")
     assert all_equal(model.state_dict(), untouched)
     assert os.listdir(tmp_path) == ["run"]
-    assert not [p for p in psutil.Process().children() if p.name().startswith("gsplit-trainer")]
+    assert children_here() <= others
 
 
 def test_what_is_refused_before_a_process_starts(run, layouts, tmp_path, monkeypatch):

@@ -25,6 +25,28 @@ def fail_on_1(rank, kind):
     time.sleep(60)  # the others would go on; they are ended
 
 
+def stay(rank):
+    setattr(os, "_exit", lambda code: time.sleep(600))  # noqa: B010
+    return rank
+
+
+def join_and_leave(rank, port):
+    import torch
+    import torch.distributed as dist
+
+    from gsplit.parallel.collectives import all_reduce
+    from gsplit.parallel.join import joined
+
+    def hang(*_):
+        raise AssertionError("this may hang")
+
+    dist.destroy_process_group = dist.distributed_c10d.destroy_process_group = hang
+    with joined(rank, 2, port, "cpu", threads=1) as member:
+        x = torch.tensor(float(rank))
+        all_reduce(x, member.group)
+        return x.item()
+
+
 def leave(rank):
     (Path("/dev/shm") / f"torch_{os.getpid()}_1_0").touch()  # as PyTorch does where GPUs read each other's memory
     os._exit(7)

@@ -141,6 +141,11 @@ def assert_no_new_shared_memory(before: set[str]) -> None:
         time.sleep(0.01)
 
 
+def children_here() -> set[psutil.Process]:
+    """The children of this process, such as a pool that an earlier test has started."""
+    return {child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())}
+
+
 def assert_same_run(first: Path, second: Path) -> None:
     """Bit for bit: weights, optimizer, best model; and what was counted."""
     assert difference(first, second) == ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import sys
 
 import torch
 from torch import nn
@@ -254,9 +253,6 @@ WEIGHTED = {
 OWN = {"own-twice": lambda: lambda features, classes, layers: OwnNet([features, *[HIDDEN] * (layers - 1), classes])}
 """Written for our blocks by a user."""
 
-HAS_DGL = sys.version_info < (3, 12)
-"""DGL 1.1.3, the last release that imports with a current torch, has no wheel for Python 3.12 and later."""
-
 
 @functools.cache
 def _factory(name):
@@ -279,5 +275,6 @@ def names(*tables):
     """For parametrize; DGL's only where there is a DGL."""
     import pytest
 
-    skip = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
-    return [pytest.param(name, marks=skip if "dgl" in name else ()) for table in tables for name in table]
+    from support.libraries import needs_dgl
+
+    return [pytest.param(name, marks=needs_dgl if "dgl" in name else ()) for table in tables for name in table]

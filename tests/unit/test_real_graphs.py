@@ -9,6 +9,8 @@ from tools import real_graphs
 
 
 def test_a_variable_names_the_folder(monkeypatch, tmp_path):
+    for variable in real_graphs.VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
     for variable in reversed(real_graphs.VARIABLES):
         monkeypatch.setenv(variable, str(tmp_path / variable))
         assert real_graphs.folder() == tmp_path / variable  # the one before in the list counts more

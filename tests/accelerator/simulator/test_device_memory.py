@@ -236,3 +236,15 @@ def test_memory_that_is_unmapped_while_it_is_registered_is_told_of_once(sim):
     assert sim.unmapped_while_registered() == []
     other.close()
     os.close(fd)
+
+
+def test_memory_that_is_let_go_of_while_the_device_is_broken_is_poison_afterwards(sim):
+    x = torch.zeros(3, dtype=torch.int64, device="sim")
+    torch.accelerator.synchronize("sim:0")
+    sim.fail_after(0, 0)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="told to fail"):
+        torch.accelerator.synchronize("sim:0")
+    del x
+    sim.clear_errors()
+    assert torch.empty(3, dtype=torch.int64, device="sim").tolist() == [-1, -1, -1]

@@ -149,7 +149,7 @@ void DeviceBlocks::record(void* address, Stream& stream) {
 
 void DeviceBlocks::poison(std::size_t offset, const Block& block) noexcept {
   void* const there = reinterpret_cast<void*>(device_base(device_) + DISTANCE + offset);
-  block.owner->enqueue_quietly("poison", [there, bytes = block.bytes] { std::memset(there, POISON, bytes); });
+  block.owner->enqueue_always("poison", [there, bytes = block.bytes] { std::memset(there, POISON, bytes); });
 }
 
 /// The block is free for its stream from now on.

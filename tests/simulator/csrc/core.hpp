@@ -98,8 +98,8 @@ class Stream {
 
   /// Give the stream a task; throws DeviceError if the device is broken.
   Ticket enqueue(std::string_view name, Task task);
-  /// The same where nobody may throw.
-  Ticket enqueue_quietly(std::string_view name, Task task) noexcept;
+  /// The same where nobody may throw; such a task runs on a broken device as well.
+  Ticket enqueue_always(std::string_view name, Task task) noexcept;
   /// What was issued until now.
   Event record(bool timed = false);
   /// Tasks from now on begin after an event, perhaps of another stream.
@@ -121,7 +121,9 @@ class Stream {
     std::string name;
     Task task;
     std::int64_t issued_us;
+    bool always;
   };
+  Ticket issue(std::string_view name, Task task, bool always) noexcept;
 
   void run();
   void hold_back(std::unique_lock<std::mutex>& lock, const Entry& entry, Ticket ticket);

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from support.models import HAS_DGL
+from support.libraries import HAS_DGL
 from support.stores import build, edges_of
 
 from gsplit.data.importers import dgl as importer

@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 import pytest
 import torch
-from support.models import HAS_DGL
+from support.libraries import needs_dgl
 from support.stores import assert_equal_graphs, edges_of
 from torch_geometric.data import Data, HeteroData
 
@@ -25,8 +25,6 @@ from gsplit.data.importers import dgl as dgl_importer
 from gsplit.errors import InputError
 from gsplit.partition.interface.api import OF_COMMAND
 from gsplit.processes.scripts import NO_GUARD
-
-needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 
 # 1 --> 0, 0 --> 1, 3 --> 2, 1 --> 2; vertex 4 is alone
 EDGES = np.array([[1, 0, 3, 1], [0, 1, 2, 2]])

@@ -190,7 +190,10 @@ def test_ids_of_any_type_of_parquet(tmp_path, type_):
         ids = pa.array([int(text) for text in texts], type_)
     else:
         ids = pa.array(texts, type_)
-    pq.write_table(pa.table({"src": ids, "dst": texts}), tmp_path / "e.parquet")
+    try:
+        pq.write_table(pa.table({"src": ids, "dst": texts}), tmp_path / "e.parquet")
+    except pa.ArrowNotImplementedError:  # an older pyarrow, which then reads no such file either
+        pytest.skip(f"pyarrow {pa.__version__} writes no {type_}")
     store = gsplit.import_graph(tmp_path / "e.parquet", tmp_path / "g", ids="any", duplicates="keep")
     assert store.ids().of(np.arange(2)) == [[7, 100]]
     assert store.graph.indices.tolist() == [0, 0, 1]

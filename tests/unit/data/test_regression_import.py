@@ -11,7 +11,7 @@ import scipy.sparse
 import torch
 import yaml
 from support.graphs import lay_out, random_graph, regression_graph
-from support.models import HAS_DGL
+from support.libraries import HAS_DGL
 from support.stores import assert_equal_graphs
 
 from gsplit.data import open_store, write_store

@@ -14,13 +14,18 @@ from torch.multiprocessing import reductions
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
+from gsplit.device.seen import seen
 from gsplit.engine import strategy
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.parallel.join import backend_for
 
 PACKAGE = Path(accelerator.__file__).parent.parent
-NAMED = {"device/accelerator.py": "what this is about", "config/parallel.py": "the values of --device"}
+NAMED = {
+    "device/accelerator.py": "what this is about",
+    "device/unusable.py": "what a driver and a build of PyTorch say of each other",
+    "config/parallel.py": "the values of --device",
+}
 """Files that may name a kind of device, and why."""
 SLOT = np.zeros(64, np.uint8)
 
@@ -40,7 +45,7 @@ def pretend(monkeypatch):
     return there
 
 
-def test_devices_are_named_in_one_module():
+def test_devices_are_named_where_that_is_said():
     naming = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
@@ -189,4 +194,4 @@ def test_what_pytorch_was_built_for_is_said(monkeypatch):
 
 def test_without_accelerators_none_is_seen(pretend):
     pretend(None)
-    assert accelerator.seen() == []
+    assert seen() == []

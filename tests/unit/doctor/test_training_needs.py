@@ -11,7 +11,7 @@ from support.cgroups import give_memory
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
-from gsplit.device.accelerator import Accelerator
+from gsplit.device.seen import Accelerator
 from gsplit.doctor import diagnosis
 from gsplit.doctor.__main__ import command
 from gsplit.doctor.diagnosis import examine, why_not
@@ -165,7 +165,7 @@ def test_lines_say_what_a_training_takes(config, monkeypatch):
     assert "it would take of an accelerator, for each trainer\n  weights" in text
     assert "nothing found that would keep training from working" in text
     card = Accelerator(kind="xpu", index=0, name="Card", total_bytes=1 << 30, free_bytes=1 << 29)
-    monkeypatch.setattr(accelerator, "seen", lambda: [card])
+    monkeypatch.setattr("gsplit.doctor.diagnosis.seen", lambda: [card])
     monkeypatch.setattr(diagnosis, "resolve", lambda _: resolve(config(cache_size="auto")))
     needs = needs_of(resolve(config(cache_size="auto")))
     monkeypatch.setattr(diagnosis, "needs_of", lambda _: replace(needs, device="xpu"))

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from support.devices import HIDDEN
 from support.graphs import random_graph
-from support.models import HAS_DGL
+from support.libraries import needs_dgl
 
 from experiments.baselines import pyg_training
 from experiments.baselines.data_parallel import Reducer, accuracies_of, train_epoch
@@ -27,8 +27,6 @@ from gsplit.data import write_store
 from gsplit.engine.inputs import blocks_of
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.sampling import MiniBatchSampler
-
-needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 
 ROOT = Path(__file__).parent.parent.parent.parent
 MODELS = ("sage", "gat", "gcn")

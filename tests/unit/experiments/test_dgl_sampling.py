@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.graphs import random_graph
-from support.models import HAS_DGL
+from support.libraries import needs_dgl
 
 from experiments.baselines.dgl_sampling import FORMS, DrawnBlock, fault_of
 from experiments.baselines.sampling_ways import Theirs, iterations
@@ -115,7 +115,7 @@ def test_fan_outs_count_from_the_targets():
     assert "min(degree, fan-out)" in fault(good_blocks(), FAN_OUTS[::-1])
 
 
-@pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
+@needs_dgl
 def test_the_corrupt_form_of_dgl_is_found_and_no_other(tmp_path):
     dataset = open_dataset("synthetic:tiny", seed=0, work=tmp_path)
     theirs = Theirs(dataset, (10, 10))

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.models import HAS_DGL
+from support.libraries import HAS_DGL
 
 from experiments.differential import __main__ as differential
 from experiments.differential import judge as judging

@@ -102,7 +102,7 @@ def test_commands_that_hang_die_or_fail_are_ended_and_counted(material, tmp_path
         return 0
 
     monkeypatch.setattr(inputs, "_command", command)
-    monkeypatch.setattr(inputs, "LIMIT_S", 1.0)
+    monkeypatch.setattr(inputs, "LIMIT_S", 3.0)
     cases = (case_table.make_case(number, 0, material, tmp_path) for number in range(4))
     outcomes = {outcome.case.number: outcome for outcome in run_cases(cases, 2)}
     assert [outcomes[number].code for number in range(4)] == [None, -9, 1, 0]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.models import HAS_DGL
+from support.libraries import HAS_DGL
 from support.reference import sample_and_split
 
 from experiments.baselines.sampling_ways import iterations

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.dense import Dense
-from support.models import HAS_DGL
+from support.libraries import HAS_DGL
 
 from experiments.baselines import whole_graph
 from experiments.baselines.whole_graph import FORMS, Epochs, Task

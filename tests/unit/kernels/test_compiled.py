@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import subprocess
 from collections import Counter
 from types import SimpleNamespace
 
@@ -211,20 +212,57 @@ def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch
     ]
 
 
-def test_a_full_device_is_no_reason_to_give_up(monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError(),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_a_full_device_is_no_reason_to_give_up(monkeypatch, error):
     def fail(*_, **__):
-        raise torch.OutOfMemoryError
+        raise error
 
     monkeypatch.setattr(segment_sums, "sum_rows", fail)
     kernels = Compiled()
     edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(error), match=re.escape(str(error))):
         kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
     assert kernels._works
 
 
-@pytest.mark.parametrize("error", [ImportError("no module named triton"), RuntimeError("0 active drivers")])
-def test_where_triton_drives_nothing_nothing_is_compiled(monkeypatch, caplog, error):
+def test_what_an_earlier_launch_did_is_not_blamed_on_a_kernel_that_has_summed(monkeypatch, caplog):
+    later = []
+
+    def fail(*_, **__):
+        if later:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(segment_sums, "sum_rows", fail)
+    kernels = Compiled()
+    edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
+    kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
+    later.append(True)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (RuntimeError("0 active drivers ([]). There should only be one."), logging.INFO),
+        (ImportError("no module named triton"), logging.WARNING),
+        (RuntimeError("Failed to find C compiler. Please specify via CC environment variable"), logging.WARNING),
+        (subprocess.CalledProcessError(1, ["gcc", "main.c"]), logging.WARNING),
+        (AssertionError("libcuda.so cannot found!"), logging.WARNING),
+        (FileNotFoundError(2, "No such file or directory", "/sbin/ldconfig"), logging.WARNING),
+        (PermissionError(13, "Permission denied", "/root/.triton"), logging.WARNING),
+        (OSError(28, "No space left on device"), logging.WARNING),
+    ],
+)
+def test_where_triton_drives_nothing_nothing_is_compiled(monkeypatch, caplog, error, level):
     def nothing():
         raise error
 
@@ -235,6 +273,6 @@ def test_where_triton_drives_nothing_nothing_is_compiled(monkeypatch, caplog, er
     for _ in range(2):
         assert not kernels.takes(on_gpu)
     (record,) = caplog.records
-    assert record.levelno == logging.INFO
+    assert record.levelno == level
     assert str(error) in record.getMessage()
     assert not kernels.takes(torch.zeros(1))

@@ -9,7 +9,8 @@ import pytest
 import torch
 from support import models
 from support.graphs import random_graph
-from support.models import HAS_DGL, PyGNet, PyGSparseNet, make_model, stacked
+from support.libraries import needs_dgl
+from support.models import PyGNet, PyGSparseNet, make_model, stacked
 from support.steps import CPU
 from torch import nn
 
@@ -18,7 +19,6 @@ from gsplit.errors import InputError
 from gsplit.nn.adapters import Adapter, wrap
 from gsplit.sampling import MiniBatchSampler
 
-needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 GRAPH = random_graph(80, 6, seed=5)
 
 

@@ -6,7 +6,8 @@ import functools
 
 import pytest
 import torch
-from support.models import HAS_DGL, PyGNet, dgl, stacked
+from support.libraries import needs_dgl
+from support.models import PyGNet, dgl, stacked
 from torch import nn
 from torch_geometric.nn import SAGEConv, aggr
 from torch_geometric.nn.aggr.fused import FusedAggregation
@@ -57,7 +58,7 @@ def test_it_is_found_wherever_it_stands(make):
         wrap(PyGNet([make()]))
 
 
-@pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
+@needs_dgl
 def test_dgl_s_lstm_is_refused():
     with pytest.raises(InputError, match="is a SAGEConv, which cannot be split: with aggregator_type='lstm'"):
         wrap(stacked(DGLOf, dgl("SAGEConv", "lstm"))(5, 3, 2))

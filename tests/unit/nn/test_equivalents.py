@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
-from support.models import HAS_DGL
+from support.libraries import needs_dgl
 from support.steps import CPU
 from torch import nn
 from torch_geometric import nn as geometric
@@ -178,7 +178,7 @@ def test_subclasses_are_not_known():
     assert equivalent_of(geometric.SAGEConv(6, 3, aggr="max")) is None
 
 
-@pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
+@needs_dgl
 def test_dgls_map_with_a_bias_is_not_known():
     from dgl.nn.pytorch import SAGEConv as DGLSAGEConv
 

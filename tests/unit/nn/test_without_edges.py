@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
-from support.models import HAS_DGL, DGLNet, PyGNet
+from support.libraries import needs_dgl
+from support.models import DGLNet, PyGNet
 from support.steps import CPU
 from torch import nn
 
@@ -15,7 +16,6 @@ from gsplit.features import EdgeLoader
 from gsplit.nn.adapters import wrap
 from gsplit.sampling import MiniBatchSampler
 
-needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL 1.1.3 has no wheel for Python 3.12 and later")
 ZERO = {"allow_zero_in_degree": True}
 MADE = {
     "SAGEConv gcn": lambda d: d.SAGEConv(5, 3, "gcn"),

@@ -64,6 +64,7 @@ def test_every_vertex_is_in_one_part_and_no_part_is_empty(made):
     assert sorted(layout.permutation.tolist()) == list(range(store.graph.num_vertices))
 
 
+@pytest.mark.cases(24)
 def test_arrays_are_permuted_and_neighbours_keep_their_order(made):
     _, store, layout, _ = made
     old, new = store.graph, layout.graph
@@ -80,6 +81,7 @@ def test_arrays_are_permuted_and_neighbours_keep_their_order(made):
         assert (np.diff(new.vertex_set(name)) > 0).all()
 
 
+@pytest.mark.cases(24)
 def test_hottest_first_within_each_part_then_by_global_id(made):
     _, store, layout, _ = made
     hotness = [store.graph.indices.tolist().count(g) for g in range(store.graph.num_vertices)]
@@ -92,6 +94,7 @@ def test_hottest_first_within_each_part_then_by_global_id(made):
         assert own == sorted(own, key=lambda g: (np.negative(hotness[g]).tolist(), g))
 
 
+@pytest.mark.cases(24)
 def test_quality_equals_a_count(made):
     parts, store, layout, quality = made
     graph, part = store.graph, part_of_global(layout)

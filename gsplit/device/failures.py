@@ -1,0 +1,74 @@
+"""What an accelerator refuses, in one line: CUDA, its libraries, NCCL and Triton each say it in words of their own.
+
+Found by the words alone, since none of them has a type for it: PyTorch raises a RuntimeError, or a class that derives
+from it, which another version calls otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from gsplit.device.accelerator import built_for
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory"  # the allocator, CUDA's own calls for pinned memory, NCCL ("Cuda failure 2"), Triton, HIP
+    r"|_STATUS_(ALLOC_FAILED|INSUFFICIENT_RESOURCES)"  # handles and workspaces of cuBLAS, cuSPARSE, cuDNN, hipBLAS
+    r"|Failed to (CUDA|CUDA host) \w*alloc"  # NCCL's buffers
+    r"|(OUT_OF_DEVICE|OUT_OF_HOST)_MEMORY",  # XPU
+    re.IGNORECASE,
+)
+"""How libraries say that there is no memory left."""
+TAKEN = "another process has it for itself, or it failed; nvidia-smi says which"
+DRIVER = "the driver is older than this build needs; install a newer driver, or an older build"
+KERNELS = "this build has no kernels for that GPU; install a build that has"
+REFUSALS = {
+    "devices are busy or unavailable": TAKEN,
+    "device unavailable": TAKEN,
+    "no kernel image is available": KERNELS,
+    "device kernel image is invalid": KERNELS,
+    "PTX was compiled with an unsupported toolchain": DRIVER,
+    "driver version is insufficient": DRIVER,
+    "driver on your system is too old": DRIVER,
+    "forward compatibility was attempted on non supported": DRIVER,
+    "No CUDA GPUs are available": "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi",
+    "no CUDA-capable device": "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi",
+    "Found no NVIDIA driver": "no driver is here; install one, or use --device cpu",
+    "system not yet initialized": "the service that joins the GPUs does not run; start nvidia-fabricmanager",
+    "CUDA unknown error": "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart",
+    "initialization error": "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart",
+    "uncorrectable ECC error": "memory of the GPU failed; nvidia-smi -q -d ECC says which, a reset may mend it",
+    "uncorrectable NVLink error": "a link between GPUs failed; nvidia-smi nvlink -s says which",
+    "device kernel image is corrupt": "PyTorch's files are damaged; install it again",
+    "ncclUnhandledSystemError": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
+    "unhandled system error": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
+    "Duplicate GPU detected": "each trainer needs a GPU of its own; use fewer --gpus",
+    "Torch not compiled with CUDA enabled": "PyTorch is built without CUDA; install a build with it",
+}
+"""What to do about what else a device refuses at the start, by words of the error."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that an accelerator, or the host's memory that it reads, has no room left."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def refused_by_device(error: BaseException) -> str | None:
+    """One line for what an accelerator, its driver or NCCL refused, with what to do; None for any other exception.
+
+    Not for what a program may have done to it, such as an illegal access: that keeps its traceback.
+    """
+    if not isinstance(error, (RuntimeError, AssertionError)):
+        return None
+    lines = str(error).splitlines() or [""]
+    if is_out_of_memory(error):
+        said = next((line for line in lines if OUT_OF_MEMORY.search(line)), lines[0] or "no memory is left")
+        return f"{said.rstrip('. ')}; use a smaller --batch-size or --cache-size, or more --gpus"
+    for words, advice in REFUSALS.items():
+        for line in lines:
+            if words.lower() in line.lower():
+                return f"{line.rstrip('. ')}; {advice} (PyTorch {torch.__version__}, for {built_for()})"
+    return None

@@ -1,0 +1,98 @@
+"""GPUs that the host has and PyTorch cannot use: which driver, which build, and what to install.
+
+PyTorch says no more than that it finds none, and training would go on, on the CPU, in a hundred times the time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import torch
+
+from gsplit.device import accelerator
+
+DRIVER = Path("/proc/driver/nvidia/version")
+"""What NVIDIA's driver says of itself, where it is loaded."""
+NODES = (Path("/dev/nvidia0"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""Files of NVIDIA's GPUs, in a container also where the driver's own file is not; the last is that of WSL."""
+OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
+"""The oldest driver for each major version of CUDA, of any minor one (NVIDIA, CUDA Compatibility, "Minor Version
+Compatibility")."""
+HIDDEN = {"CUDA_VISIBLE_DEVICES": ("", "-1", "NoDevFiles"), "NVIDIA_VISIBLE_DEVICES": ("none", "void")}
+"""Variables by which a user says that no GPU is to be seen, with the values that do."""
+OLDER = "pip install torch --index-url https://download.pytorch.org/whl/cu126"
+"""What installs a build for CUDA 12.6, for older drivers and for GPUs from compute capability 5.0 on."""
+
+
+def why_none(kind: str) -> str | None:
+    """Why PyTorch finds no GPU, with what to do, where something says that there is to be one; else None.
+
+    A driver says so, the file of a GPU, or a build of PyTorch for GPUs.
+
+    Args:
+        kind: the type of device that was looked for; ``cpu`` where any would have done.
+    """
+    if kind not in (accelerator.HOST, "cuda"):
+        return None
+    if any(os.environ.get(name) in values for name, values in HIDDEN.items()):
+        return None
+    driver, built = _driver(), torch.version.cuda
+    has_gpu = driver is not None or any(node.exists() for node in NODES)
+    if built is None and (not has_gpu or torch.version.hip or getattr(torch.version, "xpu", None)):
+        return None
+    host = f"NVIDIA's driver {driver}" if driver else "an NVIDIA GPU" if has_gpu else "no NVIDIA driver"
+    seen = f"PyTorch {torch.__version__} is built for {accelerator.built_for()}, and this host has {host}"
+    version = 0 if driver is None else int(driver.split(".")[0])
+    if built is None:
+        command = "pip install torch" if version >= OLDEST_DRIVER[13] else OLDER
+        return f"{seen}; install a build for CUDA: {command}"
+    oldest = OLDEST_DRIVER.get(int(built.split(".")[0]), 0)
+    if not has_gpu:
+        return f"{seen}; install one, {oldest} or newer, or say --device cpu"
+    if 0 < version < oldest:
+        return (
+            f"{seen}, older than the {oldest} that CUDA {built} wants; update it, or install another build: {OLDER}"
+        )
+    return f"{seen}, but lets it see no GPU; look at nvidia-smi, CUDA_VISIBLE_DEVICES and the container's flags"
+
+
+def without_kernels(kind: str) -> str | None:
+    """Which GPU this build of PyTorch has no kernels for, with what to do; None where it has kernels for all.
+
+    A kernel runs on its own and on later minor versions of its architecture; PTX (``compute_90``) on all later ones.
+    """
+    devices = torch.get_device_module(kind)
+    if kind != "cuda" or not hasattr(devices, "get_arch_list") or not (built := devices.get_arch_list()):
+        return None
+    if not all(re.fullmatch(r"(sm|compute)_\d+[a-z]?", name) for name in built):  # AMD's, which PyTorch knows better
+        return None
+    for index in range(devices.device_count()):
+        major, minor = devices.get_device_capability(index)
+        if not any(_runs(name, major, minor) for name in built):
+            name = accelerator.name_of(torch.device(kind, index))
+            return (
+                f"PyTorch {torch.__version__}, for {accelerator.built_for()}, has no kernels for {kind}:{index} "
+                f"({name}, compute capability {major}.{minor}), only for {', '.join(built)}; install a build that "
+                f"has them: {OLDER}"
+            )
+    return None
+
+
+def _runs(built: str, major: int, minor: int) -> bool:
+    what, _, number = built.rstrip("af").partition("_")
+    its_major, its_minor = int(number[:-1]), int(number[-1])
+    if built != f"{what}_{number}":  # sm_90a and the like run there alone
+        return (its_major, its_minor) == (major, minor)
+    if what == "compute":
+        return (its_major, its_minor) <= (major, minor)
+    return its_major == major and its_minor <= minor
+
+
+def _driver() -> str | None:
+    try:
+        found = re.search(r"Kernel Module\D*?\s(\d+(?:\.\d+)+)", DRIVER.read_text())
+    except OSError:
+        return None
+    return found[1] if found else "0"

@@ -1,0 +1,152 @@
+"""GPUs that the host has and PyTorch cannot use are told of, with both versions and what to install."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+import torch
+
+from gsplit.device import choice, unusable
+from gsplit.device.choice import choose_device
+from gsplit.errors import InputError
+
+LOADED = """\
+NVRM version: NVIDIA UNIX {kind}x86_64 Kernel Module  {version}  Tue Sep 17 17:36:09 UTC 2026
+GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
+"""
+OPEN = "Open Kernel Module for "
+V100, H100, B200 = (7, 0), (9, 0), (10, 0)
+OF_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
+
+
+@pytest.fixture
+def host(monkeypatch, tmp_path):
+    """host(driver, cuda, node): one that has this driver and file of a GPU, with PyTorch of this build."""
+
+    def make(driver=None, cuda=None, node=False, open_module=False):
+        file = tmp_path / "version"
+        if driver is not None:
+            file.write_text(LOADED.format(kind=OPEN if open_module else "", version=driver))
+        monkeypatch.setattr(unusable, "DRIVER", file)
+        monkeypatch.setattr(unusable, "NODES", (tmp_path,) if node else ())
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        monkeypatch.setattr(
+            torch, "__version__", "2.13.0" + ("+cpu" if cuda is None else f"+cu{cuda.replace('.', '')}")
+        )
+        for name in unusable.HIDDEN:
+            monkeypatch.delenv(name, raising=False)
+        choice._warn.cache_clear()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (
+            {"driver": "580.95.05"},
+            r"2\.13\.0\+cpu is built for the CPU alone.* driver 580\.95\.05; .*pip install torch$",
+        ),
+        (
+            {"driver": "550.54.14"},
+            r"driver 550\.54\.14; install a build for CUDA: pip install torch --index-url \S+cu126$",
+        ),
+        ({"driver": "550.54.14", "open_module": True}, r"has NVIDIA's driver 550\.54\.14; install a build"),
+        ({"node": True}, r"built for the CPU alone, and this host has an NVIDIA GPU; install a build"),
+        ({"driver": "550.54.14", "cuda": "13.0"}, r"CUDA 13\.0, .*driver 550\.54\.14, older than the 580 .*cu126$"),
+        ({"driver": "470.82.01", "cuda": "12.6"}, r"driver 470\.82\.01, older than the 525 that CUDA 12\.6 wants"),
+        (
+            {"cuda": "13.0"},
+            r"CUDA 13\.0, and this host has no NVIDIA driver; install one, 580 or newer, or say --device",
+        ),
+        ({"driver": "580.95.05", "cuda": "13.0"}, r"lets it see no GPU; look at nvidia-smi, CUDA_VISIBLE_DEVICES"),
+        ({"node": True, "cuda": "12.6"}, r"this host has an NVIDIA GPU, but lets it see no GPU"),
+    ],
+)
+def test_what_is_there_and_what_to_install(host, there, said, caplog):
+    host(**there)
+    for _ in range(2):  # a run looks for its device several times
+        assert choose_device("auto", 2) == "cpu"
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    first, _, why = record.getMessage().partition(": ")
+    assert (first, why[:14]) == ("trainers compute on the CPU", "PyTorch 2.13.0")
+    assert re.search(said, why)
+    with pytest.raises(InputError) as refused:
+        choose_device("cuda", 2)
+    assert str(refused.value) == f"--device cuda, but PyTorch finds no GPU of that kind: {why}; use --device cpu"
+    assert choose_device("cpu", 2) == "cpu"
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("CUDA_VISIBLE_DEVICES", ""), ("NVIDIA_VISIBLE_DEVICES", "void")])
+def test_who_hides_gpus_is_not_told(host, monkeypatch, caplog, name, value):
+    host(driver="580.95.05", cuda="13.0", node=True)
+    monkeypatch.setenv(name, value)
+    assert choose_device("auto", 2) == "cpu"
+    assert not caplog.records
+
+
+def test_without_a_sign_of_a_gpu_nothing_is_said(host, caplog):
+    host()
+    assert choose_device("auto", 2) == "cpu"
+    assert not caplog.records
+
+
+@pytest.fixture
+def gpus(host, monkeypatch):
+    """gpus(capability, ...): such GPUs; PyTorch has kernels for ``built``."""
+
+    def make(*capabilities, built):
+        host(driver="580.95.05", cuda="13.0")
+        for module in (torch.cuda, torch.accelerator):
+            monkeypatch.setattr(module, "is_available", lambda: True)
+            monkeypatch.setattr(module, "device_count", lambda: len(capabilities))
+        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: capabilities[index])
+        monkeypatch.setattr(unusable.accelerator, "name_of", lambda device: f"GPU {device.index}")
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "built"),
+    [
+        ((V100,), OF_13),  # the paper's hosts, and the wheels of CUDA 13
+        ((H100, V100), OF_13),
+        ((B200,), ["sm_80", "sm_90"]),  # another major version
+        ((B200,), ["sm_90a"]),  # for that architecture alone
+        ((H100,), ["sm_80", "compute_100"]),  # PTX for later ones
+    ],
+)
+def test_gpus_without_kernels_are_told_before_anything_starts(gpus, caplog, capabilities, built):
+    gpus(*capabilities, built=built)
+    which = len(capabilities) - 1
+    said = (
+        rf"has no kernels for cuda:{which} \(GPU {which}, compute capability {capabilities[-1][0]}\.0\), only for sm_"
+    )
+    assert choose_device("auto", 1) == "cpu"
+    (record,) = caplog.records
+    assert "trainers compute on the CPU: PyTorch 2.13.0" in record.getMessage()
+    with pytest.raises(InputError, match=said):
+        choose_device("cuda", 1)
+
+
+@pytest.mark.parametrize(
+    ("capability", "built"),
+    [
+        (H100, OF_13),
+        ((8, 9), ["sm_80", "sm_90"]),  # an earlier minor version
+        ((12, 1), ["sm_80", "compute_90"]),  # PTX of an earlier one
+        (H100, ["sm_90a"]),
+        (H100, []),  # not told
+        (H100, ["gfx90a", "gfx942"]),  # AMD's
+    ],
+)
+def test_gpus_with_kernels_are_taken(gpus, caplog, capability, built):
+    gpus(capability, built=built)
+    assert choose_device("auto", 1) == choose_device("cuda", 1) == "cuda"
+    assert not caplog.records
