@@ -58,6 +58,9 @@ class ParallelConfig(Checked):
     """full, rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
     replication: Annotated[int | None, Range(1)] = None
     """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
+    timeout: Annotated[float, Range(above=0, most=24 * 60)] = 30.0
+    """Minutes that trainers on GPUs wait for each other in an exchange: what takes longer hangs, and ends the run.
+    Trainers on the CPU wait as long as the others live."""
     split_group: Annotated[int | None, Range(1)] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""

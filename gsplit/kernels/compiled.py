@@ -86,9 +86,7 @@ class Compiled(Library):
             from triton.runtime import driver
 
             return str(driver.active.get_active_torch_device().type)
-        except (
-            Exception
-        ) as error:  # it also compiles a module, with whatever compiler, headers and libraries it finds
+        except Exception as error:  # it compiles a module, with whatever compiler and libraries it finds
             level = logging.INFO if SEVERAL_OR_NONE.match(str(error)) else logging.WARNING
             logger.log(level, "%sTriton drives no device here (%s: %s)", FIRST, type(error).__name__, error)
         return None

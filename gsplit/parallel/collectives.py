@@ -7,6 +7,7 @@ nothing and has its own values back. What belongs to a mini-batch is posted on t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -74,6 +75,24 @@ def start_all_to_all(
         work.wait()
 
     return wait
+
+
+def all_to_all_within(
+    out: Tensor,
+    sent: Tensor,
+    receive_counts: Sequence[int],
+    send_counts: Sequence[int],
+    group: Group,
+    deadline_s: float,
+) -> bool:
+    """Do what :func:`all_to_all` does; whether it was over by a time of the monotonic clock; else it goes on."""
+    work = dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group, async_op=True)
+    while not work.is_completed():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.001)
+    work.wait()
+    return True
 
 
 def all_gather(x: Tensor, group: Group | Mailboxes | None) -> list[Tensor]:

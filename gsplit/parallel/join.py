@@ -17,7 +17,8 @@ from gsplit.device import accelerator
 from gsplit.device.failures import refused_by_device
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
-from gsplit.parallel.member import PATIENCE, Member
+from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
+from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, wait_for_living
 
 LOOPBACK = "127.0.0.1"
 LOOPBACK_S = 1.0
@@ -114,7 +115,9 @@ def backend_for(device: torch.device) -> str:
 
 
 @contextmanager
-def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> Iterator[Member]:
+def joined(
+    rank: int, world: int, port: int, device_type: str, threads: int, patience: timedelta = DEVICE_PATIENCE
+) -> Iterator[Member]:
     """Join the default group as ``rank``, for as long as the process lives.
 
     The group is not taken down: that would wait, holding Python's lock, for threads of gloo's that may want the same
@@ -126,9 +129,11 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
         port: of the :func:`rendezvous`.
         device_type: ``cpu``, or that of an accelerator: the one of the rank, or shared where there are fewer.
         threads: that PyTorch may use in this process.
+        patience: how long trainers wait for each other in a collective of accelerators.
 
     Raises:
-        InputError: where this or the block is refused something by the accelerator, such as memory.
+        InputError: where this or the block is refused something by the accelerator, such as memory; where two
+            accelerators do not exchange what they should.
     """
     torch.set_num_threads(threads)
     if device_type == "cpu":
@@ -142,16 +147,15 @@ def joined(rank: int, world: int, port: int, device_type: str, threads: int) -> 
                 # tests come here: the command refuses more trainers than GPUs.
                 os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
             device = torch.device(device_type, rank % count)
-        _join(rank, world, port, device)
-        yield Member.of_default_group(device)
+        yield _member(rank, world, port, device, patience)
     except (RuntimeError, AssertionError) as error:
         if (line := refused_by_device(error)) is None:
             raise
         raise InputError(f"trainer {rank} on {device}: {line}") from None
 
 
-def _join(rank: int, world: int, port: int, device: torch.device) -> None:
-    """Make PyTorch's default group, of trainers that each work on their device."""
+def _member(rank: int, world: int, port: int, device: torch.device, patience: timedelta) -> Member:
+    """This trainer in PyTorch's default group, whose members each work on their device and can exchange rows."""
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
     if accelerator.is_one(device):
@@ -163,7 +167,11 @@ def _join(rank: int, world: int, port: int, device: torch.device) -> None:
         store=store,
         rank=rank,
         world_size=world,
-        timeout=PATIENCE,
+        timeout=patience,
         device_id=device if accelerator.is_one(device) else None,
     )
+    member = Member.of_default_group(device, patience)
+    wait_for_living(member.group)
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
+    check_exchange(member, store, min(LIMIT_S, patience.total_seconds() / 4))
+    return member

@@ -22,9 +22,19 @@ from gsplit.parallel.grid import SPLIT, Grid
 from gsplit.parallel.mailboxes import Mailboxes
 
 PATIENCE = timedelta(days=20)
-"""How long a trainer waits in a collective: as long as its peers live. One that dies breaks its connections, and the
-launcher ends all; one that is in another collective is found out (:mod:`gsplit.parallel.board`); so whoever is waited
-for is only slow, at an evaluation or at writing a checkpoint. Libraries count it in milliseconds, in 32 bits."""
+"""How long a trainer waits in a collective of the host: as long as its peers live. One that dies breaks its
+connections, and the launcher ends all; one that is in another collective is found out (:mod:`gsplit.parallel.board`);
+so whoever is waited for is only slow, at an evaluation or at writing a checkpoint. Libraries count it in
+milliseconds, in 32 bits."""
+DEVICE_PATIENCE = timedelta(minutes=30)
+"""How long trainers on accelerators wait for each other there, where nobody says otherwise: between devices that
+reach each other's memory NCCL has no connection that breaks, and one that hangs is like one that is slow."""
+
+
+def wait_for_living(group: Group | None) -> None:
+    """Let a group wait on the host as long as its members live; on accelerators it keeps the limit it has."""
+    if group is not None and "cpu" in {device.type for device in group._device_types}:
+        group._get_backend(torch.device("cpu"))._set_default_timeout(PATIENCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +51,8 @@ class Member:
     """All trainers; None only for a trainer that is alone, outside of any group."""
     grid: Grid | None = None
     """How the trainers are laid out; None where nobody asks for a part of them."""
+    patience: timedelta = DEVICE_PATIENCE
+    """How long it waits for others in a collective of accelerators."""
     made: dict[tuple[int, ...], Group] = field(default_factory=dict)
     """Groups of some of the trainers that were made so far, by their ranks."""
     board: Board | None = None
@@ -53,13 +65,15 @@ class Member:
             raise ValueError(f"the grid {self.grid} is for {self.grid.world} trainers, not for {self.world}")
 
     @classmethod
-    def of_default_group(cls, device: torch.device) -> Member:
+    def of_default_group(cls, device: torch.device, patience: timedelta = DEVICE_PATIENCE) -> Member:
         """The member that this process is in PyTorch's default group, which somebody has initialised.
 
         Args:
             device: where it computes.
+            patience: how long it waits for others in a collective of accelerators, in groups that it makes.
         """
-        return cls(rank=dist.get_rank(), world=dist.get_world_size(), device=device, group=dist.group.WORLD)
+        rank, world = dist.get_rank(), dist.get_world_size()
+        return cls(rank=rank, world=world, device=device, group=dist.group.WORLD, patience=patience)
 
     def on(self, grid: Grid) -> Member:
         """The same member on a grid.
@@ -85,7 +99,9 @@ class Member:
         if len(ranks) == 1:
             return None
         if ranks not in self.made:
-            self.made[ranks] = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
+            group = dist.new_group(list(ranks), timeout=self.patience, use_local_synchronization=True)
+            wait_for_living(group)
+            self.made[ranks] = group
         return self.made[ranks]
 
     @property

@@ -28,6 +28,7 @@ GRACE_S = 3.0
 """Seconds to wait for children that were killed, and for the report of an earlier failure."""
 HINTS = {
     signal.SIGKILL: "if nobody did that, the host ran out of memory: see the kernel's log",
+    signal.SIGABRT: "a library gave up, as NCCL does after --timeout; its lines above say of what",
     signal.SIGBUS: "a file it had mapped was shortened or lost, or the disk failed",
 }
 """What may be behind a signal that ended a process."""

@@ -8,6 +8,7 @@ One mini-batch, from left to right:
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from gsplit.engine.objective import check_logits, mini_batch_loss, weight_of
@@ -29,7 +30,8 @@ def live(
 ) -> dict[str, Any] | None:
     """The life of one trainer process. Returns the summary on trainer 0; none where the run was asked to stop."""
     config = run.config
-    with joined(rank, run.trainers, port, config.device, config.threads) as member:
+    patience = timedelta(minutes=config.timeout)
+    with joined(rank, run.trainers, port, config.device, config.threads, patience) as member:
         trainer = ready(member, run, shared, end)
         trainer.loop_name = handed.loop_name
         trainer.begin_callbacks(handed.callbacks)

@@ -60,7 +60,7 @@ def evaluate_twice(rank, port, shared, both_here, path, folder):
 
     group.TIMEOUT = timedelta(seconds=TIMEOUT_S)
     both_here.wait(LIMIT_S * 6)  # so that starting takes less than that
-    with joined(rank, 2, port, "cpu", threads=1) as member:
+    with joined(rank, 2, port, "cpu", threads=1, patience=timedelta(seconds=TIMEOUT_S)) as member:
         inputs = SplitLoader(layout, CPU, loader, edges)
         evaluator = Evaluator(
             layout,

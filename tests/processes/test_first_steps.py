@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -105,7 +106,8 @@ def test_the_start_says_how_large_a_mini_batch_is(parts, tmp_path, in_pool, capl
     caplog.set_level(logging.INFO, "gsplit")
     with in_pool():
         gsplit.train(parts(4), config(tmp_path / "run", **{"epochs": 0, **changes}))
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "gsplit.launch.start"]
+    where, said = [record.getMessage() for record in caplog.records if record.name == "gsplit.launch.start"]
+    assert re.fullmatch(rf"\d trainers? on the CPU, PyTorch {re.escape(torch.__version__)} for .*", where)
     assert line in said
     layout = gsplit.data.open_layout(parts(4))
     if way == "split":  # each trainer's share of the training vertices is that of the targets

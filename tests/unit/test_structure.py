@@ -110,7 +110,7 @@ def test_no_torch_where_it_is_not_needed(room):
 
 
 SETTING_UP = {
-    *("ProcessGroup", "TCPStore", "destroy_process_group", "get_rank", "get_world_size", "group"),
+    *("ProcessGroup", "Store", "TCPStore", "destroy_process_group", "get_rank", "get_world_size", "group"),
     *("get_default_backend_for_device", "init_process_group", "new_group", "DistError"),
 }
 """Names of torch.distributed that make and name groups, beside the collectives."""

@@ -5,8 +5,12 @@
 // gloo pairs the calls of several processes by their order, so each collective of a group begins after the one before
 // it, whatever their streams. A caller that does not wait keeps its tensors until it does: afterwards their memory is
 // used again by a stream that has waited.
+#include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 
@@ -43,17 +47,57 @@ class Collective : public c10d::Work {
   Tensors kept_;
 };
 
+/// What is wrong between two devices: GSPLIT_SIM_FAULT is "hang:A-B@N" or "wrong:A-B@N", of ranks A and B from their
+/// exchange N on, the first being 0.
+struct Fault {
+  bool hangs = false, is_wrong = false;
+  int one = -1, other = -1, first = 0;
+
+  static Fault of_environment() {
+    Fault fault;
+    const char* said = std::getenv("GSPLIT_SIM_FAULT");
+    char kind[8] = "";
+    if (said == nullptr) return fault;
+    const int read = std::sscanf(said, "%7[a-z]:%d-%d@%d", kind, &fault.one, &fault.other, &fault.first);
+    fault.hangs = read == 4 && std::string(kind) == "hang";
+    fault.is_wrong = read == 4 && std::string(kind) == "wrong";
+    TORCH_CHECK(fault.hangs || fault.is_wrong, "GSPLIT_SIM_FAULT is hang:A-B@N or wrong:A-B@N, not ", said);
+    return fault;
+  }
+
+  bool is_between(int rank, int peer) const {
+    return (rank == one && peer == other) || (rank == other && peer == one);
+  }
+};
+
+/// What takes longer than a group lets it ends the process, as NCCL's watchdog does.
+[[noreturn]] void time_out() {
+  std::fprintf(stderr, "the simulated accelerator ends the process: a collective timed out\n");
+  std::abort();
+}
+
+/// Waits for what gloo does.
+void finish(const intrusive_ptr<c10d::Work>& work) {
+  try {
+    work->wait();
+  } catch (const std::exception& error) {
+    if (std::string(error.what()).find("imed out") == std::string::npos) throw;
+    time_out();
+  }
+}
+
 class Collectives : public c10d::Backend {
  public:
-  explicit Collectives(intrusive_ptr<c10d::Backend> gloo)
-      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)) {}
+  Collectives(intrusive_ptr<c10d::Backend> gloo, std::chrono::milliseconds patience)
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), patience_(patience),
+        fault_(Fault::of_environment()) {}
 
   const std::string getBackendName() const override { return "simulated"; }
 
   intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     auto task = [gloo = gloo_, views = views_of(tensors), options] {
       auto on_host = tensors_of(views);
-      gloo->broadcast(on_host, options)->wait();
+      finish(gloo->broadcast(on_host, options));
     };
     return issue(c10d::OpType::BROADCAST, "broadcast", std::move(task), tensors, options.asyncOp);
   }
@@ -61,7 +105,7 @@ class Collectives : public c10d::Backend {
   intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     auto task = [gloo = gloo_, views = views_of(tensors), options] {
       auto on_host = tensors_of(views);
-      gloo->allreduce(on_host, options)->wait();
+      finish(gloo->allreduce(on_host, options));
     };
     return issue(c10d::OpType::ALLREDUCE, "allreduce", std::move(task), tensors, options.asyncOp);
   }
@@ -72,7 +116,7 @@ class Collectives : public c10d::Backend {
     auto task = [gloo = gloo_, outs = views_of(outputs[0]), ins = views_of(inputs), options] {
       std::vector<Tensors> to{tensors_of(outs)};
       auto from = tensors_of(ins);
-      gloo->allgather(to, from, options)->wait();
+      finish(gloo->allgather(to, from, options));
     };
     return issue(c10d::OpType::ALLGATHER, "allgather", std::move(task), joined(outputs[0], inputs), options.asyncOp);
   }
@@ -80,9 +124,9 @@ class Collectives : public c10d::Backend {
   intrusive_ptr<c10d::Work> alltoall_base(Tensor& output, Tensor& input, std::vector<int64_t>& received,
                                           std::vector<int64_t>& sent, const c10d::AllToAllOptions& options) override {
     Tensors both{output, input};
-    auto task = [gloo = gloo_, views = views_of(both), received, sent, options]() mutable {
-      auto on_host = tensors_of(views);
-      gloo->alltoall_base(on_host[0], on_host[1], received, sent, options)->wait();
+    auto task = [this, views = views_of(both), received, sent] {
+      const auto on_host = tensors_of(views);
+      exchange(on_host[0], on_host[1], received, sent);
     };
     return issue(c10d::OpType::ALLTOALL_BASE, "alltoall", std::move(task), both, options.asyncOp);
   }
@@ -116,6 +160,33 @@ class Collectives : public c10d::Backend {
     return tensors;
   }
 
+  /// Rows to and from each member, pair by pair: who has none for another does not wait for it, as with NCCL.
+  void exchange(const Tensor& output, const Tensor& input, const std::vector<int64_t>& received,
+                const std::vector<int64_t>& sent) {
+    const auto even = [&](const Tensor& x) { return std::vector<int64_t>(getSize(), x.size(0) / getSize()); };
+    const auto to = sent.empty() ? even(input) : sent, from = received.empty() ? even(output) : received;
+    std::vector<intrusive_ptr<c10d::Work>> under_way;
+    const int number = exchanges_++;
+    bool is_wrong = false;
+    int64_t row_to = 0, row_from = 0;
+    for (int peer = 0; peer < getSize(); ++peer) {
+      Tensors out{output.narrow(0, row_from, from[peer])}, in{input.narrow(0, row_to, to[peer])};
+      row_from += from[peer], row_to += to[peer];
+      if (peer == getRank()) {
+        out[0].copy_(in[0]);
+        continue;
+      }
+      if (fault_.is_between(getRank(), peer) && number >= fault_.first && from[peer] + to[peer] > 0) {
+        if (fault_.hangs) std::this_thread::sleep_for(patience_), time_out();
+        is_wrong = fault_.is_wrong && from[peer] > 0;
+      }
+      if (from[peer] > 0) under_way.push_back(gloo_->recv(out, peer, TAG));
+      if (to[peer] > 0) under_way.push_back(gloo_->send(in, peer, TAG));
+    }
+    for (const auto& work : under_way) finish(work);
+    if (is_wrong) output.add_(1);
+  }
+
   static Tensors joined(Tensors some, const Tensors& others) {
     some.insert(some.end(), others.begin(), others.end());
     return some;
@@ -139,15 +210,21 @@ class Collectives : public c10d::Backend {
     return *own_;
   }
 
+  static constexpr int TAG = 1;
   const intrusive_ptr<c10d::Backend> gloo_;
+  const std::chrono::milliseconds patience_;
+  const Fault fault_;
+  int exchanges_ = 0;
   sim::Stream* own_ = nullptr;
   sim::Event last_;
 };
 
-intrusive_ptr<c10d::Backend> collectives_by(intrusive_ptr<c10d::Backend> gloo) {
-  return c10::make_intrusive<Collectives>(std::move(gloo));
+intrusive_ptr<c10d::Backend> collectives_by(intrusive_ptr<c10d::Backend> gloo, std::chrono::milliseconds patience) {
+  return c10::make_intrusive<Collectives>(std::move(gloo), patience);
 }
 
 }  // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("collectives_by", collectives_by, py::arg("gloo")); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("collectives_by", collectives_by, py::arg("gloo"), py::arg("patience"));
+}

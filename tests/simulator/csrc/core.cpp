@@ -179,7 +179,9 @@ Ticket Stream::enqueue(std::string_view name, Task task) {
   return issue(name, std::move(task), false);
 }
 
-Ticket Stream::enqueue_always(std::string_view name, Task task) noexcept { return issue(name, std::move(task), true); }
+Ticket Stream::enqueue_always(std::string_view name, Task task) noexcept {
+  return issue(name, std::move(task), true);
+}
 
 Ticket Stream::issue(std::string_view name, Task task, bool always) noexcept {
   const std::lock_guard lock(mutex_);

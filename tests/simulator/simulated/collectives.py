@@ -19,4 +19,4 @@ def register() -> None:
 def _make(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
     # Over a part of the store of its own: the tensors of the host go through another gloo.
     gloo = dist.ProcessGroupGloo(dist.PrefixStore(NAME, store), rank, size, timeout)
-    return extension.load().collectives_by(gloo)
+    return extension.load().collectives_by(gloo, timeout)

@@ -1,0 +1,101 @@
+"""Trainers on accelerators first exchange rows that both sides know, pair by pair, within a limit.
+
+On a new machine this is what fails: copies between two GPUs that hang, or bring other bytes, over a PCIe switch whose
+access control sends them through an IOMMU, or over half a broken link (NCCL, Troubleshooting, "GPU Direct"). NCCL
+waits for ever then, all processes live, and nobody says which two devices it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from gsplit.errors import InputError
+from gsplit.parallel.collectives import Group, all_to_all_within
+from gsplit.parallel.member import Member
+
+LIMIT_S = 60.0
+"""Seconds within which all pairs have exchanged their rows."""
+TELL_S = 2.0
+"""Seconds for trainers to tell each other how far they came."""
+VALUES = 1 << 16
+"""Numbers that a pair exchanges each way: 256 KiB, more than what small messages have a way of their own for."""
+DEVICE, PLACE = "first exchange: device of {}", "first exchange: place of {}"
+"""Keys of the store: on which device a trainer is; in which round, and with whom, it came no further."""
+TRY = "NCCL_P2P_DISABLE=1 sends through the host, NCCL_DEBUG=INFO says which way is taken (README, GPUs)"
+
+
+def check_exchange(member: Member, store: dist.Store, limit_s: float = LIMIT_S) -> None:
+    """Exchange rows with every other trainer, one after the other.
+
+    Args:
+        member: a trainer on an accelerator; on the CPU, or alone, nothing is done.
+        store: through which trainers find each other, to tell how far they came.
+        limit_s: seconds that all of it may take.
+
+    Raises:
+        InputError: where two devices do not exchange what they should, with both named.
+    """
+    group = member.group
+    if member.world == 1 or member.device.type == "cpu" or group is None:
+        return
+    store.set(DEVICE.format(member.rank), str(member.device))
+    deadline_s = time.monotonic() + limit_s
+    for number, partner in enumerate(partners(member.rank, member.world)):
+        wrong = _exchanged(member, partner, group, deadline_s)
+        if wrong is not None:
+            raise InputError(_blamed(store, member, number, partner, wrong.format(limit_s=limit_s)))
+
+
+def partners(rank: int, world: int) -> Iterator[int | None]:
+    """Whom a trainer meets, round by round; None in a round that it sits out. Each pair meets once.
+
+    The circle method: of an even number of players one stays in its place and the others move round; with an odd
+    number the place that stays is nobody's.
+    """
+    seats = world + world % 2 - 1
+    for turn in range(seats):
+        if rank == seats:
+            partner = next(i for i in range(seats) if (turn - i) % seats == i)
+        else:
+            partner = (turn - rank) % seats
+            partner = seats if partner == rank else partner
+        yield partner if partner < world else None
+
+
+def _values(sender: int, receiver: int) -> Tensor:
+    """What one trainer sends another, float32 [VALUES]: whole numbers, other ones for each of them and each way."""
+    return torch.arange(VALUES, dtype=torch.float32) + (1 + sender) * 64 + receiver
+
+
+def _exchanged(member: Member, partner: int | None, group: Group, deadline_s: float) -> str | None:
+    """Exchange rows with a partner; what was wrong with that, or None."""
+    counts = [VALUES if peer == partner else 0 for peer in range(member.world)]
+    sent = (torch.empty(0) if partner is None else _values(member.rank, partner)).to(member.device)
+    out = torch.zeros(sum(counts), device=member.device)
+    if not all_to_all_within(out, sent, counts, counts, group, deadline_s):
+        return "exchanged nothing within {limit_s:.0f} s"
+    if partner is None or torch.equal(out.cpu(), _values(partner, member.rank)):
+        return None
+    return "exchange other bytes than were sent"
+
+
+def _blamed(store: dist.Store, member: Member, number: int, partner: int | None, wrong: str) -> str:
+    """One line that names two devices: those of the first round that did not end, whoever says so.
+
+    Who waits in a later round may only wait for one that waits in an earlier one.
+    """
+    store.set(PLACE.format(member.rank), f"{number} {-1 if partner is None else partner}")
+    time.sleep(TELL_S)
+    told = {}
+    for rank in range(member.world):
+        if store.check([PLACE.format(rank)]):
+            told[rank] = tuple(map(int, store.get(PLACE.format(rank)).split()))
+    waiting = [(at, rank, other) for rank, (at, other) in told.items() if other in told and told[other][1] == rank]
+    _, *pair = min(waiting, default=(number, member.rank, -1 if partner is None else partner))
+    named = [f"trainer {rank} ({store.get(DEVICE.format(rank)).decode()})" for rank in sorted(pair) if rank >= 0]
+    return f"{' and '.join(named)} {wrong}; {TRY}"

@@ -1,0 +1,74 @@
+"""Devices that hang, or exchange other bytes, end a run within its limit, and are named."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from support.commands import children_here
+from support.runs import config_for
+
+import gsplit
+from gsplit.errors import InputError
+from gsplit.parallel import first_exchange, rendezvous
+from gsplit.parallel.join import joined
+from gsplit.processes import ProcessDied, start
+
+pytestmark = pytest.mark.accelerator
+LIMIT_S = 8.0
+"""A quarter of it is for the first exchanges."""
+START_S = 30.0
+"""Seconds that processes may take to start here, and to end."""
+
+
+def joins(rank, world, port, patience_s):
+    with joined(rank, world, port, "sim", threads=1, patience=timedelta(seconds=patience_s)) as member:
+        return str(member.device)
+
+
+def together(world, patience_s):
+    with rendezvous(world) as port:
+        return start(joins, world, world, port, patience_s).join()
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_devices_that_exchange_what_they_should(controls, world):
+    assert together(world, 60.0) == [f"sim:{rank}" for rank in range(world)]
+
+
+@pytest.mark.cases(2)
+@pytest.mark.parametrize(
+    ("world", "fault", "pair"),
+    [(2, "hang:0-1@0", (0, 1)), (3, "hang:1-2@0", (1, 2)), (3, "hang:2-0@0", (0, 2)), (3, "wrong:0-1@0", (0, 1))],
+)
+def test_devices_that_do_not_are_named(controls, monkeypatch, world, fault, pair):
+    monkeypatch.setenv("GSPLIT_SIM_FAULT", fault)
+    others, began_s = children_here(), time.monotonic()
+    said = "exchanged nothing within 2 s" if fault.startswith("hang") else "exchange other bytes than were sent"
+    with pytest.raises(InputError) as error:
+        together(world, LIMIT_S)
+    first, second = (rf"trainer {rank} (sim:{rank})" for rank in pair)
+    assert str(error.value).startswith(f"{first} and {second} {said}; NCCL_P2P_DISABLE=1")
+    assert "\n" not in str(error.value)
+    assert time.monotonic() - began_s < START_S + LIMIT_S
+    assert children_here() <= others
+
+
+def test_an_exchange_that_hangs_later_ends_the_run_within_its_limit(controls, monkeypatch, layouts, tmp_path):
+    monkeypatch.setenv("GSPLIT_SIM_FAULT", "hang:0-1@4")
+    others, began_s = children_here(), time.monotonic()
+    config = config_for(layouts(2).path, tmp_path / "run", device="sim", timeout=LIMIT_S / 60, epochs=3)
+    with pytest.raises(ProcessDied, match=r"trainer \d .*SIGABRT.*--timeout"):
+        gsplit.train(config=config)
+    assert time.monotonic() - began_s < START_S + LIMIT_S
+    assert children_here() <= others
+
+
+@pytest.mark.parametrize("world", range(2, 10))
+def test_every_pair_meets_once(world):
+    met = [list(first_exchange.partners(rank, world)) for rank in range(world)]
+    pairs = [frozenset((rank, partner)) for rank in range(world) for partner in met[rank] if partner is not None]
+    assert all(met[partner][turn] == rank for rank in range(world) for turn, partner in enumerate(met[rank])
+               if partner is not None)  # fmt: skip
+    assert len(set(pairs)) == world * (world - 1) / 2 == len(pairs) / 2
