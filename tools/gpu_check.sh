@@ -6,12 +6,12 @@
 #   DEVICE=cpu tools/gpu_check.sh [OUT]   the same commands without a GPU, on a tiny graph; with tests/simulator in
 #                                         PYTHONPATH, DEVICE=sim runs them on the simulated accelerator
 #
-# PYTHON names the interpreter, in whose environment GSplit is installed or can be built. tools/gpu_check/ has the parts.
+# It takes the environment of make demo, or the interpreter that PYTHON names, and says what that lacks. tools/gpu_check/
+# has the parts.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-python=${PYTHON:-python3}
-# The parts need the package before the first of them can build it.
-if ! "$python" -c 'import gsplit._core' 2>/dev/null; then
-    "$python" -m pip install --quiet --no-build-isolation --no-deps --editable "$root"
-fi
-PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m tools.gpu_check "$@"
+python=${PYTHON:-$root/.venv/bin/python}
+[ -x "$python" ] || python=$(command -v "$python" || command -v python3)
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
+"$python" -m tools.gpu_check.missing || exit 2
+exec "$python" -m tools.gpu_check "$@"

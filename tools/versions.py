@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,24 +78,43 @@ def uv() -> str:
 
 
 def install(place: Place, resolution: str, python: str) -> str | None:
-    """Build the wheel and install it with all that it needs; None, or what did not work."""
-    pins = place.folder / "pins.txt"
+    """Build the wheel, and install it with what README's line names; None, or what did not work."""
+    pins, dist = place.folder / "pins.txt", place.folder / "dist"
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    build_dir = f"build-dir={place.folder / 'build'}"
     steps = (
         ("venv", "--quiet", "--python", python, place.folder / "venv"),
-        ("build", "--quiet", "--wheel", "--python", python, "--out-dir", place.folder / "dist",
-         "--config-setting", f"build-dir={place.folder / 'build'}", ROOT),
+        ("build", "--quiet", "--wheel", "--python", python, "--out-dir", dist, "--config-setting", build_dir, ROOT),
         # Wheels alone: a version that has none for this Python is none of those that can be promised for it.
         ("pip", "compile", "--quiet", "--only-binary", ":all:", "--resolution", resolution, *extras,
          "--python", place.bin / "python", "--output-file", pins, PROJECT),
-        ("pip", "install", "--quiet", "--requirement", pins),
-        ("pip", "install", "--quiet", "--constraint", pins, *TESTING),
-        ("pip", "install", "--quiet", "--no-deps", "--find-links", place.folder / "dist", "--no-index", "gsplit"),
     )  # fmt: skip
+    if wrong := uv_runs(place, steps):
+        return wrong
+    (wheel,) = dist.glob("*.whl")
+    ours = f"gsplit[{extras_of_readme()}] @ {wheel.as_uri()}"
+    return uv_runs(place, [("pip", "install", "--quiet", "--constraint", pins, ours)])
+
+
+def install_rest(place: Place) -> str | None:
+    """Install the other extras and what the suite needs."""
+    pins = place.folder / "pins.txt"
+    return uv_runs(place, [("pip", "install", "--quiet", "--requirement", pins, "--constraint", pins, *TESTING)])
+
+
+def uv_runs(place: Place, steps: Iterable[Sequence[object]]) -> str | None:
+    """Call uv, step by step; None, or which one did not work."""
     for step in steps:
         if code := place.run("install", uv(), *step):
             return f"uv {' '.join(map(str, step[:2]))}: exit code {code}"
     return None
+
+
+def extras_of_readme() -> str:
+    """The extras that README's line of installation names."""
+    found = re.search(r"^pip install '\.\[([\w,]+)\]'", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert found is not None, "README has no line that installs GSplit with extras"
+    return found[1]
 
 
 def commands_of_readme() -> list[str]:
@@ -167,6 +187,8 @@ def main() -> None:
         print(versions(place), flush=True)
         began_s = time.monotonic()
         tell("README's commands", began_s, use(place))
+        began_s = time.monotonic()
+        tell("the other extras", began_s, install_rest(place))
         tree = copy_of_the_tree(place)
         for name in SUITE:
             began_s = time.monotonic()

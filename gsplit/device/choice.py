@@ -7,6 +7,7 @@ import logging
 import os
 
 from gsplit.device import accelerator
+from gsplit.device.failures import refused_by_device
 from gsplit.device.unusable import why_none, without_kernels
 from gsplit.errors import InputError
 
@@ -46,7 +47,7 @@ def choose_device(device: str, trainers: int) -> str:
         InputError: where there are too few accelerators, or PyTorch cannot compute on them.
     """
     kind, count = accelerator.find(device)
-    why = without_kernels(kind) if count else why_none(kind)
+    why = _why_not(kind, count)
     if device.lower() == "auto" and (count == 0 or why is not None):
         if why is not None:
             _warn(f"trainers compute on the CPU: {why}")
@@ -64,6 +65,16 @@ def choose_device(device: str, trainers: int) -> str:
             f"say --gpus {max(1, count)}, or use --device cpu"
         )
     return kind
+
+
+def _why_not(kind: str, count: int) -> str | None:
+    """Why so many devices cannot be computed on; None where they can, or where there is nothing to wonder about."""
+    try:
+        return without_kernels(kind) if count else why_none(kind)
+    except (RuntimeError, AssertionError) as error:  # the driver is asked here for the first time
+        if (line := refused_by_device(error)) is None:
+            raise
+        return line
 
 
 @functools.cache

@@ -121,9 +121,19 @@ def all_gather_object(value: Any, group: Group | None) -> list[Any]:
 
 
 def broadcast(x: Tensor, group: Group | None) -> None:
-    """Replace ``x``, of one shape and type everywhere, by that of the first member."""
-    if group is not None:
-        dist.broadcast(x, dist.get_global_rank(group, 0), group=group)
+    """Replace ``x``, of one shape and type everywhere, by that of the first member.
+
+    It may lie in any way, as parameters that are transposed or expanded: NCCL only sends what has no gaps.
+    """
+    if group is None:
+        return
+    for dim in range(x.dim()):
+        if x.stride(dim) == 0 and x.shape[dim] > 1:  # the same memory again and again
+            x = x.narrow(dim, 0, 1)
+    packed = x.contiguous()
+    dist.broadcast(packed, dist.get_global_rank(group, 0), group=group)
+    if packed.data_ptr() != x.data_ptr():
+        x.copy_(packed)
 
 
 def broadcast_pieces(pieces: Sequence[Tensor], group: Group | None) -> None:

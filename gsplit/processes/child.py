@@ -25,7 +25,7 @@ from gsplit.processes.scripts import GUARD, NO_GUARD, script_was_imported
 from gsplit.starting import Importing
 
 GRACE_S = 3.0
-"""Seconds to wait for children that were killed, and for the report of an earlier failure."""
+"""Seconds to wait for the report of an earlier failure."""
 HINTS = {
     signal.SIGKILL: "if nobody did that, the host ran out of memory: see the kernel's log",
     signal.SIGABRT: "a library gave up, as NCCL does after --timeout; its lines above say of what",

@@ -33,6 +33,9 @@ from gsplit.processes.scripts import NAME
 
 EXIT_S = 30.0
 """Seconds that children may take to leave after the last of them has reported its result."""
+GONE_S = 60.0
+"""Seconds that children may take to be gone once they were killed: with a context on a GPU, and memory that is
+registered with its driver, that takes a while."""
 
 
 class Attendant(Protocol):
@@ -123,7 +126,7 @@ class Children:
             for child in self.members:
                 if child.process.is_alive():
                     child.process.kill()  # it shares nothing that it could leave behind
-            self._wait_until_gone(GRACE_S)
+            self._wait_until_gone(GONE_S)
             for child in self.members:
                 child.pipe.close()
                 if child.process.pid is not None and not child.process.is_alive():

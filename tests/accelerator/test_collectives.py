@@ -24,7 +24,9 @@ def sums_and_rows(member, schedule):
     sent = torch.randn(sum(counts), 3).to(member.device)
     out = sent.new_empty((sum(counts), 3))
     wait = collectives.start_all_to_all(out, sent, counts, counts, group)
-    total = torch.randn(1000).to(member.device)
+    total = (
+        torch.randint(-1000, 1000, (1000,)).float().to(member.device)
+    )  # whole, or each device would round its own way
     collectives.all_reduce(total, group)  # on the current stream, while the other is under way
     wait()
     first = torch.full((4,), float(rank), device=member.device)
@@ -62,6 +64,24 @@ def test_who_reads_before_it_waits_for_an_exchange_reads_what_was_there(controls
     for before, after in accelerator_pool.run(2, unwaited):
         assert after == [1, 1, 2, 2]
         assert before == [0, 0, 0, 0]
+
+
+def with_gaps(member):
+    """Parameters that lie as models may have them, after a broadcast from the first member."""
+    base = torch.arange(12.0, device=member.device).view(3, 4) + 100 * member.rank
+    row = torch.tensor([[1.0], [2.0]], device=member.device) + member.rank
+    found = [base.t(), row.expand(2, 5), base[:, 1::2]]
+    for x in found:
+        collectives.broadcast(x, member.group)
+    return [x.cpu() for x in found]
+
+
+def test_tensors_that_lie_in_any_way_are_broadcast(accelerator_pool):
+    wanted, *others = accelerator_pool.run(3, with_gaps)
+    assert wanted[0][0].tolist() == [0, 4, 8]
+    assert wanted[1].tolist() == [[1] * 5, [2] * 5]
+    for found in others:
+        assert all(torch.equal(x, y) for x, y in zip(found, wanted, strict=True))
 
 
 def refused(member):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from support.devices import hide
 
 from gsplit import cli
 from gsplit.errors import InputError
-from tools.gpu_check import one, training
+from tools.gpu_check import missing, one, training
 from tools.gpu_check.__main__ import GpuCheckConfig, checked, command, device_of, page, parts_of
 from tools.gpu_check.one import ONE
 from tools.gpu_check.place import Failed, Part, Place
@@ -107,8 +108,11 @@ def test_all_parts_together_take_ten_minutes_at_most():
 
 
 def test_words_of_parts_do_not_take_the_folder_along():
-    config = cli.parse(GpuCheckConfig, ["--only", "build, gather", "out", "--device", "cpu"], prog="gpu_check")
-    assert (config.out, [part.name for part in parts_of(config)]) == (Path("out"), ["build", "overlap: gather"])
+    config = cli.parse(GpuCheckConfig, ["--only", "graph, gather", "out", "--device", "cpu"], prog="gpu_check")
+    assert (config.out, [part.name for part in parts_of(config)]) == (
+        Path("out"),
+        ["overlap: gather", "one trainer, the whole graph"],
+    )
     assert parts_of(GpuCheckConfig(device="cpu")) == ONE
 
 
@@ -122,7 +126,7 @@ def test_mistakes(monkeypatch, tmp_path):
         parts_of(GpuCheckConfig(device="cpu", only="xyz"))
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="cannot make the folder"):
-        command([str(tmp_path / "file"), "--device", "cpu", "--only", "build"])
+        command([str(tmp_path / "file"), "--device", "cpu", "--only", "split"])
 
 
 def rehearse(out, *words):
@@ -134,6 +138,28 @@ def rehearse(out, *words):
         timeout=2000,
         check=False,
     )
+
+
+def test_what_is_missing_is_said_with_the_command_that_brings_it(tmp_path):
+    """As after make demo alone, or with a Python that nobody prepared; before anything is made."""
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    environment = {**os.environ, "PYTHON": str(python)}
+    done = subprocess.run([SCRIPT, "out"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {python} has no gsplit, torch, numpy,")
+    assert line.endswith(f"{python} -m pip install '{missing.ROOT}[dev,pyg]'")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_project_s_own_environment_is_filled_by_its_makefile(tmp_path):
+    own = tmp_path / ".venv" / "bin" / "python"
+    said = missing.command(str(own), tmp_path)
+    assert said == f"make -C {tmp_path} .venv/.built .venv/.needs-dev"
+    rules = (missing.ROOT / "Makefile").read_text()
+    assert all(f"$(VENV)/.{name}:" in rules for name in ("built", "needs-dev"))
+    assert not missing.missing()  # of the environment of the tests
 
 
 def test_a_part_is_rehearsed(tmp_path):

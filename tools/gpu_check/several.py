@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tools.gpu_check.one import CACHED, DATA, build, same, tests, timed
+from tools.gpu_check.one import CACHED, DATA, same, tests, timed
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.training import make
 
@@ -85,7 +85,6 @@ def several(gpus: int) -> tuple[Part, ...]:
     peers = ("--cache", "partitioned", "--cache-size", "100%")
     replicated = ("--cache", "replicated", "--cache-size", "10%")
     return (
-        Part(name="build", limit_s=120, run=build),
         Part(name="copies between GPUs", limit_s=30, run=copies),
         same("as on the CPU: split", parts=gpus),
         same("as on the CPU: split, through the host", parts=gpus, variables=NO_P2P),

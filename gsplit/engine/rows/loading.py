@@ -89,9 +89,12 @@ class Loading:
             copied = copied_dtype(self._config, layout)
             self._host = host_rows(layout, member, copied, shared.features)
             self._cache = self._make_cache()
+            # On the whole graph each row is read once, which takes less than registering all of them.
+            loader = "gather" if self._config.strategy == "full" else "zero-copy"
+            loader = loader if self._config.loader == "auto" else self._config.loader
             zero_copy = (
                 accelerator.reads_host_memory(member.device.type)
-                and self._config.loader != "gather"
+                and loader == "zero-copy"
                 and not self._everything_cached
             )
             if zero_copy and copied is None and self._room_for_a_copy():

@@ -132,9 +132,10 @@ class RotatedBatches:
         name = (layer % 3, layer % 2 if double else 0, loops)
         if name not in shards:
             shard = self._shard(layer, rows, sources, loops=loops)
-            shards[name] = shard, transposed(shard, len(sources))
-        device, dtype = parts.member.device, parts.run.dtype
-        shard, turned = (on_device(one, device, dtype) for one in shards[name])
+            both = shard, transposed(shard, len(sources))
+            first, second = (on_device(one, parts.member.device, parts.run.dtype) for one in both)
+            shards[name] = first, second
+        shard, turned = shards[name]
         own = float(loops)
         degrees = own + parts.edges.degrees_of(rows).unsqueeze(1)
         # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).

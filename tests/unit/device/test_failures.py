@@ -1,0 +1,124 @@
+"""What accelerators and their libraries refuse is one line with what to do, by the words that each of them uses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from gsplit.device import accelerator, choice
+from gsplit.device.choice import choose_device
+from gsplit.device.failures import is_out_of_memory, refused_by_device
+from gsplit.errors import InputError
+
+NCCL = """NCCL error in: ProcessGroupNCCL.cpp:94, unhandled cuda error (run with NCCL_DEBUG=INFO for details)
+ncclUnhandledCudaError: Call to CUDA function failed.
+Last error:
+{}"""
+FULL = {
+    "allocator": torch.OutOfMemoryError(
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total of 7.79 GiB"
+    ),
+    "nothing said": torch.OutOfMemoryError(),
+    "pinned": RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+    "cuBLAS": RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "cuSPARSE": RuntimeError("CUDA error: CUSPARSE_STATUS_INSUFFICIENT_RESOURCES when calling `cusparseSpMM`"),
+    "cuDNN": RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    "NCCL": dist.DistBackendError(NCCL.format("Cuda failure 2 'out of memory'")),
+    "NCCL's buffers": dist.DistBackendError(NCCL.format("Failed to CUDA calloc async 4194304 bytes")),
+    "NCCL's host": dist.DistBackendError(NCCL.format("Failed to CUDA host alloc 65536 bytes")),
+    "Triton": RuntimeError("Triton Error [CUDA]: out of memory"),
+    "HIP": RuntimeError("HIP out of memory. Tried to allocate 20.00 MiB"),
+    "hipBLAS": RuntimeError("HIP error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate`"),
+    "XPU": RuntimeError("level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
+}
+REFUSED = {
+    "exclusive": (
+        "CUDA error: all CUDA-capable devices are busy or unavailable",
+        "another process has it for itself",
+    ),
+    "gone": ("CUDA error: device unavailable", "another process has it for itself, or it failed; nvidia-smi"),
+    "old wheel": ("CUDA error: no kernel image is available for execution on the device", "no kernels for that GPU"),
+    "PTX": (
+        "CUDA error: the provided PTX was compiled with an unsupported toolchain.",
+        "newer driver, or an older build",
+    ),
+    "old driver": ("The NVIDIA driver on your system is too old (found version 11040)", "install a newer driver"),
+    "too old": ("CUDA error: CUDA driver version is insufficient for CUDA runtime version", "install a newer driver"),
+    "compat": ("Error 804: forward compatibility was attempted on non supported HW", "install a newer driver"),
+    "no driver": (
+        "Found no NVIDIA driver on your system. Please check",
+        "no driver is here; install one, or use --device",
+    ),
+    "hidden": ("No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES and nvidia-smi"),
+    "none": ("CUDA error: no CUDA-capable device is detected", "CUDA_VISIBLE_DEVICES and nvidia-smi"),
+    "fabric": ("Error 802: system not yet initialized", "start nvidia-fabricmanager"),
+    "unknown": (
+        "CUDA unknown error - this may be due to an incorrectly set up environment",
+        "did not start; load it again",
+    ),
+    "half loaded": ("CUDA error: initialization error", "the driver did not start; load it again"),
+    "ECC": ("CUDA error: uncorrectable ECC error encountered", "memory of the GPU failed"),
+    "NVLink": ("CUDA error: uncorrectable NVLink error detected during the execution", "a link between GPUs failed"),
+    "shared": (
+        NCCL.format("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000"),
+        "a GPU of its own",
+    ),
+    "no /dev/shm": (
+        "NCCL error, unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        "NCCL_DEBUG=WARN says",
+    ),
+    "segments": ("pidfd_getfd: Operation not permitted", "unset PYTORCH_CUDA_ALLOC_CONF, or use --cache replicated"),
+    "CPU build": ("Torch not compiled with CUDA enabled", "PyTorch is built without CUDA; install a build with it"),
+}
+OURS = {
+    "illegal access": RuntimeError("CUDA error: an illegal memory access was encountered"),
+    "assertion": RuntimeError("CUDA error: device-side assert triggered"),
+    "launch": RuntimeError("CUDA error: unspecified launch failure"),
+    "shapes": RuntimeError("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)"),
+    "value": ValueError("out of memory"),
+    "interrupt": KeyboardInterrupt(),
+}
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_no_room_is_one_line(name):
+    assert is_out_of_memory(FULL[name])
+    line = refused_by_device(FULL[name])
+    assert line.endswith("; use a smaller --batch-size or --cache-size, or more --gpus")
+    assert "\n" not in line
+    assert len(line.partition(";")[0]) > 5
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("kind", [RuntimeError, AssertionError, dist.DistBackendError])
+def test_what_is_refused_is_one_line_with_what_to_do(name, kind):
+    said, advice = REFUSED[name]
+    line = refused_by_device(kind(said))
+    assert advice in line
+    assert "\n" not in line
+    assert f"PyTorch {torch.__version__}" in line
+    assert not is_out_of_memory(kind(said))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_a_program_did_keeps_its_traceback(name):
+    assert refused_by_device(OURS[name]) is None
+    assert not is_out_of_memory(OURS[name])
+
+
+def test_a_driver_that_does_not_start_is_told_before_anything_does(monkeypatch, caplog):
+    def refuse(kind):
+        raise RuntimeError(said)
+
+    said = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable"
+    monkeypatch.setattr(choice, "without_kernels", refuse)
+    monkeypatch.setattr(accelerator, "find", lambda asked: ("cuda", 2))
+    choice._warn.cache_clear()
+    assert choose_device("auto", 2) == "cpu"
+    assert "trainers compute on the CPU: CUDA unknown error" in caplog.text
+    with pytest.raises(InputError, match=r"--device cuda, but CUDA unknown error .*; the driver did not start"):
+        choose_device("cuda", 2)
+    said = "an error of ours"
+    with pytest.raises(RuntimeError, match="an error of ours"):
+        choose_device("auto", 2)
