@@ -3,6 +3,7 @@
     python -m experiments.faults --runs 100
     python -m experiments.faults --inputs 1000 --json faults.json
     python -m experiments.faults --signals 50
+    python -m experiments.faults --launches 1000
     python -m experiments.faults --quick
     python -m experiments.faults --inputs 1000 --seed 1 --only 649
 
@@ -26,6 +27,10 @@ Counted are commands that are *late* (not over within 2 s), *wrong codes* (not 1
 finished), *tracebacks*, *partial outputs* and *leftovers*. What comes before Python has begun with a module of ours
 is Python's own, and told as *too early*.
 
+*Launches*: short runs of 2 and 4 trainers that end by themselves, by an error, by Ctrl-C or by the death of a trainer
+(:mod:`experiments.faults.launches`). Counted are runs that are *late* (a process is there 30 s after the run was
+over), *wrong codes*, *tracebacks* (but for a death) and *leftovers* (shared memory, temporary files).
+
 Cases are numbered and depend on ``--seed`` and their number alone: ``--only`` repeats one. The exit code is 1 where
 anything was counted. The keys of ``--json`` are in docs/formats.md.
 """
@@ -40,12 +45,13 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.faults import cases, inputs, runs, signals
+from experiments.faults import cases, inputs, launches, runs, signals
 from experiments.shared.flags import Count, Seed
 from experiments.shared.processes import working_folder
 from experiments.shared.results import write_json
@@ -56,7 +62,7 @@ from gsplit.files import check_writable
 
 PROG = "python -m experiments.faults"
 PREFIX = "gsplit-faults-"
-KINDS = ("runs", "inputs", "signals")
+KINDS = ("runs", "inputs", "signals", "launches")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,8 @@ class FaultsConfig(Checked):
     """Commands to give damaged files, some five a second."""
     signals: Count = 0
     """Moments of each command at which it is sent a signal, some two seconds each."""
+    launches: Count = 0
+    """Short runs, some four seconds each, that are to leave nobody behind."""
     quick: bool = False
     """Take two minutes: 6 runs and 100 inputs."""
     seed: Seed = 0
@@ -83,8 +91,8 @@ class FaultsConfig(Checked):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.runs and not self.inputs and not self.signals:
-            raise InputError("nothing to do; give --runs 100, --inputs 1000, --signals 50 or --quick")
+        if not (self.runs or self.inputs or self.signals or self.launches):
+            raise InputError("nothing to do; give --runs 100, --inputs 1000, --signals 50, --launches 100 or --quick")
 
     def numbers(self, count: int) -> list[int]:
         return list(range(count)) if self.only is None else [self.only]
@@ -105,6 +113,8 @@ def command(arguments: list[str]) -> None:
         result["runs"] = hurt_runs(config)
     if config.signals and not ((config.inputs or config.runs) and config.only is not None):
         result["signals"] = send_signals(config)
+    if config.launches and not ((config.inputs or config.runs or config.signals) and config.only is not None):
+        result["launches"] = launch_all(config)
     for kind in KINDS:
         if kind in result:
             print(table(kind, result[kind]))
@@ -202,16 +212,37 @@ def send_signals(config: FaultsConfig) -> dict[str, Any]:
     }
 
 
+def launch_all(config: FaultsConfig) -> dict[str, Any]:
+    """Launch run after run; what was counted."""
+    counted, codes, found = Counter(dict.fromkeys(launches.PROBLEMS, 0)), Counter[str](), []
+    with working_folder(PREFIX, keep=config.only is not None) as folder:
+        make_layout(folder, parts=4)
+        begin_s = time.monotonic()
+        whole = launches.Launch(number=-1, trainers=2, samplers=1, end="success", share=0.0)
+        launches.launch(whole, folder / "layout", folder / "undisturbed", 0.0)
+        undisturbed_s, slowest = time.monotonic() - begin_s, 0.0
+        for number in config.numbers(config.launches):
+            case = launches.make_launch(number, config.seed)
+            outcome = launches.launch(case, folder / "layout", folder / str(number), undisturbed_s)
+            codes[str(outcome.code)] += 1
+            slowest = max(slowest, outcome.seconds)
+            print(f"{case}: exit code {outcome.code}, all gone after {outcome.seconds:.1f} s", flush=True)
+            found += said(counted, number, str(case), outcome.problems)
+            if config.only is None:
+                shutil.rmtree(folder / str(number))
+    return {**record(counted, codes, found), "slowest_end_s": slowest, "undisturbed_s": undisturbed_s}
+
+
 def record(counted: Counter[str], codes: Counter[str], found: list[dict[str, Any]]) -> dict[str, Any]:
     """What is written down of cases of any kind: how many there were, what was counted, how they ended."""
     return {"cases": sum(codes.values()), "counted": dict(counted), "ends": dict(codes), "found": found}
 
 
-def make_layout(folder: Path) -> None:
-    """Make the layout of a small graph in two parts, in processes of their own, whose threads end with them."""
+def make_layout(folder: Path, *, parts: int = 2) -> None:
+    """Make the layout of a small graph, in processes of their own, whose threads end with them."""
     for words in (
         ("data", "import", "synthetic:tiny", "--out", "store"),
-        ("partition", "store", "--parts", "2", "--method", "random", "--out", "layout"),
+        ("partition", "store", "--parts", str(parts), "--method", "random", "--out", "layout"),
     ):
         subprocess.run(
             [sys.executable, "-m", f"gsplit.{words[0]}", *words[1:]], check=True, cwd=folder, capture_output=True

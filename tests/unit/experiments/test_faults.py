@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import torch
 
 from experiments.faults import __main__ as faults
 from experiments.faults import cases as case_table
-from experiments.faults import inputs, leftovers
+from experiments.faults import inputs, launches, leftovers
 from experiments.faults.inputs import bad_lines, problems_of, run_cases
 from experiments.faults.runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
 from experiments.shared import same_run
@@ -207,3 +208,26 @@ def test_the_exit_code_says_whether_anything_was_counted(tmp_path, monkeypatch, 
 def test_bad_flags(words, message):
     with pytest.raises(InputError, match=message):
         faults.command(words)
+
+
+def test_launches_end_in_all_ways_with_two_and_four_trainers():
+    drawn = [launches.make_launch(number, 0) for number in range(64)]
+    assert {(each.end, each.trainers, each.samplers) for each in drawn} == set(
+        itertools.product(launches.CODES, (2, 4), (0, 1))
+    )
+    assert [each.end for each in drawn[:4]] == list(launches.CODES)
+
+
+def test_a_launch_whose_trainer_dies_is_over_with_all_its_processes(tmp_path):
+    faults.make_layout(tmp_path, parts=4)
+    case = launches.Launch(number=0, trainers=2, samplers=1, end="death", share=0.0)
+    outcome = launches.launch(case, tmp_path / "layout", tmp_path / "0", 0.0)
+    assert (outcome.code, outcome.problems) == (1, {})
+
+
+def test_processes_that_outlive_a_launch_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(launches, "LATE_S", 0.0)
+    faults.make_layout(tmp_path, parts=4)
+    case = launches.Launch(number=0, trainers=2, samplers=0, end="interrupt", share=0.0)
+    outcome = launches.launch(case, tmp_path / "layout", tmp_path / "0", 0.0)
+    assert outcome.problems.keys() == {"late"}
