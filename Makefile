@@ -11,7 +11,7 @@ SOURCES := $(CORE) CMakeLists.txt pyproject.toml
 # imported, it is only that of what is used; where Python is told not to write it, hundreds of processes would compile
 # all they import.
 export PYTHONDONTWRITEBYTECODE :=
-PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
+PIP := $(BIN)/pip install --quiet --no-compile --constraint
 
 # Two at a time, a file each: a test that starts processes leaves a core idle while they import PyTorch. More would
 # starve the tests that have a time limit. In the order of tests/conftest.py, not the files with most tests first.
@@ -30,28 +30,29 @@ ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist l
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
 $(VENV)/.tools:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) scikit-build-core nanobind cmake ninja
+	$(PIP) constraints.txt scikit-build-core nanobind cmake ninja
 	touch $@
 
 # Before all that depends on it, and pinned: a looser request would take gigabytes of packages for GPUs on a machine that
-# has none.
+# has none. One that is there already stays as it is.
 $(VENV)/.torch: $(VENV)/.tools constraints.txt
-	$(PIP) torch
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) constraints.txt torch
+	$(BIN)/python -m tools.requirements --pins >$(VENV)/constraints.txt
 	touch $@
 
 # Beside PyTorch and what else is needed, so that one core compiles while the other unpacks.
 $(VENV)/.built: $(VENV)/.tools $(SOURCES)
-	$(PIP) --no-deps --no-build-isolation --editable .
+	$(PIP) constraints.txt --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(VENV)/.needs: $(VENV)/.torch pyproject.toml
 	$(BIN)/python -m tools.requirements >$(VENV)/needs.txt
-	$(PIP) --requirement $(VENV)/needs.txt
+	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs.txt
 	touch $@
 
 $(VENV)/.needs-dev: $(VENV)/.needs
 	$(BIN)/python -m tools.requirements dev pyg dgl >$(VENV)/needs-dev.txt
-	$(PIP) --requirement $(VENV)/needs-dev.txt
+	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs-dev.txt
 	touch $@
 
 INSTALLED := $(VENV)/.built $(VENV)/.needs
@@ -66,11 +67,14 @@ $(VENV)/.browser: tools/browser.py $(VENV)/.needs-dev
 simulated: $(INSTALLED)
 	$(BIN)/python -m tests.simulator.simulated.extension
 
+# By GPUs where there are any; DEVICE=cpu leaves them alone.
+DEVICE := auto
+FOUND := from gsplit.device.accelerator import find; print(min(4, find("$(DEVICE)")[1]) or 4)
 demo: $(INSTALLED)
 	rm -rf $(WORK)
 	$(BIN)/python -m gsplit.data import synthetic:small --out $(WORK)/graph
 	$(BIN)/python -m gsplit.partition partition/demo.toml
-	$(BIN)/python -m gsplit.train $(WORK)/layout --device cpu --fan-out 10,10 --batch-size 2048 --hidden 32 --lr 0.01 --epochs 8 --out $(WORK)/run
+	$(BIN)/python -m gsplit.train $(WORK)/layout --device $(DEVICE) --gpus $$($(BIN)/python -c '$(FOUND)') --fan-out 10,10 --batch-size 2048 --hidden 32 --lr 0.01 --epochs 8 --out $(WORK)/run
 
 check: $(VENV)/.needs-dev
 	$(BIN)/ruff check .
@@ -110,7 +114,7 @@ shuffled: simulated $(VENV)/.browser
 
 # A wheel in a fresh environment, with every dependency at its lower bound or at its newest: README's commands, and tests.
 lowest newest: $(VENV)/.tools
-	$(PIP) uv
+	$(PIP) constraints.txt uv
 	$(BIN)/python -m tools.versions $@
 
 # Small wrong changes, one at a time; each must make a test fail.

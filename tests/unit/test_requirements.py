@@ -1,0 +1,34 @@
+"""What make installs: PyTorch as it was tested, or the one that is there already."""
+
+from __future__ import annotations
+
+import re
+
+from tools.requirements import PINS, pins, requirements
+from tools.versions import EXTRAS, commands_of_readme, extras_of_readme
+
+
+def test_a_pytorch_that_is_there_stays_and_what_belongs_to_another_is_not_pinned():
+    tested = [line for line in PINS.read_text().splitlines() if not line.startswith("#")]
+    (torch,) = [line for line in tested if line.startswith("torch==")]
+    assert sorted(pins(f"{torch.removeprefix('torch==')}+cpu")) == sorted([*tested[1:], f"{torch}+cpu"])
+    others = [line for line in tested if not line.startswith(("torch==", "triton=="))]
+    assert pins("2.9.1+cu126") == ["torch==2.9.1+cu126", *others]
+
+
+def test_everything_that_users_install_has_a_lower_bound():
+    bounded = re.compile(r"[\w-]+(>=|==)[\d.]+( *;.*)?$")
+    assert [line for line in requirements(*EXTRAS) if not bounded.match(line)] == []
+
+
+def test_readme_s_commands_are_those_of_a_user():
+    commands = commands_of_readme()
+    assert [command.split()[1] for command in commands] == [
+        "import",
+        "partition",
+        "train",
+        "train",
+        "report",
+        "predict",
+    ]
+    assert set(extras_of_readme().split(",")) <= set(EXTRAS)
