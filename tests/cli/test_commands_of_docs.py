@@ -102,7 +102,8 @@ def begins(words: list[str], beginning: str) -> bool:
 def parse(words: list[str]) -> None:
     """Fails for a command that is none, or has a flag that it does not take."""
     if words[0] == "make":
-        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        rules = re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        targets = " ".join(rules).split()
         assert all(word in targets for word in words[1:] if "=" not in word), words
     elif words[0] == "gsplit":
         words = [PLACEHOLDERS.get(word, word).strip("[]") for word in words]
