@@ -11,7 +11,11 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-$root/.venv/bin/python}
-[ -x "$python" ] || python=$(command -v "$python" || command -v python3)
+if [ -z "${PYTHON:-}" ] && [ ! -x "$python" ]; then python=python3; fi
+if ! command -v "$python" >/dev/null; then
+    echo "error: there is no $python; make demo makes an environment, or PYTHON names an interpreter" >&2
+    exit 2
+fi
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 "$python" -m tools.gpu_check.missing || exit 2
 exec "$python" -m tools.gpu_check "$@"

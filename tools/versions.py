@@ -34,7 +34,8 @@ SUITE = {
     "examples and the API": ("tests/cli/test_examples.py", "tests/processes/test_from_memory.py"),
     "models of PyG": ("tests/processes/test_custom_model.py", "tests/processes/test_check_model.py"),
     "the whole graph": ("tests/processes/test_whole_training.py", "tests/processes/test_rotation.py"),
-    "resume, signals, deaths": ("tests/faults/test_resume.py", "tests/faults/test_deaths.py"),
+    "resume and signals": ("tests/faults/test_resume.py", "tests/faults/test_signals.py"),
+    "deaths and waits": ("tests/faults/test_deaths.py", "tests/faults/test_slow_trainers.py"),
     "mistakes": ("tests/cli/test_bad_input.py", "tests/cli/test_doctor.py"),
 }
 """Files of tests, by what is said of them."""

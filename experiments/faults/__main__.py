@@ -219,7 +219,8 @@ def launch_all(config: FaultsConfig) -> dict[str, Any]:
         make_layout(folder, parts=4)
         begin_s = time.monotonic()
         whole = launches.Launch(number=-1, trainers=2, samplers=1, end="success", share=0.0)
-        launches.launch(whole, folder / "layout", folder / "undisturbed", 0.0)
+        first = launches.launch(whole, folder / "layout", folder / "undisturbed", 0.0)
+        assert first.code == 0, f"a run that nobody disturbs failed: {first.problems}"
         undisturbed_s, slowest = time.monotonic() - begin_s, 0.0
         for number in config.numbers(config.launches):
             case = launches.make_launch(number, config.seed)

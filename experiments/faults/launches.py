@@ -1,7 +1,7 @@
 """Short training runs, one after the other, that end in four ways, and how long their processes outlive them.
 
-A run is over with its summary, with the error that a trainer reports, or with what ends it: Ctrl-C, or the death of a
-trainer. After that all of its processes have 30 s to be gone.
+A run is over with its summary, or with what ends it: Ctrl-C, or the death of a trainer; one that fails by itself,
+when its launcher has ended. After that all of its processes have 30 s to be gone.
 """
 
 from __future__ import annotations
@@ -80,7 +80,11 @@ def launch(case: Launch, layout: Path, folder: Path, undisturbed_s: float) -> Ou
     flags: list[object] = [*FLAGS, "--gpus", case.trainers, "--samplers", case.samplers]
     flags += ["--lr", "1e30", "--optimizer", "sgd"] if case.end == "error" else []
     with running(folder, layout, "--out", run, *flags) as command:
-        over_s = _over(command, run, _disturbance(case, command, undisturbed_s))
+        try:
+            over_s = _over(command, run, _disturbance(case, command, undisturbed_s))
+        except TimeoutError as error:
+            outcome.problems["late"] = str(error)
+            return outcome
         outcome.code = command.wait(max(0.0, over_s + LATE_S - time.monotonic()))
         left = command.wait_gone(max(0.0, over_s + LATE_S - time.monotonic()))
         outcome.seconds = time.monotonic() - over_s

@@ -35,4 +35,4 @@ class FeaturesConfig(Checked):
     auto."""
     loader: LoaderName = "auto"
     """How rows come from the host to a GPU: gather (into pinned buffers, by the CPU) or zero-copy (the GPU reads host
-    memory). auto is zero-copy where that can be had."""
+    memory). auto is zero-copy where that can be had, but gather with --strategy full, which reads a row once."""

@@ -37,7 +37,7 @@ def trainers_of(asked: int | None, parts: int) -> int:
 def choose_device(device: str, trainers: int) -> str:
     """The type of device that so many trainers compute on: ``cpu``, or that of the accelerators.
 
-    A warning says why ``auto`` takes the CPU where the host seems to have a GPU.
+    A warning says why ``auto`` takes the CPU where there is a GPU, or a build of PyTorch for one.
 
     Args:
         device: ``auto`` or a type, as asked for.
@@ -47,7 +47,7 @@ def choose_device(device: str, trainers: int) -> str:
         InputError: where there are too few accelerators, or PyTorch cannot compute on them.
     """
     kind, count = accelerator.find(device)
-    why = _why_not(kind, count)
+    why = _why_not(kind, min(count, trainers))
     if device.lower() == "auto" and (count == 0 or why is not None):
         if why is not None:
             _warn(f"trainers compute on the CPU: {why}")
@@ -70,7 +70,7 @@ def choose_device(device: str, trainers: int) -> str:
 def _why_not(kind: str, count: int) -> str | None:
     """Why so many devices cannot be computed on; None where they can, or where there is nothing to wonder about."""
     try:
-        return without_kernels(kind) if count else why_none(kind)
+        return without_kernels(kind, count) if count else why_none(kind)
     except (RuntimeError, AssertionError) as error:  # the driver is asked here for the first time
         if (line := refused_by_device(error)) is None:
             raise

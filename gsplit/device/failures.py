@@ -20,6 +20,12 @@ OUT_OF_MEMORY = re.compile(
     re.IGNORECASE,
 )
 """How libraries say that there is no memory left."""
+BROKEN = re.compile(
+    r"illegal memory access|illegal instruction|misaligned address|device-side assert|unspecified launch failure"
+    r"|launch timed out|launch failure|uncorrectable|hardware stack error|memory access fault",
+    re.IGNORECASE,
+)
+"""How a device says that a kernel broke it: from then on, at each launch (CUDA Runtime API, errors 700 to 719)."""
 TAKEN = "another process has it for itself, or it failed; nvidia-smi says which"
 DRIVER = "the driver is older than this build needs; install a newer driver, or an older build"
 KERNELS = "this build has no kernels for that GPU; install a build that has"
@@ -56,6 +62,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
+
+
+def is_of_a_broken_device(error: BaseException) -> bool:
+    """Whether an error says that a device is broken, by this launch or by any before it."""
+    return isinstance(error, RuntimeError) and BROKEN.search(str(error)) is not None
 
 
 def refused_by_device(error: BaseException) -> str | None:

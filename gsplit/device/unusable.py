@@ -22,8 +22,10 @@ OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 Compatibility")."""
 HIDDEN = {"CUDA_VISIBLE_DEVICES": ("", "-1", "NoDevFiles"), "NVIDIA_VISIBLE_DEVICES": ("none", "void")}
 """Variables by which a user says that no GPU is to be seen, with the values that do."""
-OLDER = "pip install torch --index-url https://download.pytorch.org/whl/cu126"
-"""What installs a build for CUDA 12.6, for older drivers and for GPUs from compute capability 5.0 on."""
+INSTALL = "pip install --force-reinstall torch"
+"""What puts the newest build of PyTorch in the place of the one that is there."""
+OLDER = f"{INSTALL} --index-url https://download.pytorch.org/whl/cu126"
+"""What puts a build for CUDA 12.6 there, for drivers before 580 and GPUs before Turing."""
 
 
 def why_none(kind: str) -> str | None:
@@ -42,11 +44,11 @@ def why_none(kind: str) -> str | None:
     has_gpu = driver is not None or any(node.exists() for node in NODES)
     if built is None and (not has_gpu or torch.version.hip or getattr(torch.version, "xpu", None)):
         return None
-    host = f"NVIDIA's driver {driver}" if driver else "an NVIDIA GPU" if has_gpu else "no NVIDIA driver"
+    host = f"NVIDIA's driver {driver}" if driver else "an NVIDIA driver or GPU" if has_gpu else "no NVIDIA driver"
     seen = f"PyTorch {torch.__version__} is built for {accelerator.built_for()}, and this host has {host}"
-    version = 0 if driver is None else int(driver.split(".")[0])
+    version = int(driver.split(".")[0]) if driver else 0
     if built is None:
-        command = "pip install torch" if version >= OLDEST_DRIVER[13] else OLDER
+        command = INSTALL if version >= OLDEST_DRIVER[13] else OLDER
         return f"{seen}; install a build for CUDA: {command}"
     oldest = OLDEST_DRIVER.get(int(built.split(".")[0]), 0)
     if not has_gpu:
@@ -58,41 +60,53 @@ def why_none(kind: str) -> str | None:
     return f"{seen}, but lets it see no GPU; look at nvidia-smi, CUDA_VISIBLE_DEVICES and the container's flags"
 
 
-def without_kernels(kind: str) -> str | None:
+def without_kernels(kind: str, number: int) -> str | None:
     """Which GPU this build of PyTorch has no kernels for, with what to do; None where it has kernels for all.
 
     A kernel runs on its own and on later minor versions of its architecture; PTX (``compute_90``) on all later ones.
+
+    Args:
+        kind: the type of device.
+        number: of devices, from the first on, that are looked at.
     """
     devices = torch.get_device_module(kind)
     if kind != "cuda" or not hasattr(devices, "get_arch_list") or not (built := devices.get_arch_list()):
         return None
     if not all(re.fullmatch(r"(sm|compute)_\d+[a-z]?", name) for name in built):  # AMD's, which PyTorch knows better
         return None
-    for index in range(devices.device_count()):
-        major, minor = devices.get_device_capability(index)
-        if not any(_runs(name, major, minor) for name in built):
+    for index in range(min(number, devices.device_count())):
+        device = devices.get_device_capability(index)
+        if not any(_runs(name, device) for name in built):
+            is_older = all(device < _capability(name) for name in built)
             name = accelerator.name_of(torch.device(kind, index))
             return (
                 f"PyTorch {torch.__version__}, for {accelerator.built_for()}, has no kernels for {kind}:{index} "
-                f"({name}, compute capability {major}.{minor}), only for {', '.join(built)}; install a build that "
-                f"has them: {OLDER}"
+                f"({name}, compute capability {device[0]}.{device[1]}), only for {', '.join(built)}; install a build "
+                f"that has them, {OLDER if is_older else INSTALL}, or leave it out by CUDA_VISIBLE_DEVICES"
             )
     return None
 
 
-def _runs(built: str, major: int, minor: int) -> bool:
-    what, _, number = built.rstrip("af").partition("_")
-    its_major, its_minor = int(number[:-1]), int(number[-1])
-    if built != f"{what}_{number}":  # sm_90a and the like run there alone
-        return (its_major, its_minor) == (major, minor)
-    if what == "compute":
-        return (its_major, its_minor) <= (major, minor)
-    return its_major == major and its_minor <= minor
+def _runs(built: str, device: tuple[int, int]) -> bool:
+    """Whether code for an architecture runs on a device of this compute capability."""
+    its = _capability(built)
+    if built[-1].isalpha():  # sm_90a and the like run there alone
+        return its == device
+    if built.startswith("compute"):
+        return its <= device
+    return its[0] == device[0] and its[1] <= device[1]
+
+
+def _capability(built: str) -> tuple[int, int]:
+    """The compute capability that an architecture is named for: (9, 0) for ``sm_90a``."""
+    number = built.rstrip("af").partition("_")[2]
+    return int(number[:-1]), int(number[-1])
 
 
 def _driver() -> str | None:
+    """The driver's version; empty where there is one that does not say, None where there is none."""
     try:
-        found = re.search(r"Kernel Module\D*?\s(\d+(?:\.\d+)+)", DRIVER.read_text())
+        found = re.search(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)", DRIVER.read_text())
     except OSError:
         return None
-    return found[1] if found else "0"
+    return found[1] if found else ""

@@ -86,7 +86,7 @@ def examine(config: TrainConfig) -> Diagnosis:
             problems += why_not(training, host, devices)
     except InputError as error:
         problems.append(str(error))
-    unusable = without_kernels(devices[0].kind) if devices else why_none(accelerator.HOST)
+    unusable = without_kernels(devices[0].kind, trainers) if devices else why_none(accelerator.HOST)
     if unusable is not None and config.device != accelerator.HOST and not any(unusable in line for line in problems):
         problems.append(unusable)
     needed = _open_files(trainers, samplers, slots)

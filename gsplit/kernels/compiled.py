@@ -14,7 +14,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from gsplit.device import accelerator
-from gsplit.device.failures import is_out_of_memory
+from gsplit.device.failures import is_of_a_broken_device, is_out_of_memory
 from gsplit.kernels.library import Library
 from gsplit.kernels.sums import Edges
 
@@ -32,14 +32,13 @@ class Compiled(Library):
     """Sums by a kernel of Triton's (:mod:`gsplit.kernels.segment_sums`), forward and backward; the rest as it was.
 
     Where it cannot be compiled, or gives other sums than PyTorch's operations do, a warning says so, and those take
-    its place as long as the process lives. Once it has summed, an error is not its own: a device tells at the next
-    launch, whoever's it is, of what an earlier one did.
+    its place as long as the process lives. A device that an earlier launch broke says so at the next one, whoever's
+    it is: that is raised.
     """
 
     def __init__(self) -> None:
         self._works = True
         self._checked = False
-        self._has_summed = False
 
     def takes(self, x: Tensor) -> bool:
         """Whether the kernel sums rows like ``x``: on a device that Triton drives here, in a type that it has."""
@@ -66,11 +65,9 @@ class Compiled(Library):
             try:
                 from gsplit.kernels.segment_sums import sum_rows
 
-                sum_rows(edges, own, received, out, **scaling)
-                self._has_summed = True
-                return
+                return sum_rows(edges, own, received, out, **scaling)
             except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
-                if self._has_summed or is_out_of_memory(error):
+                if is_out_of_memory(error) or is_of_a_broken_device(error):
                     raise
                 self._give_up(f"the kernel for them cannot be made here ({type(error).__name__}: {error})")
         super().sum(edges, own, received, out, **scaling)

@@ -18,7 +18,7 @@ from gsplit.device.failures import refused_by_device
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
 from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
-from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, wait_for_living
+from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, limit_waits
 
 LOOPBACK = "127.0.0.1"
 LOOPBACK_S = 1.0
@@ -147,7 +147,11 @@ def joined(
                 # tests come here: the command refuses more trainers than GPUs.
                 os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
             device = torch.device(device_type, rank % count)
-        yield _member(rank, world, port, device, patience)
+        member = _member(rank, world, port, device, patience)
+        yield member
+        if accelerator.is_one(device):  # nobody leaves while another may still read what it sent
+            accelerator.synchronize(device)
+            member.barrier()
     except (RuntimeError, AssertionError) as error:
         if (line := refused_by_device(error)) is None:
             raise
@@ -167,11 +171,11 @@ def _member(rank: int, world: int, port: int, device: torch.device, patience: ti
         store=store,
         rank=rank,
         world_size=world,
-        timeout=patience,
+        timeout=PATIENCE,
         device_id=device if accelerator.is_one(device) else None,
     )
     member = Member.of_default_group(device, patience)
-    wait_for_living(member.group)
+    limit_waits(member.group, device, patience)
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     check_exchange(member, store, min(LIMIT_S, patience.total_seconds() / 4))
     return member

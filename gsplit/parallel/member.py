@@ -31,10 +31,17 @@ DEVICE_PATIENCE = timedelta(minutes=30)
 reach each other's memory NCCL has no connection that breaks, and one that hangs is like one that is slow."""
 
 
-def wait_for_living(group: Group | None) -> None:
-    """Let a group wait on the host as long as its members live; on accelerators it keeps the limit it has."""
-    if group is not None and "cpu" in {device.type for device in group._device_types}:
-        group._get_backend(torch.device("cpu"))._set_default_timeout(PATIENCE)
+def limit_waits(group: Group | None, device: torch.device, patience: timedelta) -> None:
+    """Let a group wait so long at most in collectives of an accelerator; those of the host keep their limit.
+
+    Not the other way round: before PyTorch 2.9 or so, gloo keeps the limit that it was made with.
+    """
+    if group is None or device.type == "cpu":
+        return
+    backend = group._get_backend(device)
+    backend = getattr(backend, "wrapped_pg", backend)  # TORCH_DISTRIBUTED_DEBUG=DETAIL wraps it
+    if hasattr(backend, "_set_default_timeout"):  # NCCL's has; another may wait for as long as it was made with
+        backend._set_default_timeout(patience)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +106,8 @@ class Member:
         if len(ranks) == 1:
             return None
         if ranks not in self.made:
-            group = dist.new_group(list(ranks), timeout=self.patience, use_local_synchronization=True)
-            wait_for_living(group)
+            group = dist.new_group(list(ranks), timeout=PATIENCE, use_local_synchronization=True)
+            limit_waits(group, self.device, self.patience)
             self.made[ranks] = group
         return self.made[ranks]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from experiments.faults.leftovers import shared_left
 from tools.gpu_check.one import CACHED, DATA, same, tests, timed
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.training import make
@@ -34,7 +35,7 @@ def killed(place: Place) -> str:
     Raises:
         Failed: where it does not.
     """
-    before, folder = shared_memory(), place.work / "run-killed"
+    before, folder = set(os.listdir(MEMORY)), place.work / "run-killed"
     words = ("--batch-size", 64, "--fan-out", "10,10,10", "--epochs", 100_000, "--strategy", "data")
     cache = ("--cache", "partitioned", "--cache-size", "10%", "--out", folder)
     layout = place.work / make(place, "tiny", place.gpus)
@@ -58,7 +59,7 @@ def killed(place: Place) -> str:
             run.wait()
     if code == 0 or ENDED not in log.read_text():
         raise Failed(f"exit code {code}, and its log does not say that a trainer {ENDED}")
-    left = sorted(shared_memory() - before)
+    left = [path for path in shared_left(before) if os.stat(path).st_uid == os.getuid()]
     if left:
         raise Failed(f"files were left in {MEMORY}: {', '.join(left[:5])}")
     return f"exit code {code}, the cause is named, nothing was left in {MEMORY}"
@@ -73,11 +74,6 @@ def _has_trained(folder: Path) -> bool:
 def _trainers(pid: int) -> Sequence[int]:
     spawned = psutil.Process(pid).children()
     return [child.pid for child in spawned if "multiprocessing.spawn" in " ".join(child.cmdline())]
-
-
-def shared_memory() -> set[str]:
-    """Names of the files of this user in shared memory."""
-    return {path.name for path in MEMORY.iterdir() if path.stat().st_uid == os.getuid()}
 
 
 def several(gpus: int) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -76,10 +77,10 @@ struct Fault {
   std::abort();
 }
 
-/// Waits for what gloo does.
-void finish(const intrusive_ptr<c10d::Work>& work) {
+/// Waits for what gloo does, so long at most.
+void finish(const intrusive_ptr<c10d::Work>& work, std::chrono::milliseconds patience) {
   try {
-    work->wait();
+    work->wait(patience);
   } catch (const std::exception& error) {
     if (std::string(error.what()).find("imed out") == std::string::npos) throw;
     time_out();
@@ -94,18 +95,20 @@ class Collectives : public c10d::Backend {
 
   const std::string getBackendName() const override { return "simulated"; }
 
+  void setTimeout(std::chrono::milliseconds timeout) override { patience_ = timeout; }
+
   intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    auto task = [gloo = gloo_, views = views_of(tensors), options] {
+    auto task = [this, gloo = gloo_, views = views_of(tensors), options] {
       auto on_host = tensors_of(views);
-      finish(gloo->broadcast(on_host, options));
+      finish(gloo->broadcast(on_host, options), patience_);
     };
     return issue(c10d::OpType::BROADCAST, "broadcast", std::move(task), tensors, options.asyncOp);
   }
 
   intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    auto task = [gloo = gloo_, views = views_of(tensors), options] {
+    auto task = [this, gloo = gloo_, views = views_of(tensors), options] {
       auto on_host = tensors_of(views);
-      finish(gloo->allreduce(on_host, options));
+      finish(gloo->allreduce(on_host, options), patience_);
     };
     return issue(c10d::OpType::ALLREDUCE, "allreduce", std::move(task), tensors, options.asyncOp);
   }
@@ -113,10 +116,10 @@ class Collectives : public c10d::Backend {
   intrusive_ptr<c10d::Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                       const c10d::AllgatherOptions& options) override {
     TORCH_CHECK(outputs.size() == 1 && inputs.size() == 1, "allgather takes a tensor of each member");
-    auto task = [gloo = gloo_, outs = views_of(outputs[0]), ins = views_of(inputs), options] {
+    auto task = [this, gloo = gloo_, outs = views_of(outputs[0]), ins = views_of(inputs), options] {
       std::vector<Tensors> to{tensors_of(outs)};
       auto from = tensors_of(ins);
-      finish(gloo->allgather(to, from, options));
+      finish(gloo->allgather(to, from, options), patience_);
     };
     return issue(c10d::OpType::ALLGATHER, "allgather", std::move(task), joined(outputs[0], inputs), options.asyncOp);
   }
@@ -177,13 +180,13 @@ class Collectives : public c10d::Backend {
         continue;
       }
       if (fault_.is_between(getRank(), peer) && number >= fault_.first && from[peer] + to[peer] > 0) {
-        if (fault_.hangs) std::this_thread::sleep_for(patience_), time_out();
+        if (fault_.hangs) std::this_thread::sleep_for(patience_.load()), time_out();
         is_wrong = fault_.is_wrong && from[peer] > 0;
       }
       if (from[peer] > 0) under_way.push_back(gloo_->recv(out, peer, TAG));
       if (to[peer] > 0) under_way.push_back(gloo_->send(in, peer, TAG));
     }
-    for (const auto& work : under_way) finish(work);
+    for (const auto& work : under_way) finish(work, patience_);
     if (is_wrong) output.add_(1);
   }
 
@@ -212,7 +215,7 @@ class Collectives : public c10d::Backend {
 
   static constexpr int TAG = 1;
   const intrusive_ptr<c10d::Backend> gloo_;
-  const std::chrono::milliseconds patience_;
+  std::atomic<std::chrono::milliseconds> patience_;
   const Fault fault_;
   int exchanges_ = 0;
   sim::Stream* own_ = nullptr;
@@ -226,5 +229,8 @@ intrusive_ptr<c10d::Backend> collectives_by(intrusive_ptr<c10d::Backend> gloo, s
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  py::class_<Collectives, c10d::Backend, intrusive_ptr<Collectives>>(m, "Collectives")
+      .def("_set_default_timeout", &Collectives::setTimeout);  // as that of NCCL is called
+
   m.def("collectives_by", collectives_by, py::arg("gloo"), py::arg("patience"));
 }

@@ -108,7 +108,7 @@ def test_what_a_program_did_keeps_its_traceback(name):
 
 
 def test_a_driver_that_does_not_start_is_told_before_anything_does(monkeypatch, caplog):
-    def refuse(kind):
+    def refuse(kind, number):
         raise RuntimeError(said)
 
     said = "CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable"

@@ -13,10 +13,13 @@ from gsplit.device.choice import choose_device
 from gsplit.errors import InputError
 
 LOADED = """\
-NVRM version: NVIDIA UNIX {kind}x86_64 Kernel Module  {version}  Tue Sep 17 17:36:09 UTC 2026
+NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Tue Sep 17 17:36:09 UTC 2026
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
 """
-OPEN = "Open Kernel Module for "
+OPEN = """\
+NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Build  (dvs-builder@U22-I3)
+GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)
+"""
 V100, H100, B200 = (7, 0), (9, 0), (10, 0)
 OF_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 
@@ -28,7 +31,7 @@ def host(monkeypatch, tmp_path):
     def make(driver=None, cuda=None, node=False, open_module=False):
         file = tmp_path / "version"
         if driver is not None:
-            file.write_text(LOADED.format(kind=OPEN if open_module else "", version=driver))
+            file.write_text((OPEN if open_module else LOADED).format(driver))
         monkeypatch.setattr(unusable, "DRIVER", file)
         monkeypatch.setattr(unusable, "NODES", (tmp_path,) if node else ())
         monkeypatch.setattr(torch.version, "cuda", cuda)
@@ -47,14 +50,16 @@ def host(monkeypatch, tmp_path):
     [
         (
             {"driver": "580.95.05"},
-            r"2\.13\.0\+cpu is built for the CPU alone.* driver 580\.95\.05; .*pip install torch$",
+            r"2\.13\.0\+cpu is built for the CPU alone.* driver 580\.95\.05; .*pip install --force-reinstall torch$",
         ),
         (
             {"driver": "550.54.14"},
-            r"driver 550\.54\.14; install a build for CUDA: pip install torch --index-url \S+cu126$",
+            r"driver 550\.54\.14; install a build for CUDA: pip install --force-reinstall torch --\S+ \S+cu126$",
         ),
         ({"driver": "550.54.14", "open_module": True}, r"has NVIDIA's driver 550\.54\.14; install a build"),
-        ({"node": True}, r"built for the CPU alone, and this host has an NVIDIA GPU; install a build"),
+        ({"driver": "580.95.05", "open_module": True, "cuda": "13.0"}, r"driver 580\.95\.05, but lets it see no GPU"),
+        ({"driver": "", "cuda": "13.0"}, r"this host has an NVIDIA driver or GPU, but lets it see no GPU"),
+        ({"node": True}, r"built for the CPU alone, and this host has an NVIDIA driver or GPU; install a build"),
         ({"driver": "550.54.14", "cuda": "13.0"}, r"CUDA 13\.0, .*driver 550\.54\.14, older than the 580 .*cu126$"),
         ({"driver": "470.82.01", "cuda": "12.6"}, r"driver 470\.82\.01, older than the 525 that CUDA 12\.6 wants"),
         (
@@ -62,7 +67,7 @@ def host(monkeypatch, tmp_path):
             r"CUDA 13\.0, and this host has no NVIDIA driver; install one, 580 or newer, or say --device",
         ),
         ({"driver": "580.95.05", "cuda": "13.0"}, r"lets it see no GPU; look at nvidia-smi, CUDA_VISIBLE_DEVICES"),
-        ({"node": True, "cuda": "12.6"}, r"this host has an NVIDIA GPU, but lets it see no GPU"),
+        ({"node": True, "cuda": "12.6"}, r"this host has an NVIDIA driver or GPU, but lets it see no GPU"),
     ],
 )
 def test_what_is_there_and_what_to_install(host, there, said, caplog):
@@ -128,11 +133,20 @@ def test_gpus_without_kernels_are_told_before_anything_starts(gpus, caplog, capa
     said = (
         rf"has no kernels for cuda:{which} \(GPU {which}, compute capability {capabilities[-1][0]}\.0\), only for sm_"
     )
-    assert choose_device("auto", 1) == "cpu"
+    assert choose_device("auto", 2) == "cpu"
     (record,) = caplog.records
     assert "trainers compute on the CPU: PyTorch 2.13.0" in record.getMessage()
-    with pytest.raises(InputError, match=said):
-        choose_device("cuda", 1)
+    with pytest.raises(InputError, match=said) as refused:
+        choose_device("cuda", 2)
+    is_older = capabilities[-1] == V100
+    assert ("cu126" in str(refused.value)) == is_older  # a newer one wants a newer build
+    assert "or leave it out by CUDA_VISIBLE_DEVICES" in str(refused.value)
+
+
+def test_a_gpu_that_nobody_asked_for_decides_nothing(gpus, caplog):
+    gpus(H100, V100, built=OF_13)
+    assert choose_device("auto", 1) == choose_device("cuda", 1) == "cuda"
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

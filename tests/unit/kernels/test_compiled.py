@@ -215,7 +215,7 @@ def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch
 @pytest.mark.parametrize(
     "error",
     [
-        torch.OutOfMemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory"),
         RuntimeError("Triton Error [CUDA]: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ],
@@ -232,21 +232,38 @@ def test_a_full_device_is_no_reason_to_give_up(monkeypatch, error):
     assert kernels._works
 
 
-def test_what_an_earlier_launch_did_is_not_blamed_on_a_kernel_that_has_summed(monkeypatch, caplog):
-    later = []
-
+@pytest.mark.parametrize(
+    "said",
+    ["CUDA error: an illegal memory access was encountered", "Triton Error [CUDA]: unspecified launch failure"],
+)
+def test_what_an_earlier_launch_broke_is_not_blamed_on_the_kernel(monkeypatch, caplog, said):
     def fail(*_, **__):
-        if later:
-            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        raise RuntimeError(said)
 
     monkeypatch.setattr(segment_sums, "sum_rows", fail)
     kernels = Compiled()
     edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
-    kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
-    later.append(True)
-    with pytest.raises(RuntimeError, match="illegal memory access"):
+    with pytest.raises(RuntimeError, match=re.escape(said)):
         kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
     assert not caplog.records
+
+
+def test_a_kernel_that_cannot_be_made_after_others_could_is_given_up(monkeypatch, caplog):
+    """Each type and way to scale has code of its own, compiled when it is first wanted."""
+
+    def sums(edges, own, received, out, **_):
+        if out.dtype == torch.bfloat16:
+            raise subprocess.CalledProcessError(1, ["ptxas"])
+        out.fill_(7)
+
+    monkeypatch.setattr(segment_sums, "sum_rows", sums)
+    kernels = Compiled()
+    edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
+    for dtype, wanted in ((torch.float32, 7), (torch.bfloat16, 0)):
+        out = torch.ones(1, 2, dtype=dtype)
+        kernels.sum(edges, torch.ones(1, 2, dtype=dtype), None, out)
+        assert out.tolist() == [[wanted] * 2]
+    assert "ptxas" in caplog.text
 
 
 @pytest.mark.parametrize(

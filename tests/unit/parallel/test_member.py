@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch import nn
 from gsplit.nn import Chain, ExchangeCounters, Route, exchange
 from gsplit.parallel import Grid, Member, reduce_gradients, rendezvous, trainer_grid
 from gsplit.parallel.collectives import all_gather, all_gather_object, all_reduce, all_to_all, broadcast, size_of
+from gsplit.parallel.member import limit_waits
 from gsplit.processes import start
 
 CPU = torch.device("cpu")
@@ -69,6 +72,20 @@ def test_a_grid_for_another_number_of_trainers_is_refused():
         Member(rank=0, world=3, device=CPU).on(trainer_grid(2))
     with pytest.raises(ValueError, match="the grid data 1 x split 1 has no axis 'rows'"):
         Member(rank=0, world=1, device=CPU).on(trainer_grid(1)).along("rows")
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_only_collectives_of_accelerators_are_limited(wrapped):
+    """Also where PyTorch wraps what makes them, as it does with TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    told = []
+    inner = SimpleNamespace(_set_default_timeout=told.append)
+    backends = {"cuda": SimpleNamespace(wrapped_pg=inner) if wrapped else inner, "xpu": SimpleNamespace()}
+    group = SimpleNamespace(_get_backend=lambda device: backends[device.type])
+    for kind in ("cpu", "xpu"):
+        limit_waits(group, torch.device(kind), timedelta(minutes=3))
+    assert not told
+    limit_waits(group, torch.device("cuda"), timedelta(minutes=3))
+    assert told == [timedelta(minutes=3)]
 
 
 def joined_by_torchrun(rank, port, folder):
