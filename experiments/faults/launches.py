@@ -16,8 +16,7 @@ from random import Random
 
 import psutil
 
-from experiments.faults.command import Running, running
-from experiments.faults.leftovers import shared_left, temporary_left
+from experiments.faults.command import Running, running, shared_left, temporary_left
 
 LATE_S = 30.0
 """Seconds that processes may take to be gone after a run is over."""

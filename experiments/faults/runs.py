@@ -19,8 +19,7 @@ from random import Random
 
 import psutil
 
-from experiments.faults.command import Running, position_of, running
-from experiments.faults.leftovers import files_left, shared_left, temporary_left
+from experiments.faults.command import Running, files_left, position_of, running, shared_left, temporary_left
 from experiments.shared.same_run import difference
 
 LIMIT_S = 10.0

@@ -21,8 +21,7 @@ from random import Random
 
 import psutil
 
-from experiments.faults.command import Running, position_of, running
-from experiments.faults.leftovers import files_left, shared_left, temporary_left
+from experiments.faults.command import Running, files_left, position_of, running, shared_left, temporary_left
 
 LATE_S = 2.0
 """Seconds within which a command ends after a signal: training after its mini-batch, which is small here."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from experiments.faults.leftovers import shared_left
+from experiments.faults.command import shared_left
 from tools.gpu_check.one import CACHED, DATA, same, tests, timed
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.training import make

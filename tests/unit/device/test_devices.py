@@ -18,6 +18,8 @@ from gsplit.units import parse_bytes
 def gpus(monkeypatch):
     def pretend(count):
         monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
+        for name in ("why_none", "without_kernels"):  # which ask the driver and the build of PyTorch that are here
+            monkeypatch.setattr(f"gsplit.device.choice.{name}", lambda *_: None)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)

@@ -17,7 +17,8 @@ import torch
 
 from experiments.faults import __main__ as faults
 from experiments.faults import cases as case_table
-from experiments.faults import inputs, launches, leftovers
+from experiments.faults import command as commands
+from experiments.faults import inputs, launches
 from experiments.faults.inputs import bad_lines, problems_of, run_cases
 from experiments.faults.runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
 from experiments.shared import same_run
@@ -161,29 +162,29 @@ def test_runs_that_differ_in_the_last_bit_are_told_apart(tmp_path):
 )
 def test_files_that_are_left_are_counted(tmp_path, planted, left):
     finished(tmp_path / "run")
-    assert leftovers.files_left(tmp_path, finished=True) == []
+    assert commands.files_left(tmp_path, finished=True) == []
     path = tmp_path / planted
     path.parent.mkdir(exist_ok=True)
     path.touch()
-    assert leftovers.files_left(tmp_path, finished=True) == left
+    assert commands.files_left(tmp_path, finished=True) == left
 
 
 def test_processes_and_shared_memory_that_are_left_are_counted(tmp_path, monkeypatch):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     process = subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=subprocess.PIPE)
-    monkeypatch.setattr(leftovers, "SHARED", tmp_path)
-    monkeypatch.setattr(leftovers, "SHARED_LIMIT_S", 0.0)
+    monkeypatch.setattr(commands, "SHARED", tmp_path)
+    monkeypatch.setattr(commands, "SHARED_LIMIT_S", 0.0)
     try:
-        assert [each.pid for each in leftovers.processes_of(tmp_path)] == [process.pid]
-        assert leftovers.processes_of(tmp_path / "other") == []
+        assert [each.pid for each in commands.processes_of(tmp_path)] == [process.pid]
+        assert commands.processes_of(tmp_path / "other") == []
     finally:
         process.communicate(b"\n")
-    assert leftovers.processes_of(tmp_path) == []
+    assert commands.processes_of(tmp_path) == []
     with (tmp_path / "torch_1").open("w"):
-        assert leftovers.shared_left(set()) == []  # somebody has it open
-    assert leftovers.shared_left(set()) == [str(tmp_path / "torch_1")]
-    assert leftovers.shared_left({"torch_1"}) == []
-    assert leftovers.temporary_left(tmp_path) == ["torch_1"]
+        assert commands.shared_left(set()) == []  # somebody has it open
+    assert commands.shared_left(set()) == [str(tmp_path / "torch_1")]
+    assert commands.shared_left({"torch_1"}) == []
+    assert commands.temporary_left(tmp_path) == ["torch_1"]
 
 
 @pytest.mark.parametrize(("count", "code"), [(0, 0), (1, 1)])

@@ -79,12 +79,12 @@ def test_only_collectives_of_accelerators_are_limited(wrapped):
     """Also where PyTorch wraps what makes them, as it does with TORCH_DISTRIBUTED_DEBUG=DETAIL."""
     told = []
     inner = SimpleNamespace(_set_default_timeout=told.append)
-    backends = {"cuda": SimpleNamespace(wrapped_pg=inner) if wrapped else inner, "xpu": SimpleNamespace()}
+    backends = {"xpu": SimpleNamespace(wrapped_pg=inner) if wrapped else inner, "mtia": SimpleNamespace()}
     group = SimpleNamespace(_get_backend=lambda device: backends[device.type])
-    for kind in ("cpu", "xpu"):
+    for kind in ("cpu", "mtia"):
         limit_waits(group, torch.device(kind), timedelta(minutes=3))
     assert not told
-    limit_waits(group, torch.device("cuda"), timedelta(minutes=3))
+    limit_waits(group, torch.device("xpu"), timedelta(minutes=3))
     assert told == [timedelta(minutes=3)]
 
 
