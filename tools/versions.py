@@ -20,8 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.requirements import PROJECT
-from tools.toml import tomllib
+from tools.requirements import PROJECT, requirements
 
 ROOT = PROJECT.parent
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
@@ -39,6 +38,8 @@ SUITE = {
     "mistakes": ("tests/cli/test_bad_input.py", "tests/cli/test_doctor.py"),
 }
 """Files of tests, by what is said of them."""
+WITHOUT_DGL = "GSPLIT_TEST_WITHOUT_DGL"
+"""Variable by which tests know that DGL is left out on purpose (tests/support/libraries.py)."""
 MARKS = "not accelerator and not slow and not left_out"
 
 
@@ -57,7 +58,7 @@ class Place:
     def run(self, log: str, *command: object, cwd: Path | None = None) -> int:
         """Run a command, by the environment's programs first; returns its exit code. What it says goes to a log."""
         path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(self.folder / "venv")}
+        environment = {**os.environ, "PATH": path, "VIRTUAL_ENV": str(self.folder / "venv"), WITHOUT_DGL: "1"}
         with open(self.folder / f"{log.replace(' ', '-')}.log", "a") as file:
             print("$", *command, file=file, flush=True)
             return subprocess.run(
@@ -157,12 +158,7 @@ def tests(place: Place, tree: Path, name: str) -> str | None:
 
 def versions(place: Place) -> str:
     """What was chosen of what pyproject.toml names itself."""
-    project = tomllib.loads(PROJECT.read_text())["project"]
-    asked = [
-        *project["dependencies"],
-        *(line for extra in EXTRAS for line in project["optional-dependencies"][extra]),
-    ]
-    names = {re.split(r"[^\w-]", line)[0].lower().replace("_", "-") for line in asked}
+    names = {re.split(r"[^\w-]", line)[0].lower().replace("_", "-") for line in requirements(*EXTRAS)}
     pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", (place.folder / "pins.txt").read_text(), re.MULTILINE))
     return ", ".join(f"{name} {pinned[name]}" for name in sorted(names) if name in pinned)
 

@@ -21,7 +21,7 @@ OUT_OF_MEMORY = re.compile(
 )
 """How libraries say that there is no memory left."""
 BROKEN = re.compile(
-    r"illegal memory access|illegal instruction|misaligned address|device-side assert|unspecified launch failure"
+    r"illegal memory access|illegal instruction|misaligned address|device-side assert"
     r"|launch timed out|launch failure|uncorrectable|hardware stack error|memory access fault",
     re.IGNORECASE,
 )
@@ -29,6 +29,8 @@ BROKEN = re.compile(
 TAKEN = "another process has it for itself, or it failed; nvidia-smi says which"
 DRIVER = "the driver is older than this build needs; install a newer driver, or an older build"
 KERNELS = "this build has no kernels for that GPU; install a build that has"
+UNSEEN = "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi"
+NOT_STARTED = "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart"
 REFUSALS = {
     "devices are busy or unavailable": TAKEN,
     "device unavailable": TAKEN,
@@ -38,16 +40,15 @@ REFUSALS = {
     "driver version is insufficient": DRIVER,
     "driver on your system is too old": DRIVER,
     "forward compatibility was attempted on non supported": DRIVER,
-    "No CUDA GPUs are available": "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi",
-    "no CUDA-capable device": "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi",
+    "No CUDA GPUs are available": UNSEEN,
+    "no CUDA-capable device": UNSEEN,
     "Found no NVIDIA driver": "no driver is here; install one, or use --device cpu",
     "system not yet initialized": "the service that joins the GPUs does not run; start nvidia-fabricmanager",
-    "CUDA unknown error": "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart",
-    "initialization error": "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart",
+    "CUDA unknown error": NOT_STARTED,
+    "initialization error": NOT_STARTED,
     "uncorrectable ECC error": "memory of the GPU failed; nvidia-smi -q -d ECC says which, a reset may mend it",
     "uncorrectable NVLink error": "a link between GPUs failed; nvidia-smi nvlink -s says which",
     "device kernel image is corrupt": "PyTorch's files are damaged; install it again",
-    "ncclUnhandledSystemError": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
     "unhandled system error": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
     "pidfd_getfd": "memory of expandable segments cannot be sent here; unset PYTORCH_CUDA_ALLOC_CONF, or use --cache "
     "replicated",

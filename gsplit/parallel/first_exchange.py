@@ -21,9 +21,10 @@ from gsplit.parallel.member import Member
 LIMIT_S = 60.0
 """Seconds within which all pairs have exchanged their rows."""
 TELL_S = 2.0
-"""Seconds for trainers to tell each other how far they came."""
+"""Seconds that trainers have, at most, to tell each other how far they came; those that are well tell nothing."""
+POLL_S = 0.01
 VALUES = 1 << 16
-"""Numbers that a pair exchanges each way: 256 KiB, more than what small messages have a way of their own for."""
+"""Numbers that a pair exchanges each way, 256 KiB."""
 DEVICE, PLACE = "first exchange: device of {}", "first exchange: place of {}"
 """Keys of the store: on which device a trainer is; in which round, and with whom, it came no further."""
 TRY = "NCCL_P2P_DISABLE=1 sends through the host, NCCL_DEBUG=INFO says which way is taken (README, GPUs)"
@@ -46,9 +47,14 @@ def check_exchange(member: Member, store: dist.Store, limit_s: float = LIMIT_S) 
     store.set(DEVICE.format(member.rank), str(member.device))
     deadline_s = time.monotonic() + limit_s
     for number, partner in enumerate(partners(member.rank, member.world)):
-        wrong = _exchanged(member, partner, group, deadline_s)
-        if wrong is not None:
-            raise InputError(_blamed(store, member, number, partner, wrong.format(limit_s=limit_s)))
+        received = _received(member, partner, group, deadline_s)
+        if received is None:
+            wrong = f"exchanged nothing within {limit_s:.0f} s"
+        elif partner is None or torch.equal(received.cpu(), _values(partner, member.rank)):
+            continue
+        else:
+            wrong = "exchange other bytes than were sent"
+        raise InputError(_blamed(store, member, number, partner, wrong))
 
 
 def partners(rank: int, world: int) -> Iterator[int | None]:
@@ -72,16 +78,12 @@ def _values(sender: int, receiver: int) -> Tensor:
     return torch.arange(VALUES, dtype=torch.float32) + (1 + sender) * 64 + receiver
 
 
-def _exchanged(member: Member, partner: int | None, group: Group, deadline_s: float) -> str | None:
-    """Exchange rows with a partner; what was wrong with that, or None."""
+def _received(member: Member, partner: int | None, group: Group, deadline_s: float) -> Tensor | None:
+    """What came from a partner, float32 [VALUES], or [0] without one; None where nothing came in time."""
     counts = [VALUES if peer == partner else 0 for peer in range(member.world)]
     sent = (torch.empty(0) if partner is None else _values(member.rank, partner)).to(member.device)
     out = torch.zeros(sum(counts), device=member.device)
-    if not all_to_all_within(out, sent, counts, counts, group, deadline_s):
-        return "exchanged nothing within {limit_s:.0f} s"
-    if partner is None or torch.equal(out.cpu(), _values(partner, member.rank)):
-        return None
-    return "exchange other bytes than were sent"
+    return out if all_to_all_within(out, sent, counts, counts, group, deadline_s) else None
 
 
 def _blamed(store: dist.Store, member: Member, number: int, partner: int | None, wrong: str) -> str:
@@ -90,11 +92,13 @@ def _blamed(store: dist.Store, member: Member, number: int, partner: int | None,
     Who waits in a later round may only wait for one that waits in an earlier one.
     """
     store.set(PLACE.format(member.rank), f"{number} {-1 if partner is None else partner}")
-    time.sleep(TELL_S)
-    told = {}
-    for rank in range(member.world):
-        if store.check([PLACE.format(rank)]):
-            told[rank] = tuple(map(int, store.get(PLACE.format(rank)).split()))
+    deadline_s, told = time.monotonic() + TELL_S, dict[int, tuple[int, int]]()
+    while len(told) < member.world and time.monotonic() < deadline_s:
+        for rank in range(member.world):
+            if rank not in told and store.check([PLACE.format(rank)]):
+                at, other = map(int, store.get(PLACE.format(rank)).split())
+                told[rank] = at, other
+        time.sleep(POLL_S)
     waiting = [(at, rank, other) for rank, (at, other) in told.items() if other in told and told[other][1] == rank]
     _, *pair = min(waiting, default=(number, member.rank, -1 if partner is None else partner))
     named = [f"trainer {rank} ({store.get(DEVICE.format(rank)).decode()})" for rank in sorted(pair) if rank >= 0]

@@ -153,7 +153,8 @@ def joined(
             accelerator.synchronize(device)
             member.barrier()
     except (RuntimeError, AssertionError) as error:
-        if (line := refused_by_device(error)) is None:
+        line = None if device_type == accelerator.HOST else refused_by_device(error)
+        if line is None:
             raise
         raise InputError(f"trainer {rank} on {device}: {line}") from None
 

@@ -34,7 +34,7 @@ reach each other's memory NCCL has no connection that breaks, and one that hangs
 def limit_waits(group: Group | None, device: torch.device, patience: timedelta) -> None:
     """Let a group wait so long at most in collectives of an accelerator; those of the host keep their limit.
 
-    Not the other way round: before PyTorch 2.9 or so, gloo keeps the limit that it was made with.
+    Not the other way round: in PyTorch 2.6, other than in 2.13, gloo keeps the limit that it was made with.
     """
     if group is None or device.type == "cpu":
         return

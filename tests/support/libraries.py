@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
+import sys
 
 import pytest
 
-HAS_DGL = importlib.util.find_spec("dgl") is not None
-"""DGL 1.1.3, the last release that imports with a current torch, has no wheel for Python 3.12 and later."""
-needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL is not installed; it has no wheel for Python 3.12 and later")
+HAS_DGL = sys.version_info < (3, 12) and not os.environ.get("GSPLIT_TEST_WITHOUT_DGL")
+"""DGL 1.1.3, the last release that imports with a current torch, has no wheel for Python 3.12 and later. Where it
+should be installed and is not, its tests fail."""
+needs_dgl = pytest.mark.skipif(not HAS_DGL, reason="DGL has no wheel for Python 3.12 and later, or was left out")

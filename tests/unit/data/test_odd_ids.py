@@ -181,7 +181,12 @@ def test_ids_that_are_refused(tmp_path, edges, options, message):
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 
-@pytest.mark.parametrize("type_", [pa.int8(), pa.uint64(), pa.string_view(), pa.large_string(), "dictionary"])
+HAS_VIEWS = int(pa.__version__.split(".")[0]) >= 21
+"""Whether pyarrow writes views of strings into Parquet; 20.0 does not, 21.0 does."""
+TYPES = [pa.int8(), pa.uint64(), pa.large_string(), "dictionary", *([pa.string_view()] if HAS_VIEWS else [])]
+
+
+@pytest.mark.parametrize("type_", TYPES)
 def test_ids_of_any_type_of_parquet(tmp_path, type_):
     texts = ["7", "100", "7"]
     if type_ == "dictionary":
@@ -190,10 +195,7 @@ def test_ids_of_any_type_of_parquet(tmp_path, type_):
         ids = pa.array([int(text) for text in texts], type_)
     else:
         ids = pa.array(texts, type_)
-    try:
-        pq.write_table(pa.table({"src": ids, "dst": texts}), tmp_path / "e.parquet")
-    except pa.ArrowNotImplementedError:  # an older pyarrow, which then reads no such file either
-        pytest.skip(f"pyarrow {pa.__version__} writes no {type_}")
+    pq.write_table(pa.table({"src": ids, "dst": texts}), tmp_path / "e.parquet")
     store = gsplit.import_graph(tmp_path / "e.parquet", tmp_path / "g", ids="any", duplicates="keep")
     assert store.ids().of(np.arange(2)) == [[7, 100]]
     assert store.graph.indices.tolist() == [0, 0, 1]
