@@ -121,6 +121,16 @@ def gather_rows(
     threads: int,
     positions: NDArray[np.int64] | None = None,
 ) -> None: ...
+def find_rows(
+    ids: NDArray[np.int64],
+    ranges: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    counts: NDArray[np.int64],
+) -> None: ...
+def find_rows_by_table(
+    ids: NDArray[np.int64], table: NDArray[np.int32], rows: NDArray[np.int64], positions: NDArray[np.int64]
+) -> int: ...
 def stream_range(
     indptr: NDArray[np.int64],
     indices: NDArray[Any],

@@ -91,7 +91,7 @@ class SamplingConfig(Checked):
     """Targets of one mini-batch over ALL trainers together (DGL and PyG count per GPU)."""
     samplers: Annotated[int | None, Range(0)] = None
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
-    over, at least 1 and at most 2 for each trainer; 0 lets every trainer sample for itself, for debugging."""
+    over, at least 1 and at most 2 for each trainer, 8 for each GPU; 0 lets every trainer sample for itself."""
     slots: Annotated[int | None, Range(1, MAX_SLOTS)] = None
     """Mini-batches, or bulks of them, that may be sampled, or being sampled, at a time, in shared memory. By default
     --samplers, --prefetch and 2 more."""

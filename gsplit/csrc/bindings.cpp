@@ -290,6 +290,31 @@ NB_MODULE(_core, m) {
       },
       nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"), nb::arg("positions") = nb::none());
   m.def(
+      "find_rows",
+      [](Array<int64_t> ids, nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ranges,
+         Writable<int64_t> rows, Writable<int64_t> positions, Writable<int64_t> counts) {
+        static_assert(sizeof(gsplit::Range) == 4 * sizeof(int64_t));
+        if (ranges.shape(1) != 4) throw nb::value_error("a range is begin, end, first and place");
+        if (rows.size() != ids.size() || positions.size() != ids.size())
+          throw nb::value_error("there must be a row and a position for each id");
+        const std::span every(reinterpret_cast<const gsplit::Range*>(ranges.data()), ranges.shape(0));
+        for (const gsplit::Range& range : every)
+          if (range.place < 0 || range.place + 1 >= static_cast<int64_t>(counts.size()))
+            throw nb::value_error("the last place is that of ids in no range");
+        nb::gil_scoped_release unlocked;
+        gsplit::find_rows(span_of(ids), every, span_of(rows), span_of(positions), span_of(counts));
+      },
+      nb::arg("ids"), nb::arg("ranges"), nb::arg("rows"), nb::arg("positions"), nb::arg("counts"));
+  m.def(
+      "find_rows_by_table",
+      [](Array<int64_t> ids, Array<int32_t> table, Writable<int64_t> rows, Writable<int64_t> positions) {
+        if (rows.size() != ids.size() || positions.size() != ids.size())
+          throw nb::value_error("there must be a row and a position for each id");
+        nb::gil_scoped_release unlocked;
+        return gsplit::find_rows(span_of(ids), span_of(table), span_of(rows), span_of(positions));
+      },
+      nb::arg("ids"), nb::arg("table"), nb::arg("rows"), nb::arg("positions"));
+  m.def(
       "post",
       [](nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> words, int64_t slot, int64_t own,
          uint64_t note, Array<int64_t> peers) {

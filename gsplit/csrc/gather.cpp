@@ -1,7 +1,9 @@
 #include "gather.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -33,7 +35,50 @@ void gather_range(const uint8_t* rows, int64_t row_bytes, std::span<const int64_
   }
 }
 
+struct Found {
+  int64_t row, place;
+};
+
+/// Sorts ids by the place that find(id) says, of counts.size(), in two passes; see find_rows.
+template <class Find>
+void sort_by_place(std::span<const int64_t> ids, std::span<int64_t> rows, std::span<int64_t> positions,
+                   std::span<int64_t> counts, Find find) {
+  std::ranges::fill(counts, 0);
+  for (const int64_t id : ids) ++counts[find(id).place];
+  std::vector<int64_t> next(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), next.begin(), int64_t{0});
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto [row, place] = find(ids[i]);
+    rows[next[place]] = row;
+    positions[next[place]++] = static_cast<int64_t>(i);
+  }
+}
+
 }  // namespace
+
+void find_rows(std::span<const int64_t> ids, std::span<const Range> ranges, std::span<int64_t> rows,
+               std::span<int64_t> positions, std::span<int64_t> counts) {
+  const auto nowhere = static_cast<int64_t>(counts.size()) - 1;
+  const Range nothing{0, 0, 0, nowhere};
+  if (ranges.empty()) ranges = {&nothing, 1};
+  sort_by_place(ids, rows, positions, counts, [=](int64_t id) {
+    // Without branches: whether a row is cached cannot be foretold.
+    const Range* range = ranges.data();
+    for (size_t left = ranges.size(); left > 1; left -= left / 2) range += range[left / 2].begin <= id ? left / 2 : 0;
+    const int64_t inside =
+        static_cast<uint64_t>(id - range->begin) < static_cast<uint64_t>(range->end - range->begin);
+    return Found{id + inside * (range->first - range->begin), nowhere + inside * (range->place - nowhere)};
+  });
+}
+
+int64_t find_rows(std::span<const int64_t> ids, std::span<const int32_t> table, std::span<int64_t> rows,
+                  std::span<int64_t> positions) {
+  check_range("row", ids, static_cast<int64_t>(table.size()));
+  std::array<int64_t, 2> counts;
+  sort_by_place(ids, rows, positions, counts,
+                [=](int64_t id) { return table[id] < 0 ? Found{id, 1} : Found{table[id], 0}; });
+  return counts[0];
+}
 
 void gather_rows(const uint8_t* rows, int64_t num_rows, int64_t row_bytes, std::span<const int64_t> ids, uint8_t* out,
                  int64_t out_rows, std::span<const int64_t> positions, int threads) {

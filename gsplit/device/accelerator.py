@@ -11,7 +11,7 @@ may offer the same. Where it does not, something else is done:
 | a kernel that reads rows there | ``read_rows``, or ``cudart`` and Triton | the CPU copies rows |
 | caches of peers | ``ipc_collect``, perhaps ``reduce_tensor``: opened in their memory | refused |
 
-None of it has run on an accelerator yet (README, "GPUs").
+It has run on one NVIDIA GPU (docs/results/gpu.md), and on no other kind.
 """
 
 from __future__ import annotations

@@ -77,9 +77,9 @@ class SplitLoader:
         return cache(lambda: self.edges.loops_of(vertices))
 
     def target_weights(self, segment: Segment) -> Tensor | None:
-        """What each own target stands for, float32 [n_L]; None where the rule draws no targets."""
+        """What each own target stands for, [n_L] in the dtype of the model; None where the rule draws no targets."""
         scales = segment.target_scales()
-        return None if scales is None else accelerator.moved(scales.copy(), self.device)
+        return None if scales is None else self.edges.tensor(scales.copy())
 
     def labels(self, segment: Segment) -> Tensor:
         """Labels of the split's own targets: int64 [n_L], or [n_L, C] where each vertex may have several."""

@@ -26,7 +26,7 @@ from torch import Tensor
 import gsplit._core as _core
 from gsplit.device import accelerator
 from gsplit.features.host_rows import HostRows, pieces
-from gsplit.features.places import NOTHING, Found, Places, Prefixes
+from gsplit.features.places import NOTHING, Found, Places, Prefixes, sorted_by_place
 from gsplit.host import SharedBuffer
 
 
@@ -164,7 +164,7 @@ class PeerCaches:
         PyTorch counts the readers of memory that was sent, in a named file of the sender's in /dev/shm. A reader
         counts itself out when its tensor goes. The sender removes the file when it collects, once all have done so
         and the memory itself is gone; otherwise the file would stay, for a trainer's last act is ``os._exit``. This
-        is by PyTorch's source (2.13); only GPUs show it (tests/gpu/test_loading.py).
+        is by PyTorch's source (2.13).
 
         Args:
             barrier: waits for all trainers.
@@ -201,12 +201,10 @@ class ReplicatedCache:
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         """Where the row of each vertex is read from."""
-        rows = self._row_of_N[vertices]
-        hits, left = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
-        return Places(
-            own=Found(rows=rows[hits].astype(np.int64), positions=hits),
-            host=Found(rows=vertices[left], positions=left),
-        )
+        rows, positions = np.empty_like(vertices), np.empty_like(vertices)
+        hits = _core.find_rows_by_table(vertices, self._row_of_N, rows, positions)
+        own, left = sorted_by_place(rows, positions, [hits, len(vertices) - hits])
+        return Places(own=own, host=left)
 
 
 def bytes_of(rows: Tensor) -> NDArray[np.uint8]:

@@ -79,12 +79,12 @@ class EdgeLoader:
             ids = segment.edge_ids(layer)
             if ids is None:
                 raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
-            weights[layer] = self._tensor(self._weights_of(ids))
+            weights[layer] = self.tensor(self._weights_of(ids))
             send_ids = segment.send_ids(layer)
             if send_ids is not None:
-                send_weights[layer] = self._tensor(self._weights_of(send_ids))
+                send_weights[layer] = self.tensor(self._weights_of(send_ids))
             if header.in_degrees_at:
-                drawn_weights[layer] = self._tensor(self._drawn_weights_of(segment, layer, ids))
+                drawn_weights[layer] = self.tensor(self._drawn_weights_of(segment, layer, ids))
         return {
             "edge_weights": weights if self.weights else None,
             "send_weights": send_weights,
@@ -134,7 +134,7 @@ class EdgeLoader:
         destinations = segment.vertices[: segment.layers[layer].num_destinations]
         numbers = self._graph.indptr[destinations + 1] - self._graph.indptr[destinations]
         factors = edge_factors(each, rows, numbers.astype(np.float64), None, self._estimate)
-        data["edge_scales"][layer] = self._tensor(factors)
+        data["edge_scales"][layer] = self.tensor(factors)
         data["whole_degrees"][layer] = accelerator.moved(numbers.astype(np.int32), self._device)
         if data["edge_weights"] is None:
             return
@@ -144,8 +144,8 @@ class EdgeLoader:
         if ids is None:
             raise ValueError("the segment carries no edge ids, which the weights of its edges are found by")
         weights, whole = self._weights_of(ids).astype(np.float64), self._weighted_degrees[destinations]
-        data["edge_weights"][layer] = self._tensor(weights * edge_factors(each, rows, whole, weights, self._estimate))
-        data["drawn_weights"][layer] = self._tensor(whole)
+        data["edge_weights"][layer] = self.tensor(weights * edge_factors(each, rows, whole, weights, self._estimate))
+        data["drawn_weights"][layer] = self.tensor(whole)
 
     def degrees_of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Degrees of vertices in the whole graph, [n] on the device; of weights where edges carry them.
@@ -153,13 +153,13 @@ class EdgeLoader:
         Args:
             vertices: int64 [n] layout ids.
         """
-        return self._tensor(self._degrees_of(vertices))
+        return self.tensor(self._degrees_of(vertices))
 
     def degrees_in(self, begin: int, end: int) -> Tensor:
         """Degrees of the vertices ``begin .. end``, as :meth:`degrees_of` gives them; no other edges are read."""
         if self.weights:
-            return self._tensor(self.weighted_degrees(begin, end))
-        return self._tensor(np.diff(self._graph.indptr[begin : end + 1]).astype(np.float64))
+            return self.tensor(self.weighted_degrees(begin, end))
+        return self.tensor(np.diff(self._graph.indptr[begin : end + 1]).astype(np.float64))
 
     def loops_of(self, vertices: NDArray[np.int64]) -> Tensor:
         """Whether vertices have an edge to themselves in the whole graph, bool [n], on the device.
@@ -234,5 +234,6 @@ class EdgeLoader:
                 sums[a:b][some] = np.add.reduceat(weights, begins[some] - begins[0], dtype=np.float64)
         return sums
 
-    def _tensor(self, values: NDArray[np.floating]) -> Tensor:
+    def tensor(self, values: NDArray[np.floating]) -> Tensor:
+        """Numbers of edges or vertices as the model computes with them: on its device, in its dtype."""
         return accelerator.moved(torch.from_numpy(np.ascontiguousarray(values)).to(self._dtype), self._device)

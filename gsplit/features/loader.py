@@ -164,15 +164,14 @@ class FeatureLoader:
         """Copy the rows of GPUs first, so that the device does so while the CPU collects those of the host."""
         if places.host.positions is None and self._read_rows is None:
             return self._collect(places.host).to(self._dtype)
+        if places.own.positions is None:
+            return self._selected(self._cache.rows, places.own).to(self._dtype)
         x_ND = torch.empty((count, self._host.width), dtype=self._dtype, device=self._device)
         sources = [(self._cache.rows, places.own)]
         sources += [(self._cache.peers[peer], found) for peer, found in places.peers.items()]
         for rows, found in sources:
             if len(found):
-                # Rows travel as stored and are converted where they arrive.
-                ids = accelerator.moved(found.rows, rows.device)
-                arrived = rows.index_select(0, ids).to(self._device, non_blocking=True)
-                self._put(arrived, found, x_ND)
+                self._put(self._selected(rows, found), found, x_ND)
         if len(places.host) and self._read_rows is not None:
             _check_ids(places.host.rows, self._host.num_rows)
             positions = (
@@ -187,6 +186,10 @@ class FeatureLoader:
         if len(found):
             _core.gather_rows(rows, found.rows, bytes_of(out), self._threads, found.positions)
 
+    def _selected(self, rows: Tensor, found: Found) -> Tensor:
+        """Rows of a cache, brought here as stored: they are converted where they arrive."""
+        return rows.index_select(0, accelerator.moved(found.rows, rows.device)).to(self._device, non_blocking=True)
+
     def _collect(self, found: Found) -> Tensor:
         """Rows of the host, brought to the GPU one after the other, as stored."""
         staged = torch.empty((len(found), self._host.width), dtype=self._host.dtype, pin_memory=True)
@@ -195,8 +198,10 @@ class FeatureLoader:
         return staged.to(self._device, non_blocking=True)
 
     def _put(self, rows: Tensor, found: Found, x_ND: Tensor) -> None:
-        assert found.positions is not None
-        x_ND.index_copy_(0, accelerator.moved(found.positions, self._device), rows.to(self._dtype))
+        if found.positions is None:
+            x_ND.copy_(rows)
+        else:
+            x_ND.index_copy_(0, accelerator.moved(found.positions, self._device), rows.to(self._dtype))
 
 
 def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tensor:

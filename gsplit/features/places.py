@@ -5,13 +5,14 @@ Legend: N vertices, P parts, n vertices that are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+import gsplit._core as _core
 from gsplit.data import first_parts
 from gsplit.features.host_rows import pieces
 
@@ -64,11 +65,14 @@ class Prefixes:
         first = first_parts(len(cache_rows), holders)
         before = np.concatenate([[0], np.cumsum(cache_rows)])
         self._ranges = [
-            [
-                (int(offsets[p]), int(offsets[p] + cache_rows[p]), int(before[p] - before[a]))
-                for p in range(a, b)
-                if cache_rows[p]
-            ]
+            np.array(
+                [
+                    (offsets[p], offsets[p] + cache_rows[p], before[p] - before[a])
+                    for p in range(a, b)
+                    if cache_rows[p]
+                ],
+                np.int64,
+            ).reshape(-1, 3)
             for a, b in pairwise(first.tolist())
         ]
         """The prefixes of each holder as (first vertex, vertex after the last, row of the first)."""
@@ -77,28 +81,35 @@ class Prefixes:
 
     def ids(self, holder: int, row_bytes: int) -> Iterator[NDArray[np.int64]]:
         """The vertices that a holder caches, row by row: int64 layout ids, piece by piece."""
-        for begin, end, _ in self._ranges[holder]:
+        for begin, end, _ in self._ranges[holder].tolist():
             for first, last in pieces(begin, end, row_bytes):
                 yield np.arange(first, last)
 
-    def find(self, vertices: NDArray[np.int64], holders: Iterable[int]) -> tuple[dict[int, Found], Found]:
+    def find(self, vertices: NDArray[np.int64], holders: Sequence[int]) -> tuple[dict[int, Found], Found]:
         """What some holders have of a list of vertices, by holder; and what none of them has, as layout ids.
 
         Args:
             vertices: int64 [n] layout ids.
-            holders: to look at.
+            holders: to look at, ascending.
         """
-        # Two comparisons for each part take a third of the time of a search, with up to 8 parts.
-        missed = np.ones(len(vertices), bool)
-        found = {}
-        for holder in holders:
-            rows, positions = [], []
-            for begin, end, first in self._ranges[holder]:
-                inside = (vertices >= begin) & (vertices < end)
-                missed[inside] = False
-                positions.append(np.flatnonzero(inside))
-                rows.append(vertices[positions[-1]] - (begin - first))
-            if rows:
-                found[holder] = Found(rows=np.concatenate(rows), positions=np.concatenate(positions))
-        left = np.flatnonzero(missed)
-        return found, Found(rows=vertices[left], positions=left)
+        ranges = [np.insert(self._ranges[holder], 3, place, axis=1) for place, holder in enumerate(holders)]
+        rows, positions = np.empty_like(vertices), np.empty_like(vertices)
+        counts = np.empty(len(ranges) + 1, np.int64)
+        _core.find_rows(vertices, np.concatenate(ranges), rows, positions, counts)
+        *found, left = sorted_by_place(rows, positions, counts)
+        return dict(zip(holders, found, strict=True)), left
+
+
+def sorted_by_place(
+    rows: NDArray[np.int64], positions: NDArray[np.int64], counts: Sequence[int] | NDArray[np.int64]
+) -> Iterator[Found]:
+    """What each place has of a list of vertices, for rows and positions that are sorted by place.
+
+    Args:
+        rows: int64 [n].
+        positions: int64 [n].
+        counts: number of rows of each place.
+    """
+    for begin, end in pairwise(np.concatenate([[0], np.cumsum(counts)]).tolist()):
+        whole = end - begin == len(rows) > 0
+        yield Found(rows=rows[begin:end], positions=None if whole else positions[begin:end])

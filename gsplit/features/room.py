@@ -28,9 +28,9 @@ MARGIN = Fraction(1, 8)
 """Share of what training takes that ``auto`` leaves free on top: mini-batches may be larger than those looked at."""
 UNKNOWN_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
-CONTEXT_BYTES = 512 << 20
+CONTEXT_BYTES = 640 << 20
 """Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a
-context of the driver's. About as much as current GPUs and drivers take; only a GPU shows the true figure."""
+context of the driver's, 621 MiB with a first tensor on an H100 (docs/results/gpu.md)."""
 CONTEXT_SHARE = Fraction(1, 32)
 """Share of a GPU that such a context is taken to have at most: no driver takes more of a small device."""
 

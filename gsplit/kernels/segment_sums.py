@@ -13,8 +13,8 @@ Widths and strides of rows are constants of the kernel, so the compiler sees how
 to 16 bytes are read in a lane where row widths and strides are multiples of that. Rows of an odd width are read value
 by value.
 
-A row with many edges is summed by one program alone, as by PyTorch's ``embedding_bag``. The sizes below were chosen
-by reading what is compiled; no GPU has run it yet.
+A row with many edges is summed by one program alone, as by PyTorch's ``embedding_bag``. The sizes below were the
+fastest on an H100, of 2 to 16 edges and 1 to 4 warps (docs/results/gpu.md).
 
 Legend: R rows of the result, S sources, E edges, D features, H heads.
 """
@@ -33,13 +33,11 @@ LANE_BYTES = 16
 WARP_LANES = 32
 MAX_COLUMNS = 256
 """Columns of a tile; wider rows are left to several programs."""
+MIN_EDGES = 2
 MAX_EDGES = 8
 """Edges of a tile: most rows of a sampled block have no more than two such."""
 TILES = 32
 """Tiles that are added to one another in the type of the sum."""
-LOADS_IN_FLIGHT = 4
-"""Loads of a lane that a tile begins at once, before warps are added."""
-MAX_WARPS = 4
 
 _SCALARS = ["indptr", "indices", "order", "factor", "weight", "degrees", "scale", "start_scale"]
 """Arrays that are read a value at a time: no compiled code of its own for those that begin at multiples of 16."""
@@ -105,17 +103,16 @@ def _sum_rows(  # type: ignore[no-untyped-def]
     tl.store(out + row * OUT + column, result.to(out.dtype.element_ty), mask=inside)
 
 
-def tile(width: int, item_bytes: int) -> tuple[int, int, int]:
-    """Edges and columns of a tile, and warps that read it.
+def tile(width: int, item_bytes: int) -> tuple[int, int]:
+    """Edges and columns of a tile, which a warp reads: one load of its lanes, or one for each of the fewest edges.
 
     Args:
         width: D.
         item_bytes: of a value.
     """
     columns = min(MAX_COLUMNS, triton.next_power_of_2(width))
-    values = LANE_BYTES // item_bytes * WARP_LANES * LOADS_IN_FLIGHT
-    edges = max(2, min(MAX_EDGES, values // columns))
-    return edges, columns, min(MAX_WARPS, max(1, edges * columns // values))
+    at_once = WARP_LANES * LANE_BYTES // item_bytes
+    return min(MAX_EDGES, max(MIN_EDGES, at_once // columns)), columns
 
 
 def sum_rows(
@@ -144,7 +141,7 @@ def sum_rows(
     received = None if received is None or not len(received) else whole_rows(received)
     start = None if start is None or not len(start) else whole_rows(start)
     weight = None if weight is None else whole_rows(weight)
-    at_once, columns, warps = tile(width, own.element_size())
+    at_once, columns = tile(width, own.element_size())
     with accelerator.as_current(out.device):
         _sum_rows[(edges.num_rows, triton.cdiv(width, columns))](
             edges.indptr,
@@ -172,5 +169,5 @@ def sum_rows(
             COLUMNS=columns,
             BLOCK=at_once * TILES,
             SUM=tl.float64 if own.dtype == torch.float64 else tl.float32,
-            num_warps=warps,
+            num_warps=1,
         )

@@ -79,6 +79,20 @@ def overlap(place: Place, loader: str) -> str:
     return "hidden of loading: " + ", ".join(f"{view} {share:.0%}" for view, share in shares.items())
 
 
+def beside(place: Place) -> str:
+    """How much longer other kernels take while rows are read from the host."""
+    if place.rehearsed:
+        return "not rehearsed: it takes a GPU's own clock and streams"
+    return place.python("beside", "-m", "tools.gpu_check.beside").strip()
+
+
+def memory(place: Place) -> str:
+    """What a process takes of a GPU beside its tensors."""
+    if place.rehearsed:
+        return "not rehearsed: only a GPU has contexts"
+    return place.python("memory", "-m", "tools.gpu_check.memory").strip()
+
+
 def timed(name: str, *flags: object, parts: int = 1, variables: dict[str, str] = NO_VARIABLES) -> Part:
     """A part that trains on mini-batches and tells its times."""
 
@@ -113,9 +127,12 @@ communicator": several ranks on one device)."""
 ONE = (
     same("as on the CPU: split", parts=1),
     same("as on the CPU: GAT", "--model", "gat", "--heads", 4, parts=1),
+    Part(name="memory", limit_s=40, run=memory),
     Part(name="loading rates", limit_s=45, run=loading),
+    Part(name="kernels beside reading", limit_s=40, run=beside),
     timed("one trainer"),
     timed("one trainer, nothing ahead", "--samplers", 0, "--prefetch", 0),
+    timed("one trainer, every row from the host", "--cache", "none"),
     Part(name="overlap: gather", limit_s=40, run=partial(overlap, loader="gather")),
     Part(name="overlap: zero-copy", limit_s=40, run=partial(overlap, loader="zero-copy")),
     timed("one trainer, bfloat16 rows", "--cache", "none", "--feature-dtype", "bfloat16"),

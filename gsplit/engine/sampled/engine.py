@@ -19,6 +19,7 @@ from torch import Tensor
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
+from gsplit.device import accelerator
 from gsplit.engine.dry.dry_step import step_bytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.feed import Feed
@@ -46,6 +47,11 @@ from gsplit.units import parse_bytes
 
 MAX_SAMPLERS = 64
 """Number of samplers that a host of any size is let start."""
+SAMPLERS_OF_A_CPU_TRAINER = 2
+"""Samplers that keep up with a trainer on the CPU, which computes for longer than one of them samples."""
+SAMPLERS_OF_A_GPU = 8
+"""Samplers that keep up with a GPU: an H100 computes a mini-batch in a sixth of the time that one of them takes
+(docs/results/gpu.md)."""
 SPARE_SLOTS = 2
 """Slots beside one for each sampler and for each mini-batch that is loaded ahead: one at work, one finished."""
 
@@ -60,7 +66,7 @@ class Sampled:
         if needs_scales(config) or config.sampling == "uniform":  # a sum that is sent knows no scale of its edges
             config = replace(config, exchange="rows")
         assert config.gpus is not None
-        samplers = samplers_of(config, config.gpus)
+        samplers = samplers_of(config, config.gpus, config.device)
         wanted = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
         slots = wanted if samplers else None
         return replace(config, samplers=samplers, slots=slots)
@@ -135,15 +141,21 @@ def bulk_of(config: SamplingConfig) -> int | None:
     return None if config.bulk == "auto" else int(config.bulk)
 
 
-def samplers_of(config: SamplingConfig, trainers: int) -> int:
+def samplers_of(config: SamplingConfig, trainers: int, device: str) -> int:
     """Number of processes to sample with: those asked for, or the cores left over.
+
+    Args:
+        config: that asks.
+        trainers: of the run.
+        device: type of the device that they compute on.
 
     Raises:
         InputError: for so many that starting them would bring the host down.
     """
     cores = len(os.sched_getaffinity(0))
     if config.samplers is None:
-        return max(1, min(cores - trainers, 2 * trainers))
+        useful = SAMPLERS_OF_A_CPU_TRAINER if device == accelerator.HOST else SAMPLERS_OF_A_GPU
+        return max(1, min(cores - trainers, useful * trainers, MAX_SAMPLERS))
     most = max(MAX_SAMPLERS, 4 * cores)
     if config.samplers > most:
         raise InputError(f"--samplers is {config.samplers}, but there are {cores} cores; use at most {most}")

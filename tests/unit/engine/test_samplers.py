@@ -14,24 +14,27 @@ from gsplit.errors import InputError
 
 
 @pytest.mark.parametrize(
-    ("cores", "world", "asked", "samplers"),
+    ("cores", "world", "device", "asked", "samplers"),
     [
-        (64, 4, None, 8),  # two for each trainer
-        (8, 4, None, 4),  # what the trainers leave over
-        (2, 4, None, 1),  # but one: the alternative is that every trainer samples all
-        (2, 4, 0, 0),
-        (2, 4, 5, 5),
+        (64, 4, "cpu", None, 8),  # two for each trainer
+        (64, 4, "xpu", None, 32),  # eight for each GPU
+        (256, 16, "xpu", None, 64),
+        (8, 4, "cpu", None, 4),  # what the trainers leave over
+        (8, 4, "xpu", None, 4),
+        (2, 4, "cpu", None, 1),  # but one: the alternative is that every trainer samples all
+        (2, 4, "cpu", 0, 0),
+        (2, 4, "xpu", 5, 5),
     ],
 )
-def test_the_default_is_what_the_trainers_leave_over(monkeypatch, cores, world, asked, samplers):
+def test_the_default_is_what_the_trainers_leave_over(monkeypatch, cores, world, device, asked, samplers):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    assert samplers_of(TrainConfig(samplers=asked), world) == samplers
+    assert samplers_of(TrainConfig(samplers=asked), world, device) == samplers
 
 
 def test_no_more_than_a_host_can_start(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     with pytest.raises(InputError, match="--samplers is 10000, but there are 2 cores; use at most 64"):
-        samplers_of(TrainConfig(samplers=10000), 4)
+        samplers_of(TrainConfig(samplers=10000), 4, "cpu")
 
 
 def test_slots_that_nobody_asked_for_keep_to_the_most_there_may_be(monkeypatch, tmp_path):

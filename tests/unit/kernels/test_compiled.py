@@ -2,9 +2,9 @@
 
 Code is compiled through the functions that launch kernels, with arrays of this machine; only the launch is left out.
 A lane reads up to 16 bytes at once: as many as rows begin at multiples of, which is the largest power of two that
-divides their bytes, and no more than a tile has for each lane. So 100 float32 (400 bytes) and 256 float16 (512) are
-read 16 bytes at a time, 100 float16 (200) and 128 float16 (256 bytes, for 32 lanes) 8 bytes, and of rows of an odd
-width each value by itself. A warp has 64 lanes on AMD's, so there each has half as much of a short row.
+divides their bytes, and no more than a tile has for each lane. So 100 float32 (400 bytes) and 128 float16 (256) are
+read 16 bytes at a time, 100 float16 (200) 8 bytes, and of rows of an odd width each value by itself. A warp has 64
+lanes on AMD's, so there each has half as much of a small tile.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ AMDGCN_BYTES = {"dwordx4": 16, "dwordx2": 8, "dword": 4, "ushort": 2, "short_d16
 class Code:
     """What was compiled for a launch: its constants, its assembly, and Triton's own code before that."""
 
-    def __init__(self, target, constants, kernel):
-        self.constants, self.lanes = constants, TARGETS[target].warp_size * constants["num_warps"]
+    def __init__(self, target, constants, kernel, grid):
+        self.grid, self.constants, self.lanes = grid, constants, TARGETS[target].warp_size * constants["num_warps"]
         self.nvidia = TARGETS[target].backend == "cuda"
         self.text = kernel.asm["ptx" if self.nvidia else "amdgcn"]
         self.before = kernel.asm["ttir"]
@@ -86,7 +86,7 @@ def compiled(request, cache, monkeypatch):
 
         def only_compile(*values, grid, warmup, **constants):
             code = type(kernel).run(kernel, *values, grid=grid, warmup=True, **constants)
-            found.append(Code(request.param, constants, code))
+            found.append(Code(request.param, constants, code, grid))
 
         monkeypatch.setattr(kernel, "run", only_compile)
         launch(*arguments, **named)
@@ -96,10 +96,10 @@ def compiled(request, cache, monkeypatch):
     return made
 
 
-def reading(compiled, width, stored, compute):
+def reading(compiled, width, stored, compute, rows=8):
     """The code that reads rows of a width."""
-    ids = torch.zeros(8, dtype=torch.int64)
-    host, out = torch.zeros(8, width, dtype=stored), torch.zeros(8, width, dtype=compute)
+    ids = torch.zeros(rows, dtype=torch.int64)
+    host, out = torch.zeros(8, width, dtype=stored), torch.zeros(rows, width, dtype=compute)
     return compiled(zero_copy._read_rows, zero_copy.read_rows, host, ids, ids, out)
 
 
@@ -109,11 +109,11 @@ def reading(compiled, width, stored, compute):
 def test_rows_are_read_as_wide_as_they_are_aligned(compiled, width, stored):
     code = reading(compiled, width, stored, torch.float32)
     size = stored.itemsize
-    assert set(code.loads) == {code.lane_bytes(width * size, size, code.constants["BLOCK"])}
-    if code.nvidia:
-        # A load without a guard is of an id or a position: of a row, what is not in it is left out.
-        unguarded = [(n, bits) for guard, n, bits in PTX.findall(code.text) if not guard]
-        assert unguarded == [("", "64")] * 2
+    wide = code.lane_bytes(width * size, size, code.constants["ROWS"] * code.constants["BLOCK"])
+    assert set(code.loads) <= {wide, 8}  # 8: ids and positions
+    assert wide in code.loads
+    if code.nvidia:  # of a row, what is not in it is left out
+        assert all(guard for guard, _, _ in PTX.findall(code.text))
 
 
 def test_widths_of_loads_on_nvidia(compiled):
@@ -121,7 +121,7 @@ def test_widths_of_loads_on_nvidia(compiled):
     widths = {
         (100, torch.float32): 16,
         (256, torch.float16): 16,
-        (128, torch.float16): 8,
+        (128, torch.float16): 16,
         (100, torch.bfloat16): 8,
         (33, torch.float32): 4,
         (1433, torch.float16): 2,
@@ -130,7 +130,15 @@ def test_widths_of_loads_on_nvidia(compiled):
     for (width, stored), size in widths.items():
         code = reading(compiled, width, stored, torch.float32)
         if code.nvidia:
-            assert set(code.loads) == {size}
+            assert set(code.loads) == {size, 8}  # 8: ids and positions
+
+
+@pytest.mark.parametrize("width", [16, *WIDTHS])
+def test_few_programs_read_and_leave_the_rest_of_the_gpu_alone(compiled, width):
+    """However many rows there are: each asks for as many bytes at once, whatever the width."""
+    code = reading(compiled, width, torch.float32, torch.float32, rows=50_000)
+    assert code.grid == (16,)
+    assert code.constants["ROWS"] * code.constants["BLOCK"] * 4 == 16 * 1024
 
 
 @pytest.mark.parametrize("compute", [torch.float32, torch.float64])
