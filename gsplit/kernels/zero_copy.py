@@ -35,7 +35,7 @@ PROGRAMS = 16
 TILE_BYTES = 16 << 10
 """Bytes of host memory that a program asks for at once."""
 WARPS = 8
-"""Of a program: with 32 lanes of 16 bytes each, four loads of a lane are on their way."""
+"""Warps of a program: with 32 lanes of 16 bytes each, four loads of a lane are on their way."""
 MAX_BLOCK = 1024
 """Values of a row that a program reads at once; a longer row takes several rounds."""
 
