@@ -55,6 +55,11 @@ $(VENV)/.needs-dev: $(VENV)/.needs
 	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs-dev.txt
 	touch $@
 
+$(VENV)/.needs-slow: $(VENV)/.needs-dev
+	$(BIN)/python -m tools.requirements slow >$(VENV)/needs-slow.txt
+	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs-slow.txt
+	touch $@
+
 INSTALLED := $(VENV)/.built $(VENV)/.needs
 INSTALLED_DEV := $(VENV)/.built $(VENV)/.needs-dev
 
@@ -95,7 +100,7 @@ test: checked
 	$(PYTEST) -m 'not accelerator and $(DAILY)'
 	$(ON_SIMULATED) tests/accelerator -m 'accelerator and $(DAILY)'
 
-test-all: checked
+test-all: checked $(VENV)/.needs-slow
 	$(PYTEST) -m 'not accelerator'
 	$(ON_SIMULATED) tests/accelerator -m accelerator
 

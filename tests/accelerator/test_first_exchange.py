@@ -32,7 +32,7 @@ def together(world, patience_s):
         return start(joins, world, world, port, patience_s).join()
 
 
-@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("world", [1, 3])
 def test_devices_that_exchange_what_they_should(controls, world):
     assert together(world, 60.0) == [f"sim:{rank}" for rank in range(world)]
 

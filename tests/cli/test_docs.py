@@ -195,7 +195,7 @@ def rename_tables(source, folder, called):
             csv.writer(file).writerows([header, *rows])
 
 
-LIBRARIES = ["pyg", pytest.param("dgl", marks=needs_dgl)]
+LIBRARIES = ["pyg", pytest.param("dgl", marks=[needs_dgl, pytest.mark.slow])]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

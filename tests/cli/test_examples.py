@@ -19,7 +19,6 @@ import matplotlib as mpl
 import nbformat
 import numpy as np
 import pytest
-from nbclient import NotebookClient
 from support.devices import HIDDEN, hide
 from support.libraries import needs_dgl
 
@@ -147,6 +146,8 @@ def test_a_notebook_has_no_outputs(name):
 @pytest.mark.slow
 def test_first_steps_in_a_notebook(alone, tmp_path):
     """A kernel runs the notebook: trainers are spawned by it, and what they say is in it."""
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(EXAMPLES / "first_steps.ipynb", 4)
     # Where a test calls it, a kernel would leave out what is said by processes that cells start.
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}

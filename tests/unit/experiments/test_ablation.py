@@ -100,6 +100,7 @@ def documented():
     return (ROOT / "docs" / "formats.md").read_text().partition("### Ablation")[2]
 
 
+@pytest.mark.slow
 def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
     result = run_ablation(tmp_path, "--studies", "exchange", "models", "--pairs", "2")
     tables = result["tables"]
