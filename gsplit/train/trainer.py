@@ -83,6 +83,7 @@ class Trainer:
             fan_outs=run.config.evaluation_fan_out,
             seed=run.config.seed,
             stops=shared.asked_to_stop,
+            publish=None if self.trained is None else self.trained.publish,
         )
         self.valid_idx = validated(layout, run.config.validate_vertices, run.config.seed)
         """The vertices to validate on, int64 layout ids."""

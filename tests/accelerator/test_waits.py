@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest import mock
 
 import pytest
 import torch
@@ -74,3 +75,39 @@ def test_a_step_waits_for_nothing_but_the_step_before_the_last(
             total.update(step)
         assert total["Event.synchronize"] == len(steps)
         assert total["Stream.synchronize"] <= len(steps) + 1  # the feed's thread is ahead by one
+
+
+def published_and_waits(member, config):
+    """How often trained rows went to the host, and what was waited for in each epoch, by name."""
+    torch.ops.sim.set_schedule("lazy")
+    trainer = trainer_of(member, config)
+    feed, waits, publish = trainer.feed, [], mock.Mock(wraps=trainer.trained.publish)
+    trainer.evaluator._publish = publish
+
+    def watched():
+        for mini_batch in feed:
+            waits.append(dict(torch.ops.sim.waits(False)))
+            torch.ops.sim.reset_waits()
+            yield mini_batch
+
+    trainer.feed = watched()
+    loop.train(trainer)
+    return publish.call_count, waits[1:]
+
+
+def test_trained_rows_go_to_the_host_when_they_are_evaluated_and_not_after_each_step(
+    controls, accelerator_pool, weighted_layouts, tmp_path
+):
+    whole = {"strategy": "full", "algorithm": "1d-sparse", "train_features": 8, "cache": "none", "batch_size": 512}
+    whole["fan_out"] = (-1, -1)
+    path = weighted_layouts(2).path
+    found = {}
+    for each in (0, 1):
+        config = config_for(path, tmp_path / str(each), device="sim", epochs=6, validate_every=each, **whole)
+        found[each] = accelerator_pool.run(2, published_and_waits, config)
+    for (never, without), (always, evaluated) in zip(found[0], found[1], strict=True):
+        assert (never, always) == (0, 6), (never, always)
+        assert len(without) == len(evaluated) == 5
+        for one, other in zip(without, evaluated, strict=True):
+            assert one["_local_scalar_dense"] < 8  # whether all weights are finite is one of them
+            assert one["copy to the host"] < other["copy to the host"]

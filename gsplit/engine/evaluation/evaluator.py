@@ -51,6 +51,7 @@ class Evaluator:
         fan_outs: neighbours of each layer L .. 1 that logits are computed from; None: all, exactly.
         seed: of those draws.
         stops: whether somebody has asked to stop; looked at before each chunk.
+        publish: called by all trainers before features are read, where these are trained.
 
     Raises:
         Stopped: by what gives scores or logits of all vertices, where somebody did.
@@ -72,7 +73,9 @@ class Evaluator:
         fan_outs: Sequence[int] | None = None,
         seed: int = 0,
         stops: Callable[[], bool] = never,
+        publish: Callable[[], None] | None = None,
     ) -> None:
+        self._publish = publish or (lambda: None)
         self._graph, self._layout, self._member = layout.graph, layout, member
         self._objective, self._num_layers, self._metrics = objective, num_layers, metrics
         self._stops, self._skipped = stops, False
@@ -166,11 +169,13 @@ class Evaluator:
         self, model: nn.Module, own: NDArray[np.int64], level: int | None = None
     ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """Chunks of this trainer's vertices with their exact vectors; see :meth:`ExactLevels.vectors`."""
+        self._publish()
         return self._exact.vectors(model, own, level)
 
     def _logits(self, model: nn.Module, ids: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
         """This trainer's share of some layout ids [n] with their logits [n, C], in pieces."""
         self._skipped = False
+        self._publish()
         if self._sampled is not None:
             return self._sampled.logits(model, ids)
         return self._exact.vectors(model, self._exact.own(ids))

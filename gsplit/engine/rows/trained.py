@@ -2,7 +2,7 @@
 
 A trainer owns the rows of its vertices, updates them by an optimizer of its own, like the one of the weights, and
 keeps that one's state: nothing of them is reduced over the trainers. All rows lie in memory that all trainers map, so
-that exact evaluation reads them as it reads the features of a graph.
+that exact evaluation reads them as it reads the features of a graph; those of a GPU are copied there before it does.
 
 A row begins with numbers that are drawn from the seed by its global id and column (law 1), uniformly, with mean 0 and
 variance 1: neither the layout nor the number of trainers changes them.
@@ -83,8 +83,6 @@ class TrainedFeatures:
         """[V, D] the rows of this trainer's vertices, by layout id; on the CPU the very memory that all map."""
         self.optimizer = optimizer_of(run.config, [self.own])
         """Updates the own rows."""
-        if member.device.type != "cpu":
-            self.optimizer.register_step_post_hook(lambda *_: self._publish())
         self.layout = replace(layout, graph=replace(layout.graph, features=self._rows))
         """The layout with the rows of all trainers as its features."""
         member.barrier()
@@ -129,13 +127,13 @@ class TrainedFeatures:
             described = self.optimizer.state_dict()
             self.optimizer.load_state_dict({**described, "state": {0: own}})
         follow(self.optimizer, self._config)
-        self._publish()
         self._member.barrier()
 
-    def _publish(self) -> None:
-        """Let the others see the own rows, where those are not in the memory that all map."""
+    def publish(self) -> None:
+        """Let all read everybody's rows in :attr:`layout`; on the CPU they lie there anyway."""
         if self.own.device.type != "cpu":
             self._rows[self._begin : self._end] = self.own.detach().cpu().numpy()
+            self._member.barrier()
 
     def _gathered(self, own: Tensor) -> Tensor | None:
         rows = self._shared(self._scratch, self._rows.dtype)

@@ -7,7 +7,7 @@ written into no checkpoint, kept as no model, and end the run as ``--stop-on-nan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -26,9 +26,15 @@ STATISTICS = ("running_mean", "running_var")
 """Buffers of batch normalisation, which may overflow where no weight does."""
 
 
-def is_finite(tensor: Tensor) -> bool:
-    """Whether no value is NaN or infinite: one pass, without memory for an answer of each value."""
-    return not tensor.numel() or all(bool(end.isfinite()) for end in tensor.detach().aminmax())
+def is_finite(*tensors: Tensor) -> bool:
+    """Whether no value is NaN or infinite: one pass, no memory for an answer of each, one wait for a device."""
+    ends = [end.isfinite() for tensor in tensors if tensor.numel() for end in tensor.detach().aminmax()]
+    return not ends or bool(torch.stack(ends).all())
+
+
+def _first_not_finite(named: Mapping[str, Tensor]) -> str | None:
+    """Name of the first tensor that is not finite; a device is waited for once where all are."""
+    return None if is_finite(*named.values()) else next(name for name, each in named.items() if not is_finite(each))
 
 
 def first_parameter(trainer: Trainer) -> str | None:
@@ -36,8 +42,8 @@ def first_parameter(trainer: Trainer) -> str | None:
 
     All trainers make the call, and get the same. Other buffers may hold infinities on purpose, as masks do.
     """
-    trained = ((name, weight) for name, weight in trainer.model.named_parameters() if weight.requires_grad)
-    name = next((name for name, weight in trained if not is_finite(weight)), None)
+    trained = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    name = _first_not_finite(trained)
     buffers = [each for each in trainer.model.named_buffers() if each[0].rpartition(".")[2] in STATISTICS]
     if name is None and buffers:
         at = next((i for i, (_, each) in enumerate(buffers) if not is_finite(each)), -1)
@@ -51,7 +57,7 @@ def first_parameter(trainer: Trainer) -> str | None:
 
 def may_be_saved(trainer: Trainer) -> bool:
     """Whether a run could go on from here: weights, gradients that are added up, and the loss so far are finite."""
-    added = all(is_finite(sum_) for sum_ in trainer.steps.state()["sums"])
+    added = is_finite(*trainer.steps.state()["sums"])
     if trainer.trained is not None:  # whose rows, and sums of their gradients, each trainer has alone
         added = not max_over_trainers(int(not added), trainer.member)
     return added and first_parameter(trainer) is None and bool(torch.as_tensor(trainer.progress.loss_sum).isfinite())
@@ -68,8 +74,8 @@ def check_mini_batch(trainer: Trainer, mini_batch: MiniBatch) -> None:
     if trainer.run.config.stop_on_nan != "batch":
         return
     loss, _ = trainer.reduced
-    gradients = ((name, weight.grad) for name, weight in trainer.model.named_parameters())
-    gradient = next((name for name, each in gradients if each is not None and not is_finite(each)), None)
+    named = trainer.model.named_parameters()
+    gradient = _first_not_finite({name: weight.grad for name, weight in named if weight.grad is not None})
     if trainer.trained is not None and gradient is None:
         rows = trainer.trained.own.grad
         bad = max_over_trainers(int(rows is not None and not is_finite(rows)), trainer.member)
