@@ -26,7 +26,16 @@ ROOT = PROJECT.parent
 RESOLUTIONS = {"lowest": "lowest-direct", "newest": "highest"}
 """How uv chooses versions, by the name of the target."""
 EXTRAS = ("pyg", "tables", "matrices", "plots", "metrics", "kaminpar", "graphbolt")
-TESTING = ("pytest", "pytest-xdist", "pytest-random-order", "hypothesis", "pandas>=2", "brotli", "nanobind")
+TESTING = [
+    "pytest",
+    "pytest-xdist",
+    "pytest-random-order",
+    "hypothesis",
+    "pandas>=2",
+    "brotli",
+    "nanobind",
+    "nbformat",
+]
 """What the suite needs beside them, in whatever version fits."""
 SUITE = {
     "unit tests": ("tests/unit",),
@@ -40,7 +49,7 @@ SUITE = {
 """Files of tests, by what is said of them."""
 WITHOUT_DGL = "GSPLIT_TEST_WITHOUT_DGL"
 """Variable by which tests know that DGL is left out on purpose (tests/support/libraries.py)."""
-MARKS = "not accelerator and not slow and not left_out"
+MARKS = "not accelerator and not slow and not left_out and not sources"
 
 
 @dataclass(frozen=True)

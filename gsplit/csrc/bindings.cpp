@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -298,13 +299,20 @@ NB_MODULE(_core, m) {
         if (rows.size() != ids.size() || positions.size() != ids.size())
           throw nb::value_error("there must be a row and a position for each id");
         const std::span every(reinterpret_cast<const gsplit::Range*>(ranges.data()), ranges.shape(0));
-        for (const gsplit::Range& range : every)
+        if (!counts.size()) throw nb::value_error("the last place is that of ids in no range");
+        int64_t before = std::numeric_limits<int64_t>::min();
+        for (const gsplit::Range& range : every) {
           if (range.place < 0 || range.place + 1 >= static_cast<int64_t>(counts.size()))
             throw nb::value_error("the last place is that of ids in no range");
+          if (range.begin < before || range.end < range.begin)
+            throw nb::value_error("ranges must be sorted, and must not overlap");
+          before = range.end;
+        }
         nb::gil_scoped_release unlocked;
         gsplit::find_rows(span_of(ids), every, span_of(rows), span_of(positions), span_of(counts));
       },
-      nb::arg("ids"), nb::arg("ranges"), nb::arg("rows"), nb::arg("positions"), nb::arg("counts"));
+      nb::arg("ids"), nb::arg("ranges"), nb::arg("rows").noconvert(), nb::arg("positions").noconvert(),
+      nb::arg("counts").noconvert());
   m.def(
       "find_rows_by_table",
       [](Array<int64_t> ids, Array<int32_t> table, Writable<int64_t> rows, Writable<int64_t> positions) {
@@ -313,7 +321,7 @@ NB_MODULE(_core, m) {
         nb::gil_scoped_release unlocked;
         return gsplit::find_rows(span_of(ids), span_of(table), span_of(rows), span_of(positions));
       },
-      nb::arg("ids"), nb::arg("table"), nb::arg("rows"), nb::arg("positions"));
+      nb::arg("ids"), nb::arg("table"), nb::arg("rows").noconvert(), nb::arg("positions").noconvert());
   m.def(
       "post",
       [](nb::ndarray<uint64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> words, int64_t slot, int64_t own,

@@ -201,7 +201,7 @@ class ReplicatedCache:
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         """Where the row of each vertex is read from."""
-        rows, positions = np.empty_like(vertices), np.empty_like(vertices)
+        rows, positions = np.empty(len(vertices), np.int64), np.empty(len(vertices), np.int64)
         hits = _core.find_rows_by_table(vertices, self._row_of_N, rows, positions)
         own, left = sorted_by_place(rows, positions, [hits, len(vertices) - hits])
         return Places(own=own, host=left)

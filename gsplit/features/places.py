@@ -93,7 +93,7 @@ class Prefixes:
             holders: to look at, ascending.
         """
         ranges = [np.insert(self._ranges[holder], 3, place, axis=1) for place, holder in enumerate(holders)]
-        rows, positions = np.empty_like(vertices), np.empty_like(vertices)
+        rows, positions = np.empty(len(vertices), np.int64), np.empty(len(vertices), np.int64)
         counts = np.empty(len(ranges) + 1, np.int64)
         _core.find_rows(vertices, np.concatenate(ranges), rows, positions, counts)
         *found, left = sorted_by_place(rows, positions, counts)

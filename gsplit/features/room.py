@@ -30,7 +30,7 @@ UNKNOWN_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
 CONTEXT_BYTES = 640 << 20
 """Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a
-context of the driver's, 621 MiB with a first tensor on an H100 (docs/results/gpu.md)."""
+context of the driver's, 620 MiB with a first tensor on an H100 (docs/results/gpu.md)."""
 CONTEXT_SHARE = Fraction(1, 32)
 """Share of a GPU that such a context is taken to have at most: no driver takes more of a small device."""
 

@@ -90,14 +90,15 @@ def _read_named(path: Path, names: Sequence[str]) -> NDArray[Any]:
 def _read(path: Path) -> NDArray[Any]:
     try:
         if path.suffix != ".npy":
-            with warnings.catch_warnings():  # of an empty file, which is our caller's to refuse
-                warnings.simplefilter("ignore", UserWarning)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of an empty file, which is our caller's to refuse
+                warnings.simplefilter("error", DeprecationWarning)  # NumPy 1 would cut off what is behind the point
                 columns = np.loadtxt(path, dtype=np.int64, ndmin=2)
                 return columns[:, 0] if columns.shape[1] == 1 else columns
         return map_array(path) if path.stat().st_size else np.empty(0, np.int64)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; --vertices takes all, train, valid, test or a file") from None
-    except DAMAGE as error:
+    except (*DAMAGE, DeprecationWarning) as error:
         raise InputError(f"{path} is no list of vertices, .npy or text with one id a line: {error}") from None
 
 

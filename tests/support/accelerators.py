@@ -111,7 +111,10 @@ def apart_by(one, other) -> float:
         return max(map(apart_by, one, other), default=0.0) if same else math.inf
     if isinstance(one, (float, torch.Tensor, np.ndarray)):
         one, other = (torch.as_tensor(value, dtype=torch.float64) for value in (one, other))
-        return float((one - other).abs().max() / other.abs().max().clamp(1.0)) if one.numel() else 0.0
+        if one.shape != other.shape:
+            return math.inf
+        off = float((one - other).abs().max() / other.abs().max().clamp(1.0)) if one.numel() else 0.0
+        return math.inf if math.isnan(off) else off  # max() would leave it out
     return 0.0 if one == other else math.inf
 
 

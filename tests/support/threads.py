@@ -12,6 +12,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _world
 
 from gsplit.parallel import Member
 
@@ -37,6 +38,7 @@ class Groups(dict):
         group._set_default_backend(GLOO)
         group._register_backend(torch.device("cpu"), GLOO, backend)
         group._set_group_name(name)
+        _world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}  # which PyTorch asks up to 2.7
         self[ranks] = group
         return group
 
@@ -59,8 +61,11 @@ def in_threads(world: int, function, *arguments) -> list:
             stop.set()
             raise
 
+    known = dict(_world.pg_group_ranks)
     with ThreadPoolExecutor(world) as pool:
         futures = [pool.submit(live, rank) for rank in range(world)]
         errors = [future.exception() for future in futures]
+    _world.pg_group_ranks.clear()
+    _world.pg_group_ranks.update(known)
     assert not any(errors), failed[0]
     return [future.result() for future in futures]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -58,6 +60,7 @@ def sources():
     return {str(path.relative_to(ROOT)): path.read_bytes() for path in files}
 
 
+@pytest.mark.sources
 def test_one_kind_of_gpu_is_named_where_it_must_be_and_nowhere_else():
     """Elsewhere code is of accelerators of any kind (:mod:`gsplit.device.accelerator`), and words are, too."""
     naming = {name for name, content in sources().items() if KIND in content.lower()}

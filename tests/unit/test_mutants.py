@@ -8,6 +8,8 @@ import pytest
 
 from tools import mutations
 
+pytestmark = pytest.mark.sources
+
 PAGE = mutations.ROOT / "docs" / "mutations.md"
 ENTRY = """
 [[mutation]]

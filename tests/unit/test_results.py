@@ -44,6 +44,7 @@ def test_every_page_is_linked_to():
     assert linked == {path.stem for path in PAGES[1:]}
 
 
+@pytest.mark.sources
 def test_files_that_the_pages_name_are_there():
     named = {
         name

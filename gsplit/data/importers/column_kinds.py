@@ -170,8 +170,9 @@ def _first_bad(texts: Any, zoned: Any) -> int:
     begin, end = 0, len(texts)
     while end - begin > 1:
         middle = (begin + end) // 2
+        half = pa.array(np.arange(begin, middle))  # if_else gives other texts for slices, up to pyarrow 22
         try:
-            _moments(texts[begin:middle], zoned[begin:middle])
+            _moments(texts.take(half), zoned.take(half))
             begin = middle
         except pa.ArrowInvalid:
             end = middle

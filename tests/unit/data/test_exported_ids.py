@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import random_graph
+from support.libraries import needs_dgl
 
 import gsplit
 from gsplit.data.exporters import export
@@ -83,6 +84,7 @@ def test_pyg_has_them_by_vertex(case, tmp_path):
         assert list(kept.vertex_ids) == [next(iter(ids.values()))[at] for at in (2, 0)]
 
 
+@needs_dgl
 def test_dgl_has_whole_numbers_and_says_where_the_texts_are(case, tmp_path, caplog):
     store, ids = case
     dgl = import_dgl()

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from support.devices import fit
 
 from gsplit.config.train import TrainConfig
 from gsplit.device.choice import choose_device
@@ -18,8 +19,7 @@ from gsplit.units import parse_bytes
 def gpus(monkeypatch):
     def pretend(count):
         monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
-        for name in ("why_none", "without_kernels"):  # which ask the driver and the build of PyTorch that are here
-            monkeypatch.setattr(f"gsplit.device.choice.{name}", lambda *_: None)
+        fit(monkeypatch)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
         monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)

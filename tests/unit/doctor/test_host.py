@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from support.devices import fit
 
 from gsplit import limits
 from gsplit.config.train import TrainConfig
@@ -25,7 +26,8 @@ from gsplit.supply.pipes import Supply
 
 @pytest.fixture
 def limited(monkeypatch):
-    """limited(NOFILE=(soft, hard), ...): other limits of this process."""
+    """limited(NOFILE=(soft, hard), ...): other limits of this process, on a host that PyTorch's build fits."""
+    fit(monkeypatch)
 
     def give(**limits_):
         known = {getattr(resource, f"RLIMIT_{name}"): pair for name, pair in limits_.items()}

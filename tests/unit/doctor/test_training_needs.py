@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from support.cgroups import give_memory
+from support.devices import fit
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
@@ -135,7 +136,8 @@ def test_a_host_with_little_memory_is_a_problem(config, monkeypatch, tmp_path, c
     assert "processes of trainers" in capsys.readouterr().out
 
 
-def test_what_a_training_refuses_is_a_problem(config, tmp_path):
+def test_what_a_training_refuses_is_a_problem(config, monkeypatch, tmp_path):
+    fit(monkeypatch)
     assert examine(config(cache_size="900TiB")).problems[0].startswith("--cache-size 900.0 TiB: cpu has")
     (problem,) = examine(TrainConfig(layout=tmp_path / "missing")).problems
     assert str(tmp_path / "missing") in problem

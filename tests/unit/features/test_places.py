@@ -72,4 +72,11 @@ def test_ids_outside_of_a_table_are_refused_before_anything_is_written():
         _core.find_rows_by_table(np.array([0]), np.zeros(3, np.int32), rows, positions)
     with pytest.raises(ValueError, match="the last place"):
         _core.find_rows(np.array([0, 1]), np.array([[0, 1, 0, 1]]), rows, positions, np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="the last place"):
+        _core.find_rows(np.array([0, 1]), np.zeros((0, 4), np.int64), rows, positions, np.zeros(0, np.int64))
+    for ranges in ([[4, 6, 0, 0], [0, 2, 2, 0]], [[0, 3, 0, 0], [2, 4, 3, 0]], [[3, 2, 0, 0]]):
+        with pytest.raises(ValueError, match="must be sorted, and must not overlap"):
+            _core.find_rows(np.array([0, 1]), np.array(ranges), rows, positions, np.zeros(2, np.int64))
+    with pytest.raises(TypeError):  # not copies of them, which nobody would see
+        _core.find_rows_by_table(np.array([0, 1]), np.zeros(3, np.int32), rows.astype(np.int32), positions)
     assert rows.tolist() == positions.tolist() == [7, 7]

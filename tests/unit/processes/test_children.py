@@ -155,7 +155,9 @@ def test_shared_buffer_grows_keeps_and_refuses_more_than_there_is():
 
 def test_the_rendezvous_listens_on_loopback_only():
     with rendezvous(2) as port:
-        listening = [c for c in psutil.Process().net_connections("tcp") if c.laddr.port == port and not c.raddr]
+        this = psutil.Process()
+        connections = getattr(this, "net_connections", None) or this.connections  # before psutil 6
+        listening = [c for c in connections("tcp") if c.laddr.port == port and not c.raddr]
         assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             pass
