@@ -17,6 +17,7 @@ from experiments.baselines.stored import write_arrays
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting, Workload
 from experiments.compare.graphs import Graph
 from experiments.shared import processes
+from experiments.shared.results import records
 
 MEMORY = tuple(processes.MEMORY)
 Command = Callable[["Contender", Graph, Path], list[str]]
@@ -139,11 +140,9 @@ def _epochs_logged(folder: Path) -> int:
 
 def read_engine(folder: Path, workload: Workload) -> Outcome:
     """What ``gsplit train --out FOLDER/run`` left."""
-    lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
-    records = [record for record in map(json.loads, lines) if record["kind"] == "epoch"]
     summary = json.loads((folder / "run" / "summary.json").read_text())
     tested = summary["model_epoch"] if workload.evaluate else None
-    return Outcome(epochs=[epoch_of(record, summary["test_accuracy"], tested) for record in records])
+    return Outcome(epochs=[epoch_of(record, summary["test_accuracy"], tested) for record in records(folder / "run")])
 
 
 def epoch_of(record: Mapping[str, Any], test_accuracy: float | None, tested: int | None) -> Epoch:

@@ -15,7 +15,6 @@ reported as failed, because it trained something else. Dropout is left out, beca
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,7 @@ from experiments.full_graph.inputs import layout_of, store_of
 from experiments.shared import processes
 from experiments.shared.noise import calibrate, cores, quiet_rounds
 from experiments.shared.processes import RunFailed
-from experiments.shared.results import markdown_table
+from experiments.shared.results import markdown_table, records
 
 OURS = "full"
 TRAINERS = {"full": 2, "full-1": 1, "split": 2}
@@ -113,9 +112,8 @@ def run(system: str, plan: Plan, memory: str = "as it comes", epochs: int | None
         layout = layout_of(Path(task.store), plan.work, TRAINERS[system], task.seed)
         command = our_command(system, task, layout, folder)
         processes.run(command, processes.environment(memory, 1), folder, limit_s=plan.limit_s)
-        lines = map(json.loads, (folder / "run" / "metrics.jsonl").read_text().splitlines())
-        records = [line for line in lines if line["kind"] == "epoch"]
-        return Epochs(seconds=[each["seconds"] for each in records], losses=[each["loss"] for each in records])
+        lines = records(folder / "run")
+        return Epochs(seconds=[each["seconds"] for each in lines], losses=[each["loss"] for each in lines])
 
 
 def middle(epochs: Epochs) -> float:

@@ -7,13 +7,13 @@ something out: it is a floor, and what lies between is copies, fresh memory and 
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from experiments.model_host.model import Prediction
+from experiments.shared.results import records
 from gsplit.config.train import TrainConfig
 
 STRATEGIES = {"GSplit": "split", "DGL": "data"}
@@ -34,8 +34,7 @@ def measured_epoch(config: TrainConfig) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="gsplit-model-host-") as folder:
         out = Path(folder) / "run"
         train(config=TrainConfig(**{**vars(config), "out": out}))
-        lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-        epochs = [line for line in lines if line["kind"] == "epoch"][1:]
+        epochs = records(out)[1:]
     found = {"epoch": median(epoch["seconds"] for epoch in epochs)}
     for stage, parts in STAGES.items():
         found[stage] = median(sum(epoch["stages"][part] for part in parts) for epoch in epochs)

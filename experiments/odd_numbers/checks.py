@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.odd_numbers import expected
 from experiments.odd_numbers.draw import Case
+from experiments.shared.results import records
 
 LARGEST = {"float32": 1e36, "float64": 1e150}
 """From about there on, squares or sums may be infinite, and null is right as well."""
@@ -39,13 +40,6 @@ class Outcome:
     def check(self, what: str) -> None:
         """Note that something was recomputed."""
         self.checked[what] = self.checked.get(what, 0) + 1
-
-
-def records(run: Path, kind: str = "epoch") -> list[dict[str, Any]]:
-    """The lines of ``metrics.jsonl`` of a kind."""
-    path = run / "metrics.jsonl"
-    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return [record for record in lines if record["kind"] == kind]
 
 
 def check_json(outcome: Outcome, path: Path) -> None:

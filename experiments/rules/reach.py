@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import gsplit
 from experiments.shared.flags import Positive
-from experiments.shared.results import markdown_table, write_json
+from experiments.shared.results import markdown_table, records, write_json
 from gsplit import cli
 from gsplit.config.fields import Checked
 from gsplit.data import open_layout
@@ -210,11 +209,10 @@ def reach_of(name: str, times: dict[str, list[tuple[float, int] | None]]) -> dic
 def reached(run: Path, target: float) -> tuple[float, int] | None:
     """Seconds of training, and epochs, until validation first says so much; None where it never does."""
     seconds = 0.0
-    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
-        if line["kind"] == "epoch":
-            seconds += line["seconds"]
-            if line["valid_accuracy"] is not None and line["valid_accuracy"] >= target:
-                return seconds, line["epoch"]
+    for epoch in records(run):
+        seconds += epoch["seconds"]
+        if epoch["valid_accuracy"] is not None and epoch["valid_accuracy"] >= target:
+            return seconds, epoch["epoch"]
     return None
 
 

@@ -61,3 +61,10 @@ def paper_graph(name: str) -> str:
     """Which of the paper's graphs (its table 3) to show beside the one of this name; products where it is none."""
     plain = name.removeprefix("synthetic-").removeprefix("ogbn-").partition("-scale")[0]
     return PAPER_GRAPHS.get(plain, "products")
+
+
+def records(run: Path, kind: str = "epoch") -> list[dict[str, Any]]:
+    """The lines of a run's ``metrics.jsonl`` of a kind; none where it has written no such file."""
+    path = run / "metrics.jsonl"
+    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+    return [record for record in lines if record["kind"] == kind]

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from experiments.shared.results import records
+
 SAME_KEYS = ("test_accuracy", "valid_accuracy", "best_epoch", "loss", "traffic")
 """Keys of ``summary.json`` that must agree."""
 
@@ -30,8 +32,7 @@ def difference(run: Path, wanted: Path) -> str:
 
 def counted(run: Path) -> list[dict[str, Any]]:
     """The mini-batches of ``metrics.jsonl`` by epoch, batch and trainer, without times."""
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    found = [{**line, "stages": None} for line in lines if line["kind"] == "mini-batch"]
+    found = [{**line, "stages": None} for line in records(run, "mini-batch")]
     return sorted(found, key=lambda line: (line["epoch"], line["batch"], line["trainer"]))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from experiments.shared.results import records
 from gsplit.files import read_json
 from tools.gpu_check.place import Failed, Place
 
@@ -46,8 +46,7 @@ def train(place: Place, name: str, layout: str, *flags: object, device: str = ""
 def rate(place: Place, name: str, layout: str, *flags: object, **variables: str) -> str:
     """Seconds of the median epoch and of its stages, beside the first one's, in which kernels are compiled."""
     summary = train(place, name, layout, *TIMED, *flags, **variables)
-    lines = map(json.loads, (place.work / f"run-{name}" / "metrics.jsonl").read_text().splitlines())
-    first, *others = (line for line in lines if line["kind"] == "epoch")
+    first, *others = records(place.work / f"run-{name}")
     median = sorted(others, key=lambda epoch: epoch["seconds"])[len(others) // 2]
     stages = [f"{stage} {seconds:.4f}" for stage, seconds in median["stages"].items() if seconds >= 0.00005]
     return (
