@@ -40,9 +40,9 @@ $(VENV)/.torch: $(VENV)/.tools constraints.txt
 	$(BIN)/python -m tools.requirements --pins >$(VENV)/constraints.txt
 	touch $@
 
-# Beside PyTorch and what else is needed, so that one core compiles while the other unpacks.
+# Beside PyTorch and what else is needed, so that one core compiles while the other unpacks; what was compiled is kept.
 $(VENV)/.built: $(VENV)/.tools $(SOURCES)
-	$(PIP) constraints.txt --no-deps --no-build-isolation --editable .
+	$(PIP) constraints.txt --no-deps --no-build-isolation --config-settings 'build-dir=build/{wheel_tag}' --editable .
 	touch $@
 
 $(VENV)/.needs: $(VENV)/.torch pyproject.toml

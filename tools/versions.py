@@ -92,10 +92,9 @@ def install(place: Place, resolution: str, python: str) -> str | None:
     """Build the wheel, and install it with what README's line names; None, or what did not work."""
     pins, dist = place.folder / "pins.txt", place.folder / "dist"
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
-    build_dir = f"build-dir={place.folder / 'build'}"
     steps = (
         ("venv", "--quiet", "--python", python, place.folder / "venv"),
-        ("build", "--quiet", "--wheel", "--python", python, "--out-dir", dist, "--config-setting", build_dir, ROOT),
+        ("build", "--quiet", "--wheel", "--python", python, "--out-dir", dist, ROOT),
         # Wheels alone: a version that has none for this Python is none of those that can be promised for it.
         ("pip", "compile", "--quiet", "--only-binary", ":all:", "--resolution", resolution, *extras,
          "--python", place.bin / "python", "--output-file", pins, PROJECT),

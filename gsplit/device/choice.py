@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
+
+import torch
 
 from gsplit.device import accelerator
 from gsplit.device.failures import refused_by_device
@@ -60,9 +63,11 @@ def choose_device(device: str, trainers: int) -> str:
     if why is not None:
         raise InputError(f"--device {kind}, but {why}; or use --device cpu")
     if count < trainers and os.environ.get("GSPLIT_SHARE_GPU") != "1":
+        name = accelerator.name_of(torch.device(kind, 0))
+        of_one = f" ({name}: CUDA shows a process one instance of MIG alone)" if re.search(r"\bMIG\b", name) else ""
         raise InputError(
-            f"{trainers} trainers need {trainers} GPUs and there {'is' if count == 1 else 'are'} {count}; "
-            f"say --gpus {max(1, count)}, or use --device cpu"
+            f"{trainers} trainers need {trainers} GPUs and there {'is' if count == 1 else 'are'} {count}{of_one}; "
+            f"say --gpus {count}, or use --device cpu"
         )
     return kind
 

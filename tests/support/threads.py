@@ -6,6 +6,7 @@ A function is called as ``function(member, *arguments)`` in every thread, as tho
 from __future__ import annotations
 
 import threading
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -13,10 +14,15 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch.distributed.distributed_c10d import _world
+from torch.torch_version import TorchVersion
 
 from gsplit.parallel import Member
 
 PATIENCE = timedelta(seconds=20)
+BEFORE_2_8 = TorchVersion(torch.__version__) < "2.8"
+"""Whether PyTorch asks for the ranks of a group, and takes gloo's down holding Python's lock."""
+LET_GO_S = 0.05
+"""Seconds that gloo's threads then have for letting go of the last tensors, for which they want that lock, too."""
 GLOO = dist.ProcessGroup.BackendType.GLOO
 
 
@@ -38,7 +44,8 @@ class Groups(dict):
         group._set_default_backend(GLOO)
         group._register_backend(torch.device("cpu"), GLOO, backend)
         group._set_group_name(name)
-        _world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}  # which PyTorch asks up to 2.7
+        if BEFORE_2_8:
+            _world.pg_group_ranks[group] = {rank: i for i, rank in enumerate(ranks)}
         self[ranks] = group
         return group
 
@@ -65,7 +72,9 @@ def in_threads(world: int, function, *arguments) -> list:
     with ThreadPoolExecutor(world) as pool:
         futures = [pool.submit(live, rank) for rank in range(world)]
         errors = [future.exception() for future in futures]
-    _world.pg_group_ranks.clear()
-    _world.pg_group_ranks.update(known)
+    if BEFORE_2_8:
+        time.sleep(LET_GO_S)
+        _world.pg_group_ranks.clear()
+        _world.pg_group_ranks.update(known)
     assert not any(errors), failed[0]
     return [future.result() for future in futures]

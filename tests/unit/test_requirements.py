@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from tools.requirements import PINS, pins, requirements
+from tools.requirements import PINS, PROJECT, pins, requirements
+from tools.toml import tomllib
 from tools.versions import EXTRAS, commands_of_readme, extras_of_readme
 
 
@@ -19,6 +20,11 @@ def test_a_pytorch_that_is_there_stays_and_what_belongs_to_another_is_not_pinned
 def test_everything_that_users_install_has_a_lower_bound():
     bounded = re.compile(r"[\w-]+(>=|==)[\d.]+( *;.*)?$")
     assert [line for line in requirements(*EXTRAS) if not bounded.match(line)] == []
+
+
+def test_a_build_writes_nothing_into_the_source_tree():
+    # The tree may be read-only: where nothing is said, scikit-build-core takes a temporary folder.
+    assert "build-dir" not in tomllib.loads(PROJECT.read_text())["tool"]["scikit-build"]
 
 
 def test_readme_s_commands_are_those_of_a_user():

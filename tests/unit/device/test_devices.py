@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,11 +18,12 @@ from gsplit.units import parse_bytes
 
 @pytest.fixture
 def gpus(monkeypatch):
-    def pretend(count):
+    def pretend(count, name="NVIDIA H100 PCIe"):
         monkeypatch.delenv("GSPLIT_SHARE_GPU", raising=False)
         fit(monkeypatch)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(name=name))
         monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)
         monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
 
@@ -44,6 +46,13 @@ def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
     gpus(count)
     with pytest.raises(InputError, match=f"4 trainers need 4 GPUs and {said}"):
         choose_device(asked, 4)
+
+
+def test_one_instance_of_mig_is_named_where_more_are_asked_for(gpus):
+    gpus(1, "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    said = r"there is 1 \(NVIDIA A100-SXM4-40GB MIG 1g.5gb: CUDA shows a process one instance of MIG alone\); say"
+    with pytest.raises(InputError, match=said):
+        choose_device("auto", 2)
 
 
 def test_no_gpu_at_all(gpus):
