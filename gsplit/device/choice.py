@@ -53,13 +53,13 @@ def choose_device(device: str, trainers: int) -> str:
     why = _why_not(kind, min(count, trainers))
     if device.lower() == "auto" and (count == 0 or why is not None):
         if why is not None:
-            _warn(f"trainers compute on the CPU: {why}")
+            _warn(f"trainers compute on the CPU: {why}; or say --device cpu")
         return accelerator.HOST
     if kind == accelerator.HOST:
         return kind
     if count == 0:
-        reason = "" if why is None else f": {why}"
-        raise InputError(f"--device {kind}, but PyTorch finds no GPU of that kind{reason}; use --device cpu")
+        reason = ";" if why is None else f": {why}; or"
+        raise InputError(f"--device {kind}, but PyTorch finds no GPU of that kind{reason} use --device cpu")
     if why is not None:
         raise InputError(f"--device {kind}, but {why}; or use --device cpu")
     if count < trainers and os.environ.get("GSPLIT_SHARE_GPU") != "1":

@@ -52,11 +52,10 @@ def why_none(kind: str) -> str | None:
         return f"{seen}; install a build for CUDA: {command}"
     oldest = OLDEST_DRIVER.get(int(built.split(".")[0]), 0)
     if not has_gpu:
-        return f"{seen}; install one, {oldest} or newer, or say --device cpu"
+        return f"{seen}; install one, {oldest} or newer"
     if 0 < version < oldest:
-        return (
-            f"{seen}, older than the {oldest} that CUDA {built} wants; update it, or install another build: {OLDER}"
-        )
+        other = f", or install another build: {OLDER}" if OLDEST_DRIVER[12] <= version else ""
+        return f"{seen}, older than the {oldest} that CUDA {built} wants; update it{other}"
     return f"{seen}, but lets it see no GPU; look at nvidia-smi, CUDA_VISIBLE_DEVICES and the container's flags"
 
 

@@ -61,11 +61,11 @@ def host(monkeypatch, tmp_path):
         ({"driver": "", "cuda": "13.0"}, r"this host has an NVIDIA driver or GPU, but lets it see no GPU"),
         ({"node": True}, r"built for the CPU alone, and this host has an NVIDIA driver or GPU; install a build"),
         ({"driver": "550.54.14", "cuda": "13.0"}, r"CUDA 13\.0, .*driver 550\.54\.14, older than the 580 .*cu126$"),
-        ({"driver": "470.82.01", "cuda": "12.6"}, r"driver 470\.82\.01, older than the 525 that CUDA 12\.6 wants"),
         (
-            {"cuda": "13.0"},
-            r"CUDA 13\.0, and this host has no NVIDIA driver; install one, 580 or newer, or say --device",
+            {"driver": "470.82.01", "cuda": "12.6"},
+            r"driver 470\.82\.01, older than the 525 that CUDA 12\.6 wants; update it$",
         ),
+        ({"cuda": "13.0"}, r"CUDA 13\.0, and this host has no NVIDIA driver; install one, 580 or newer$"),
         ({"driver": "580.95.05", "cuda": "13.0"}, r"lets it see no GPU; look at nvidia-smi, CUDA_VISIBLE_DEVICES"),
         ({"node": True, "cuda": "12.6"}, r"this host has an NVIDIA driver or GPU, but lets it see no GPU"),
     ],
@@ -76,12 +76,12 @@ def test_what_is_there_and_what_to_install(host, there, said, caplog):
         assert choose_device("auto", 2) == "cpu"
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    first, _, why = record.getMessage().partition(": ")
+    first, _, why = record.getMessage().removesuffix("; or say --device cpu").partition(": ")
     assert (first, why[:14]) == ("trainers compute on the CPU", "PyTorch 2.13.0")
     assert re.search(said, why)
     with pytest.raises(InputError) as refused:
         choose_device("cuda", 2)
-    assert str(refused.value) == f"--device cuda, but PyTorch finds no GPU of that kind: {why}; use --device cpu"
+    assert str(refused.value) == f"--device cuda, but PyTorch finds no GPU of that kind: {why}; or use --device cpu"
     assert choose_device("cpu", 2) == "cpu"
     assert len(caplog.records) == 1
 
