@@ -10,7 +10,7 @@ from contextlib import suppress
 import psutil
 import pytest
 import torch
-from support.commands import FLAGS, FOR_EVER, LIMIT_S, OWN, WHOLE, assert_same_run
+from support.commands import FLAGS, FOR_EVER, LIMIT_S, OWN, WHOLE, assert_same_run, listening
 
 
 @pytest.mark.parametrize("beside", [(), pytest.param(("beside",), marks=pytest.mark.slow)], ids=["alone", "two runs"])
@@ -73,9 +73,9 @@ def test_without_its_launcher_nobody_lives(layout, tmp_path, train):
     command = train(layout.path, "--out", tmp_path / "run", *FLAGS, *FOR_EVER)
     command.wait_for_checkpoint(tmp_path / "run", 0, 2)
     processes = command.children
-    sockets = [c for p in processes for c in p.net_connections("inet") if c.status == "LISTEN"]
+    sockets = [socket for process in processes for socket in listening(process)]
     assert sockets, "gloo's own sockets should be seen here"
-    assert {c.laddr.ip for c in sockets} <= {"127.0.0.1", "::1"}  # nothing that others could reach
+    assert {socket.laddr.ip for socket in sockets} <= {"127.0.0.1", "::1"}  # nothing that others could reach
     deaf = [command.trainers[1], command.samplers[0]]  # they do not notice that a pipe or a connection ends
     for process in deaf:
         process.suspend()

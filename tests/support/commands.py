@@ -141,6 +141,12 @@ def assert_no_new_shared_memory(before: set[str]) -> None:
         time.sleep(0.01)
 
 
+def listening(process: psutil.Process) -> list:
+    """Sockets of a process that wait to be connected to."""
+    connections = getattr(process, "net_connections", None) or process.connections  # before psutil 6
+    return [each for each in connections("inet") if each.status == psutil.CONN_LISTEN]
+
+
 def children_here() -> set[psutil.Process]:
     """The children of this process, such as a pool that an earlier test has started."""
     return {child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())}

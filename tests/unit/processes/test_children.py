@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from support.children import collects, fail_on_1, join_and_leave, leave, square, stay, write_into
-from support.commands import assert_no_new_shared_memory, children_here
+from support.commands import assert_no_new_shared_memory, children_here, listening
 from support.limits import largest_file
 
 from gsplit.errors import InputError
@@ -155,9 +155,7 @@ def test_shared_buffer_grows_keeps_and_refuses_more_than_there_is():
 
 def test_the_rendezvous_listens_on_loopback_only():
     with rendezvous(2) as port:
-        this = psutil.Process()
-        connections = getattr(this, "net_connections", None) or this.connections  # before psutil 6
-        listening = [c for c in connections("tcp") if c.laddr.port == port and not c.raddr]
-        assert {c.laddr.ip for c in listening} == {"127.0.0.1"}
+        sockets = [each for each in listening(psutil.Process()) if each.laddr.port == port]
+        assert {each.laddr.ip for each in sockets} == {"127.0.0.1"}
         with socket.create_connection(("127.0.0.1", port), timeout=5):
             pass
