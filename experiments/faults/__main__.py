@@ -43,6 +43,7 @@ import os
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -105,6 +106,8 @@ def command(arguments: list[str]) -> None:
     config = cli.parse(FaultsConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
     if config.json:
         check_writable(config.json)
+    # A shell ignores Ctrl-C for what it starts in the background, and its children would ignore it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     result: dict[str, Any] = {"settings": {"seed": config.seed, "quick": config.quick, "only": config.only}}
     # Inputs first: they fork, and runs import what has threads.
     if config.inputs:
@@ -225,7 +228,7 @@ def launch_all(config: FaultsConfig) -> dict[str, Any]:
         for number in config.numbers(config.launches):
             case = launches.make_launch(number, config.seed)
             outcome = launches.launch(case, folder / "layout", folder / str(number), undisturbed_s)
-            codes[str(outcome.code)] += 1
+            codes[f"{case.end} {outcome.code}"] += 1
             slowest = max(slowest, outcome.seconds)
             print(f"{case}: exit code {outcome.code}, all gone after {outcome.seconds:.1f} s", flush=True)
             found += said(counted, number, str(case), outcome.problems)
