@@ -96,7 +96,8 @@ def _sum_rows(  # type: ignore[no-untyped-def]
     if scale is not None:
         result *= tl.load(scale + row).to(SUM)
     if start is not None:
-        begins = tl.load(start + row * START + column, mask=inside & (row < num_start), other=0).to(SUM)
+        begun = column < tl.where(row < num_start, D, 0)
+        begins = tl.load(start + row * START + column, mask=begun, other=0).to(SUM)
         if start_scale is not None:
             begins *= tl.load(start_scale + row, mask=row < num_start, other=0).to(SUM)
         result += begins
@@ -170,4 +171,5 @@ def sum_rows(
             BLOCK=at_once * TILES,
             SUM=tl.float64 if own.dtype == torch.float64 else tl.float32,
             num_warps=1,
+            enable_fp_fusion=True,  # which Triton leaves off from 3.10 on
         )
