@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -43,6 +44,11 @@ class Place:
     deadline_s: float = field(default=float("inf"))
     """When, by ``time.monotonic``, the part at work has to end."""
 
+    rates: list[tuple[str, float, str, float | None]] = field(default_factory=list)
+    """What was moved, at how many GB a second, and its floor; see :class:`tools.gpu_check.measured.Measured`."""
+    memory: list[tuple[str, str]] = field(default_factory=list)
+    """What of a GPU is taken when, and how much."""
+
     @property
     def rehearsed(self) -> bool:
         """Whether there is no GPU, so that graphs are tiny and times mean nothing."""
@@ -74,6 +80,26 @@ class Place:
         run([sys.executable, *map(str, words)], environment, folder, limit_s=self.left_s)
         return (folder / "stdout").read_text(errors="replace")
 
+    def measured(self, name: str) -> str:
+        """Run one of the measuring modules; its rates and memory are kept for the page.
+
+        Returns:
+            what it found, in a line.
+
+        Raises:
+            Failed: where it found something wrong with the machine.
+            RunFailed: as :meth:`python` does.
+        """
+        mib = 16 if self.rehearsed else 256
+        words = ("--device", self.device, "--gpus", self.gpus, "--mib", mib)
+        said = self.python(name, "-m", f"tools.gpu_check.{name}", *words)
+        found = json.loads(said.splitlines()[-1])
+        self.rates += [(what, rate, floor, its) for what, rate, floor, its in found["rates"]]
+        self.memory += [(when, what) for when, what in found["memory"]]
+        if found["wrong"]:
+            raise Failed(found["wrong"])
+        return str(found["line"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -84,6 +110,8 @@ class Part:
     """Seconds that it may take."""
     run: Callable[[Place], str]
     """Gives the result, a line of a table; raises :class:`Failed`, or whatever keeps it from one."""
+    is_needed: bool = False
+    """Whether no other part can be right where this one fails, so that they are not begun."""
 
 
 @dataclass(frozen=True, kw_only=True)

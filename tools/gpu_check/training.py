@@ -14,8 +14,11 @@ from tools.gpu_check.place import Failed, Place
 Words = Sequence[object]
 LARGEST_DIFFERENCE = 1e-8
 """Between logits in float64 after three epochs, where sums differ in their order only; as in tests/accelerator."""
-EXACT = ("--dtype", "float64", "--dropout", 0, "--epochs", 3, "--hidden", 16, "--save-predictions", "logits")
-"""Flags of runs that are held against each other."""
+EXACT = (
+    *("--dtype", "float64", "--dropout", 0, "--epochs", 3, "--hidden", 16, "--save-predictions", "logits"),
+    *("--timeout", 1),
+)
+"""Flags of runs that are held against each other; a device that hangs is told of before the part's limit."""
 TIMED = ("--hidden", 64, "--lr", 0.01, "--epochs", 6)
 """Flags of runs whose times are told."""
 
