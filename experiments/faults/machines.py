@@ -51,7 +51,7 @@ class Sick:
 
 SICK = (
     Sick(name="nothing", fault=""),
-    Sick(name="a hang", fault="hang:0-1", parts=("joining",), says=r"\(sim:0\) and .* exchanged nothing within 20 s"),
+    Sick(name="a hang", fault="hang:0-1", parts=("joining",), says=r"\(sim:0\) and .* exchanged nothing within 30 s"),
     Sick(name="a hang, later", fault="hang:0-1@9", parts=ALIKE, says="SIGABRT.*--timeout"),
     Sick(name="wrong bytes", fault="wrong:0-1", parts=("joining",), says="exchange other bytes than were sent"),
     Sick(name="wrong bytes, later", fault="wrong:0-1@9", parts=ALIKE, says="difference of logits .* above"),
@@ -66,7 +66,7 @@ SICK = (
     Sick(name="no peer access", fault="peers", parts=("links and memory",), says="do not reach each other's memory"),
     Sick(name="refused registering", fault="registering", parts=("registering",), says="could not be registered"),
     Sick(name="a device that is taken", fault="taken:1", parts=("devices",), says="busy or unavailable; another"),
-    Sick(name="a slow link", fault="slow:50", parts=("links and memory",), says=r"0\.05 GB/s, of .* look at the GPU"),
+    Sick(name="a slow link", fault="slow:10", parts=("links and memory",), says=r"0\.01 GB/s, of .* look at the GPU"),
     Sick(name="a dead trainer", fault="dead:1@9", parts=ALIKE, says="trainer 1 .*SIGKILL"),
 )
 
@@ -116,7 +116,7 @@ def check(sick: Sick, out: Path) -> Told:
         "DEVICE": sick.device,
         "GSPLIT_SIM_FAULT": sick.fault,
     }
-    command = [ROOT / "tools" / "gpu_check.sh", "--gpus", "2", "--minutes", "30", "--only", PARTS, out]
+    command = [str(ROOT / "tools" / "gpu_check.sh"), "--gpus", "2", "--minutes", "30", "--only", PARTS, str(out)]
     begin_s = time.monotonic()
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, cwd=ROOT, check=False

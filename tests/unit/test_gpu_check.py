@@ -79,12 +79,8 @@ def test_where_no_other_part_can_be_right_none_is_begun(place):
 
 def test_the_page_has_rates_beside_their_floors_and_memory(place, monkeypatch):
     """The floor of a rate is a number, or another rate, whichever part comes first."""
-    found = {"line": "fine", "wrong": "", "memory": [["after a product", "64 MiB"]]}
-    found["rates"] = [
-        ["all-to-all", 3.0, "a copy", None],
-        ["a copy", 12.0, "PCIe 4 x16", 31.5],
-        ["rest", 1.0, "", None],
-    ]
+    rates = [["all-to-all", 3.0, "a copy", None], ["a copy", 12.0, "PCIe 4 x16", 31.5], ["rest", 1.0, "", None]]
+    found = {"line": "fine", "wrong": "", "memory": [["after a product", "64 MiB"]], "rates": rates}
     monkeypatch.setattr(Place, "python", lambda *_: f"said before\n{json.dumps(found)}\n")
     part = one.measured("links", "links", 9)
     (outcome,) = checked([part], place, 60)
@@ -108,10 +104,10 @@ def test_a_link_is_held_to_what_its_slot_has(monkeypatch):
     monkeypatch.setattr(links, "said", lambda *_: PCI)
     module = SimpleNamespace(get_device_properties=lambda _: SimpleNamespace(uuid="bb"))
     monkeypatch.setattr(torch, "get_device_module", lambda _: module)
-    assert links.floor_of(torch.device("xpu", 1), torch.zeros(9)) == ("PCIe 3 x4", pytest.approx(3.94))
+    assert links.floor_of(torch.device("xpu", 1), torch.zeros(9)) == ("PCIe 3 x4", pytest.approx(3.94), 1 / 4)
     monkeypatch.setattr(links, "said", lambda *_: "GPU-bb, [N/A], [N/A]\n")
-    name, rate = links.floor_of(torch.device("xpu", 1), torch.zeros(1 << 20))
-    assert name == "a copy within the host"
+    name, rate, share = links.floor_of(torch.device("xpu", 1), torch.zeros(1 << 20))
+    assert (name, share) == ("a copy within the host", 1 / 20)
     assert rate > 0
 
 

@@ -71,8 +71,9 @@ def device_of(config: GpuCheckConfig) -> str:
     kind, count = accelerator.find(config.device)
     if kind == accelerator.HOST:
         if config.device != accelerator.HOST:
-            why = "" if (why := why_none(kind)) is None else f": {why}"
-            raise InputError(f"PyTorch finds no GPU{why}; DEVICE=cpu rehearses the commands without one")
+            why = why_none(kind)
+            told = "" if why is None else f": {why}"
+            raise InputError(f"PyTorch finds no GPU{told}; DEVICE=cpu rehearses the commands without one")
     elif count < config.gpus:
         raise InputError(f"--gpus {config.gpus}, but PyTorch finds {count}")
     elif (why := why_not(kind, config.gpus)) is not None:

@@ -19,7 +19,7 @@ from gsplit.processes import start
 from tools.gpu_check.links import gb_per_second
 from tools.gpu_check.measured import Measured, devices_of, print_measured
 
-PATIENCE = timedelta(seconds=80)
+PATIENCE = timedelta(seconds=120)
 """How long trainers wait for each other; a quarter of it for their first exchanges."""
 MIB = 1 << 20
 

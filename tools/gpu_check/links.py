@@ -1,13 +1,14 @@
 """``python -m tools.gpu_check.links``: rates of memory and of the ways between host and devices, beside their floors.
 
 A link's floor is what PCI Express has in this slot, which NVIDIA's driver knows; where nothing says that, what a
-plain copy within the host has. A copy is held to a share of it, whoever else uses the machine.
+plain copy within the host has. A copy is held to a share of it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import permutations
 
 import torch
@@ -18,8 +19,9 @@ from gsplit.device.seen import reaches
 from tools.gpu_check.machine import said
 from tools.gpu_check.measured import TIMES, Measured, devices_of, print_measured
 
-LEAST_SHARE = 1 / 4
-"""Share of its floor that a healthy link has: some three quarters on an idle machine."""
+OF_SLOT, OF_HOST = 1 / 4, 1 / 20
+"""Shares of their floors that healthy links have at least, also on a busy machine. Of what the slot has it is some
+three quarters on an idle one; what the host's memory has says little of a link."""
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}
 """GB a second of a lane, by generation of PCI Express."""
 NEVER = "GNS"
@@ -40,15 +42,16 @@ def gb_per_second(copy: Callable[[], object], num_bytes: int, devices: list[torc
     return num_bytes / min(seconds) / 1e9
 
 
-def floor_of(device: torch.device, source: Tensor) -> tuple[str, float]:
-    """What a device's link to the host is held to: its name, GB a second."""
-    uuid = str(getattr(torch.get_device_module(device).get_device_properties(device), "uuid", "")) or "none"
+def floor_of(device: torch.device, source: Tensor) -> tuple[str, float, float]:
+    """What a device's link to the host is held to: its name, GB a second, and the share of them."""
+    properties = torch.get_device_module(device).get_device_properties(device) if accelerator.is_one(device) else None
+    uuid = str(getattr(properties, "uuid", "")) or "none"
     asked = said("nvidia-smi", "--query-gpu=uuid,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
     for words in (line.split(", ") for line in asked.splitlines() if uuid in line):
         if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal() and int(words[1]) in LANE:
-            return f"PCIe {words[1]} x{words[2]}", LANE[int(words[1])] * int(words[2])
-    target = torch.empty_like(source)
-    return "a copy within the host", gb_per_second(lambda: target.copy_(source), source.nbytes, [])
+            return f"PCIe {words[1]} x{words[2]}", LANE[int(words[1])] * int(words[2]), OF_SLOT
+    copy = partial(torch.empty_like(source).copy_, source)
+    return "a copy within the host", max(gb_per_second(copy, source.nbytes, []) for _ in range(3)), OF_HOST
 
 
 def not_reached(kind: str, gpus: int) -> list[str]:
@@ -65,40 +68,40 @@ def _reach(kind: str, one: int, other: int) -> bool:
 
 def measure(kind: str, gpus: int, mib: int) -> Measured:
     """All rates; what is wrong is the first link that is slow, or the devices that do not reach each other."""
-    found, told = Measured(), []
+    found, slowest = Measured(), float("inf")
     source = torch.full((mib << 18,), 7.0, pin_memory=kind != accelerator.HOST)
     devices = devices_of(kind, gpus)
     for device in devices:
         there = torch.zeros(mib << 18, device=device)
         back = torch.empty_like(source, pin_memory=source.is_pinned())
         for way, to, what in ((f"host to {device}", there, source), (f"{device} to host", back, there)):
-            rate = gb_per_second(lambda to=to, what=what: to.copy_(what, non_blocking=True), source.nbytes, [device])
-            name, floor = floor_of(device, source) if accelerator.is_one(device) else ("itself", rate)
+            rate = gb_per_second(partial(to.copy_, what, non_blocking=True), source.nbytes, [device])
+            name, floor, share = floor_of(device, source)
             found.rates.append((way, rate, name, floor))
-            if rate < LEAST_SHARE * floor and not found.wrong:
+            slowest = min(slowest, rate)
+            if rate < share * floor and not found.wrong:
                 found.wrong = (
                     f"{way}: {rate:.2f} GB/s, of {floor:.1f} that {name} has; look at the GPU's slot and at "
                     "pcie.link.width.current of nvidia-smi --query-gpu while it copies"
                 )
         assert torch.equal(back, source), f"what came back from {device} is wrong"
         again = torch.zeros_like(there)
-        rate = gb_per_second(lambda to=again, what=there: to.copy_(what), 2 * source.nbytes, [device])
-        found.rates.append((f"memory of {device}", rate, "", None))
-        told.append(f"{device}: {found.rates[-3][1]:.2f} GB/s there, {found.rates[-2][1]:.2f} back")
+        rate = gb_per_second(partial(again.copy_, there), source.nbytes, [device])
+        found.rates.append((f"within {device}", rate, "", None))
     for one, other in zip(devices, devices[1:] + devices[:1], strict=True) if gpus > 1 else ():
         here, there = (torch.full((mib << 18,), value, device=at) for value, at in ((5.0, one), (0.0, other)))
-        rate = gb_per_second(lambda to=there, what=here: to.copy_(what), source.nbytes, [one, other])
+        rate = gb_per_second(partial(there.copy_, here), source.nbytes, [one, other])
         assert (there == 5).all(), f"a copy from {one} to {other} is wrong"
         found.rates.append((f"{one} to {other}", rate, "", None))
+    found.line = f"the slowest link {slowest:.2f} GB/s"
     if gpus > 1 and kind != accelerator.HOST:
         apart = not_reached(kind, gpus)
-        told.append(f"{len(apart)} of {gpus * (gpus - 1) // 2} pairs do not reach each other's memory")
+        found.line += f"; {len(apart)} of {gpus * (gpus - 1) // 2} pairs do not reach each other's memory"
         if apart and not found.wrong:
             found.wrong = (
                 f"{apart[0]} do not reach each other's memory, so that what they exchange goes through the host's; "
                 "look at nvidia-smi topo -p2p r, at ACS and the IOMMU in the BIOS, and at the container's flags"
             )
-    found.line = "; ".join(told)
     return found
 
 

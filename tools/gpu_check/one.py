@@ -58,8 +58,15 @@ def loading(place: Place) -> str:
             ways = {way["way"]: way["bytes_per_second"] / 1e9 for way in load["ways"]}
             told.append(f"{load['dtype']}: {', '.join(f'{way} {rate:.1f}' for way, rate in ways.items())}")
             if load["dtype"] == "float32":
-                place.rates += [(f"rows: {way}", rate, "rows: copy", ways["copy"]) for way, rate in ways.items()]
+                place.rates += [(f"rows: {way}", rate, _floor(way, place.device), None) for way, rate in ways.items()]
     return "GB/s of " + "; ".join(told)
+
+
+def _floor(way: str, kind: str) -> str:
+    """The rate that a way of loading rows is held against: a plain copy over the link, or within the device."""
+    if way == "copy":
+        return ""
+    return f"within {kind}:0" if way.startswith("cached") else "rows: copy"
 
 
 def overlap(place: Place, loader: str) -> str:
@@ -154,7 +161,7 @@ SHARED = "four trainers on one GPU, which NCCL does not support"
 communicator": several ranks on one device)."""
 LOOKED_AT = (
     measured("devices", "devices", 40, is_needed=True),
-    measured("joining", "joining", 60, is_needed=True),
+    measured("joining", "joining", 75, is_needed=True),
     measured("links and memory", "links", 60),
     measured("registering", "registering", 40, on_host=False),
     measured("kernels", "kernels", 60, on_host=False),

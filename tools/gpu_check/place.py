@@ -20,7 +20,7 @@ SHARE = "GSPLIT_SHARE_GPU"
 REHEARSALS = ("cpu", "sim")
 """Types of devices that are no GPUs: the host's, and the simulated accelerator of the tests."""
 PATIENCE = 3
-"""How much longer a part may take in a rehearsal, whose trainers share the cores."""
+"""How much longer a part may take in a rehearsal, for each trainer on a core."""
 
 
 class Failed(Exception):
@@ -134,7 +134,7 @@ def outcome_of(part: Part, place: Place, left_s: float) -> Outcome:
         left_s: of all parts together; it may be less than the part's own limit.
     """
     start_s = time.monotonic()
-    limit_s = part.limit_s * (PATIENCE if place.rehearsed else 1)
+    limit_s = part.limit_s * (PATIENCE * -(-place.gpus // (os.cpu_count() or 1)) if place.rehearsed else 1)
     place.deadline_s = start_s + min(limit_s, left_s)
     good = False
     try:
