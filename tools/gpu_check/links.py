@@ -1,7 +1,7 @@
 """``python -m tools.gpu_check.links``: rates of memory and of the ways between host and devices, beside their floors.
 
-A link's floor is what PCI Express has in this slot, which NVIDIA's driver knows; where nothing says that, what a
-plain copy within the host has. A copy is held to a share of it.
+A link's floor is what PCI Express has in this slot, which NVIDIA's driver knows; where nothing says that, one lane of
+the first generation. A copy is held to a share of it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import permutations
+from itertools import combinations
 
 import torch
-from torch import Tensor
 
 from gsplit.device import accelerator
 from gsplit.device.seen import reaches
 from tools.gpu_check.machine import said
 from tools.gpu_check.measured import TIMES, Measured, devices_of, print_measured
 
-OF_SLOT, OF_HOST = 1 / 4, 1 / 20
-"""Shares of their floors that healthy links have at least, also on a busy machine. Of what the slot has it is some
-three quarters on an idle one; what the host's memory has says little of a link."""
+LEAST_SHARE = 1 / 4
+"""Share of its floor that a healthy link has at least, also on a busy machine; some three quarters on an idle one."""
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.97, 5: 3.94, 6: 7.56}
 """GB a second of a lane, by generation of PCI Express."""
 NEVER = "GNS"
@@ -42,16 +40,15 @@ def gb_per_second(copy: Callable[[], object], num_bytes: int, devices: list[torc
     return num_bytes / min(seconds) / 1e9
 
 
-def floor_of(device: torch.device, source: Tensor) -> tuple[str, float, float]:
-    """What a device's link to the host is held to: its name, GB a second, and the share of them."""
+def floor_of(device: torch.device) -> tuple[str, float]:
+    """What a device's link to the host has: its name, GB a second."""
     properties = torch.get_device_module(device).get_device_properties(device) if accelerator.is_one(device) else None
     uuid = str(getattr(properties, "uuid", "")) or "none"
     asked = said("nvidia-smi", "--query-gpu=uuid,pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader")
     for words in (line.split(", ") for line in asked.splitlines() if uuid in line):
         if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal() and int(words[1]) in LANE:
-            return f"PCIe {words[1]} x{words[2]}", LANE[int(words[1])] * int(words[2]), OF_SLOT
-    copy = partial(torch.empty_like(source).copy_, source)
-    return "a copy within the host", max(gb_per_second(copy, source.nbytes, []) for _ in range(3)), OF_HOST
+            return f"PCIe {words[1]} x{words[2]}", LANE[int(words[1])] * int(words[2])
+    return "PCIe 1 x1", LANE[1]
 
 
 def not_reached(kind: str, gpus: int) -> list[str]:
@@ -59,7 +56,7 @@ def not_reached(kind: str, gpus: int) -> list[str]:
     topology = said("nvidia-smi", "topo", "-p2p", "r").splitlines()
     if any(NEVER in row.split() for row in topology if row.split()[:1] == ["GPU0"]):
         return []
-    return [f"{kind}:{i} and {kind}:{j}" for i, j in permutations(range(gpus), 2) if i < j and not _reach(kind, i, j)]
+    return [f"{kind}:{i} and {kind}:{j}" for i, j in combinations(range(gpus), 2) if not _reach(kind, i, j)]
 
 
 def _reach(kind: str, one: int, other: int) -> bool:
@@ -76,12 +73,12 @@ def measure(kind: str, gpus: int, mib: int) -> Measured:
         back = torch.empty_like(source, pin_memory=source.is_pinned())
         for way, to, what in ((f"host to {device}", there, source), (f"{device} to host", back, there)):
             rate = gb_per_second(partial(to.copy_, what, non_blocking=True), source.nbytes, [device])
-            name, floor, share = floor_of(device, source)
+            name, floor = floor_of(device)
             found.rates.append((way, rate, name, floor))
             slowest = min(slowest, rate)
-            if rate < share * floor and not found.wrong:
+            if rate < LEAST_SHARE * floor and not found.wrong:
                 found.wrong = (
-                    f"{way}: {rate:.2f} GB/s, of {floor:.1f} that {name} has; look at the GPU's slot and at "
+                    f"{way}: {rate:.2f} GB/s, of {floor:.2f} that {name} has; look at the GPU's slot and at "
                     "pcie.link.width.current of nvidia-smi --query-gpu while it copies"
                 )
         assert torch.equal(back, source), f"what came back from {device} is wrong"
