@@ -50,7 +50,7 @@ def choose_device(device: str, trainers: int) -> str:
         InputError: where there are too few accelerators, or PyTorch cannot compute on them.
     """
     kind, count = accelerator.find(device)
-    why = _why_not(kind, min(count, trainers))
+    why = why_not(kind, min(count, trainers))
     if device.lower() == "auto" and (count == 0 or why is not None):
         if why is not None:
             _warn(f"trainers compute on the CPU: {why}; or say --device cpu")
@@ -72,7 +72,7 @@ def choose_device(device: str, trainers: int) -> str:
     return kind
 
 
-def _why_not(kind: str, count: int) -> str | None:
+def why_not(kind: str, count: int) -> str | None:
     """Why so many devices cannot be computed on; None where they can, or where there is nothing to wonder about."""
     try:
         return without_kernels(kind, count) if count else why_none(kind)

@@ -31,24 +31,45 @@ DRIVER = "the driver is older than this build needs; install a newer driver, or 
 KERNELS = "this build has no kernels for that GPU; install a build that has"
 UNSEEN = "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi"
 NOT_STARTED = "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart"
+MPS = "the Multi-Process Service does not take more clients; start it again (nvidia-cuda-mps-control), or do without"
 REFUSALS = {
-    "devices are busy or unavailable": TAKEN,
+    "busy or unavailable": TAKEN,  # "all CUDA-capable devices are", and, since CUDA 11, "device(s) is/are"
     "device unavailable": TAKEN,
+    "DEVICE_LOST": TAKEN,
     "no kernel image is available": KERNELS,
+    "invalid device function": KERNELS,
     "device kernel image is invalid": KERNELS,
     "PTX was compiled with an unsupported toolchain": DRIVER,
     "driver version is insufficient": DRIVER,
     "driver on your system is too old": DRIVER,
     "forward compatibility was attempted on non supported": DRIVER,
     "No CUDA GPUs are available": UNSEEN,
+    "No HIP GPUs are available": UNSEEN,
+    "No XPU devices are available": UNSEEN,
     "no CUDA-capable device": UNSEEN,
+    "invalid device ordinal": "a GPU has gone, or is not let be seen; look at nvidia-smi and CUDA_VISIBLE_DEVICES",
     "Found no NVIDIA driver": "no driver is here; install one, or use --device cpu",
     "system not yet initialized": "the service that joins the GPUs does not run; start nvidia-fabricmanager",
     "CUDA unknown error": NOT_STARTED,
     "initialization error": NOT_STARTED,
+    "driver initialization failed": NOT_STARTED,
+    "unsupported display driver / cuda driver combination": "the driver was updated, and its older half still runs; "
+    "restart, or install the libraries of one version",
+    "MPS client": MPS,
+    "MPS server": MPS,
+    "CUBLAS_STATUS_NOT_INITIALIZED": "most often the GPU's memory is full; nvidia-smi says who has it",
+    "nvmlInit": "the GPU's memory is short, and the driver's library that says so does not answer; use a smaller "
+    "--batch-size or --cache-size, or install libnvidia-ml of the driver's version",
+    "peer mapping resources exhausted": "a GPU opens memory of eight others at most; use --cache replicated, or "
+    "fewer --gpus",
+    "OS call failed or operation not supported on this OS": "the system, or the container, does not let memory be "
+    "shared between processes on GPUs; use --cache replicated",
     "uncorrectable ECC error": "memory of the GPU failed; nvidia-smi -q -d ECC says which, a reset may mend it",
     "uncorrectable NVLink error": "a link between GPUs failed; nvidia-smi nvlink -s says which",
     "device kernel image is corrupt": "PyTorch's files are damaged; install it again",
+    "creating shared memory segment": "NCCL finds no room in /dev/shm; make it larger (docker: --shm-size=1g)",
+    "no socket interface found": "NCCL knows no such network; unset NCCL_SOCKET_IFNAME",
+    "ncclRemoteError": "another trainer ended before; what it said is the cause",
     "unhandled system error": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
     "pidfd_getfd": "memory of expandable segments cannot be sent here; unset PYTORCH_CUDA_ALLOC_CONF, or use --cache "
     "replicated",

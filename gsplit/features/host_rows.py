@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from gsplit.host import SharedBuffer
 
 PIECE_BYTES = 1 << 26
 """Bytes that are converted, or copied to a cache, at a time."""
+REGISTERED_BYTES = 4 << 30
+"""Bytes that are registered at a time: whole pages, a second or two in which the driver answers nobody."""
 
 logger = logging.getLogger(__name__)
 
@@ -115,14 +118,20 @@ class HostRows:
         # A file is not even tried: the driver would read all of it before it refuses.
         if not (accelerator.find("auto")[1] and self.bytes_view.flags.writeable and self.bytes_view.size):
             return False
-        code = accelerator.register(self.bytes_view, accelerator.FOR_ALL_AND_KERNELS)
-        if code == 0:
-            weakref.finalize(self, accelerator.unregister, self.bytes_view.ctypes.data)
-            return True
-        logger.warning(
-            "%d bytes of feature rows could not be registered (error %d of the driver)", self.bytes_view.nbytes, code
-        )
-        return False
+        memory = self.bytes_view.reshape(-1)
+        with ExitStack() as taken_back:
+            for first in range(0, memory.nbytes, REGISTERED_BYTES):
+                piece = memory[first : first + REGISTERED_BYTES]
+                code = accelerator.register(piece, accelerator.FOR_ALL_AND_KERNELS)
+                if code:
+                    logger.warning(
+                        "%d bytes of feature rows could not be registered (error %d of the driver)",
+                        memory.nbytes, code,
+                    )  # fmt: skip
+                    return False
+                taken_back.callback(accelerator.unregister, piece.ctypes.data)
+            weakref.finalize(self, taken_back.pop_all().close)
+        return True
 
 
 def pieces(begin: int, end: int, row_bytes: int) -> Iterator[tuple[int, int]]:

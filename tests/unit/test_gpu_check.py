@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
 import venv
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
 import pytest
+import torch
 from support.devices import hide
 
+from experiments.faults import machines
 from gsplit import cli
 from gsplit.errors import InputError
-from tools.gpu_check import missing, one, training
+from tools.gpu_check import links, missing, one, training
 from tools.gpu_check.__main__ import GpuCheckConfig, checked, command, device_of, page, parts_of
 from tools.gpu_check.one import ONE
 from tools.gpu_check.place import Failed, Part, Place
@@ -52,7 +56,7 @@ def test_every_part_has_its_end_and_the_others_run(place, capsys):
     assert [each.good for each in outcomes] == [True, False, False, False, False]
     assert outcomes[4].seconds < 30
     assert not [p for p in psutil.process_iter(["cmdline"]) if mark in " ".join(p.info["cmdline"] or ())]
-    rows = page("cpu", parts, outcomes).splitlines()[-6:]
+    rows = page(place, parts, outcomes).splitlines()[-6:]
     assert rows[0].startswith("| right | said | ")
     assert rows[1].startswith("| wrong | **failed**: wrong / numbers | ")
     assert rows[2].startswith("| broken | **failed**: exit code 1: ValueError: why | ")
@@ -61,6 +65,57 @@ def test_every_part_has_its_end_and_the_others_run(place, capsys):
     assert rows[5] == "| last | **not reached** | - of 9 |"
     assert checked(parts, place, 0) == []
     assert "wrong: FAILED: wrong | numbers" in capsys.readouterr().out
+
+
+def test_where_no_other_part_can_be_right_none_is_begun(place):
+    parts = [
+        Part(name="rest", limit_s=9, run=fail),
+        Part(name="needed", limit_s=9, run=fail, is_needed=True),
+        Part(name="later", limit_s=9, run=lambda _: "right"),
+    ]
+    assert [each.name for each in checked(parts, place, 60)] == ["rest", "needed"]
+    assert "| later | **not reached** | - of 9 |" in page(place, parts, checked(parts, place, 60))
+
+
+def test_the_page_has_rates_beside_their_floors_and_memory(place, monkeypatch):
+    """The floor of a rate is a number, or another rate, whichever part comes first."""
+    rates = [["all-to-all", 3.0, "a copy", None], ["a copy", 12.0, "PCIe 4 x16", 31.5], ["rest", 1.0, "", None]]
+    found = {"line": "fine", "wrong": "", "memory": [["after a product", "64 MiB"]], "rates": rates}
+    monkeypatch.setattr(Place, "python", lambda *_: f"said before\n{json.dumps(found)}\n")
+    part = one.measured("links", "links", 9)
+    (outcome,) = checked([part], place, 60)
+    assert (outcome.good, outcome.result) == (True, "fine")
+    lines = page(place, [part], [outcome]).splitlines()
+    assert "| all-to-all | 3.00 | a copy | 0.25 |" in lines
+    assert "| a copy | 12.00 | PCIe 4 x16 | 0.38 |" in lines
+    assert "| rest | 1.00 |  |  |" in lines
+    assert "| after a product | 64 MiB |" in lines
+    found["wrong"] = "a link is slow"
+    (outcome,) = checked([part], place, 60)
+    assert (outcome.good, outcome.result) == (False, "a link is slow")
+    assert len(place.rates) == 6  # what was measured is on the page all the same
+
+
+PCI = "GPU-aa, 4, 16\nGPU-bb, 3, 4\n"
+TOPOLOGY = " \tGPU0\tGPU1\t\nGPU0\tX\t{0}\t\nGPU1\t{0}\tX\t\n\nLegend:\n  X    = Self\n  GNS  = GPU not supported\n"
+
+
+def test_a_link_is_held_to_what_its_slot_has(monkeypatch):
+    monkeypatch.setattr(links, "said", lambda *_: PCI)
+    module = SimpleNamespace(get_device_properties=lambda _: SimpleNamespace(uuid="bb"))
+    monkeypatch.setattr(torch, "get_device_module", lambda _: module)
+    assert links.floor_of(torch.device("xpu", 1)) == ("PCIe 3 x4", pytest.approx(3.94))
+    monkeypatch.setattr(links, "said", lambda *_: "GPU-bb, [N/A], [N/A]\n")
+    assert links.floor_of(torch.device("xpu", 1)) == ("PCIe 1 x1", 0.25)
+
+
+@pytest.mark.parametrize(("said", "apart"), [("GNS", []), ("CNS", ["xpu:0 and xpu:1"]), ("", ["xpu:0 and xpu:1"])])
+def test_gpus_that_never_reach_each_other_are_healthy(monkeypatch, said, apart):
+    monkeypatch.setattr(links, "said", lambda *_: TOPOLOGY.format(said) if said else "")
+    monkeypatch.setattr(links, "reaches", lambda kind, one, other: False)
+    assert links.not_reached("xpu", 2) == apart
+    monkeypatch.setattr(links, "reaches", lambda kind, one, other: None)  # nothing tells
+    assert links.not_reached("xpu", 2) == []
 
 
 def test_tests_are_counted(place, tmp_path):
@@ -118,7 +173,8 @@ def test_words_of_parts_do_not_take_the_folder_along():
 
 def test_mistakes(monkeypatch, tmp_path):
     hide(monkeypatch)
-    with pytest.raises(InputError, match="PyTorch finds no GPU; DEVICE=cpu rehearses"):
+    monkeypatch.setattr("tools.gpu_check.__main__.why_none", lambda kind: "an old driver")
+    with pytest.raises(InputError, match="PyTorch finds no GPU: an old driver; DEVICE=cpu rehearses"):
         device_of(GpuCheckConfig(device="auto"))
     with pytest.raises(InputError, match="--gpus 1, but PyTorch finds 0"):
         device_of(GpuCheckConfig(device="xpu"))
@@ -176,3 +232,24 @@ def test_a_part_is_rehearsed(tmp_path):
 def test_all_parts_are_rehearsed(tmp_path, gpus):
     done = rehearse(tmp_path / "out", "--gpus", str(gpus), "--minutes", "30")
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sick", machines.SICK, ids=lambda sick: sick.name)
+def test_a_machine_that_is_sick_is_red_in_the_right_part(tmp_path, sick):
+    """And one that is healthy is green."""
+    assert list(machines.check(sick, tmp_path / "out").wrong()) == []
+
+
+@pytest.mark.slow
+def test_what_is_no_fault_is_refused():
+    environment = {**os.environ, "PYTHONPATH": str(machines.ROOT / "tests" / "simulator")}
+    for said in ("hung:0-1", "hang:0", "full:disk", "slow:0", "driver:1", "hang:0-1@x"):
+        done = subprocess.run(
+            [sys.executable, "-c", "import torch"],
+            env={**environment, "GSPLIT_SIM_FAULT": said},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"GSPLIT_SIM_FAULT is KIND[:WHERE][@N] as tests/simulator/README.md says, not {said}" in done.stderr

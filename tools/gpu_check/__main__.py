@@ -21,6 +21,8 @@ from experiments.shared.results import markdown_table
 from gsplit import cli
 from gsplit.config.fields import Checked, Range
 from gsplit.device import accelerator
+from gsplit.device.choice import why_not
+from gsplit.device.unusable import why_none
 from gsplit.errors import InputError
 from tools.gpu_check.machine import machine
 from tools.gpu_check.one import ONE
@@ -69,9 +71,13 @@ def device_of(config: GpuCheckConfig) -> str:
     kind, count = accelerator.find(config.device)
     if kind == accelerator.HOST:
         if config.device != accelerator.HOST:
-            raise InputError("PyTorch finds no GPU; DEVICE=cpu rehearses the commands without one")
+            why = why_none(kind)
+            told = "" if why is None else f": {why}"
+            raise InputError(f"PyTorch finds no GPU{told}; DEVICE=cpu rehearses the commands without one")
     elif count < config.gpus:
         raise InputError(f"--gpus {config.gpus}, but PyTorch finds {count}")
+    elif (why := why_not(kind, config.gpus)) is not None:
+        raise InputError(why)
     return kind
 
 
@@ -86,18 +92,34 @@ def checked(parts: Sequence[Part], place: Place, seconds: float) -> list[Outcome
         last = outcomes[-1]
         how = "" if last.good else "FAILED: "
         print(f"{last.name}: {how}{last.result} ({last.seconds:.0f} s of {last.limit_s:.0f})", flush=True)
+        if part.is_needed and not last.good:
+            break
     return outcomes
 
 
-def page(device: str, parts: Sequence[Part], outcomes: Sequence[Outcome]) -> str:
-    """The table of machine and versions, and that of the parts, in Markdown."""
+def page(place: Place, parts: Sequence[Part], outcomes: Sequence[Outcome]) -> str:
+    """The tables of the machine, the parts, rates beside their floors, and memory, in Markdown."""
     rows = [
         (each.name, each.result.replace("|", "/") if each.good else f"**failed**: {each.result.replace('|', '/')}",
          f"{each.seconds:.0f} of {each.limit_s:.0f}")
         for each in outcomes
     ]  # fmt: skip
     rows += [(part.name, "**not reached**", f"- of {part.limit_s:.0f}") for part in parts[len(outcomes) :]]
-    return f"{markdown_table(('', ''), machine(device))}\n\n{markdown_table(('part', 'result', 'seconds'), rows)}\n"
+    tables = [markdown_table(("", ""), machine(place.device)), markdown_table(("part", "result", "seconds"), rows)]
+    known = {name: rate for name, rate, _, _ in place.rates}
+    rates = [
+        (name, f"{rate:.2f}", floor, f"{share:.2f}" if (share := _share(rate, its or known.get(floor))) else "")
+        for name, rate, floor, its in place.rates
+    ]
+    if rates:
+        tables.append(markdown_table(("moved", "GB/s", "floor", "share of it"), rates))
+    if place.memory:
+        tables.append(markdown_table(("memory of a GPU", ""), place.memory))
+    return "\n\n".join(tables) + "\n"
+
+
+def _share(rate: float, floor: float | None) -> float | None:
+    return rate / floor if floor else None
 
 
 def command(arguments: list[str]) -> None:
@@ -111,7 +133,7 @@ def command(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="gsplit-gpu-check-") as work:
         place = Place(device=device, gpus=config.gpus, out=out, work=Path(work))
         outcomes = checked(parts, place, 60 * config.minutes)
-    text = page(device, parts, outcomes)
+    text = page(place, parts, outcomes)
     (out / "table.md").write_text(text)
     print(f"\n{text}")
     failed = [each.name for each in outcomes if not each.good]

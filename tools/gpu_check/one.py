@@ -14,6 +14,7 @@ from tools.gpu_check.training import TIMED, Words, equals, make, rate, sampled, 
 MARKED = re.compile(r"\bmark\.(gpu|accelerator)\b")
 """Mark of tests for real devices in a file of tests, or for devices of any kind."""
 NO_VARIABLES: dict[str, str] = {}
+MIB = 1 << 20
 VERDICT = re.compile(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b")
 
 
@@ -54,9 +55,18 @@ def loading(place: Place) -> str:
     told = []
     for load in read_json(file)["loads"]:
         if load["dtype"] != "bfloat16" and load["list"] == "sampled":
-            ways = {way["way"]: f"{way['way']} {way['bytes_per_second'] / 1e9:.1f}" for way in load["ways"]}
-            told.append(f"{load['dtype']}: {', '.join(ways.values())}")
+            ways = {way["way"]: way["bytes_per_second"] / 1e9 for way in load["ways"]}
+            told.append(f"{load['dtype']}: {', '.join(f'{way} {rate:.1f}' for way, rate in ways.items())}")
+            if load["dtype"] == "float32":
+                place.rates += [(f"rows: {way}", rate, _floor(way, place.device), None) for way, rate in ways.items()]
     return "GB/s of " + "; ".join(told)
+
+
+def _floor(way: str, kind: str) -> str:
+    """The rate that a way of loading rows is held against: a plain copy over the link, or within the device."""
+    if way == "copy":
+        return ""
+    return f"within {kind}:0" if way.startswith("cached") else "rows: copy"
 
 
 def overlap(place: Place, loader: str) -> str:
@@ -86,11 +96,36 @@ def beside(place: Place) -> str:
     return place.python("beside", "-m", "tools.gpu_check.beside").strip()
 
 
-def memory(place: Place) -> str:
-    """What a process takes of a GPU beside its tensors."""
-    if place.rehearsed:
-        return "not rehearsed: only a GPU has contexts"
-    return place.python("memory", "-m", "tools.gpu_check.memory").strip()
+def kept(place: Place) -> str:
+    """What the allocator keeps of a GPU after 50 mini-batches."""
+    if place.device == "cpu":
+        return "not rehearsed: only a device has an allocator"
+    layout, out = place.work / make(place, "medium", 1), place.out / "kept"
+    place.python("kept", "-m", "tools.gpu_check.kept", layout, out, place.device, 16 if place.rehearsed else 4096)
+    found = read_json(out / "kept.json")
+    reserved, allocated, peak = (found[f"{name}_bytes"] for name in ("reserved", "allocated", "peak"))
+    told = f"{reserved / MIB:.1f} MiB reserved, {allocated / MIB:.1f} allocated, {peak / MIB:.1f} at the most"
+    place.memory.append((f"after {found['mini_batches']} mini-batches", told))
+    return f"{told}; reserved / the most allocated {reserved / peak:.2f}"
+
+
+def measured(name: str, module: str, limit_s: float, *, is_needed: bool = False, on_host: bool = True) -> Part:
+    """A part that looks at the machine by a module of its own.
+
+    Args:
+        name: of the part.
+        module: of this package.
+        limit_s: of the part.
+        is_needed: whether the others are not begun where it fails.
+        on_host: whether the CPU rehearses it.
+    """
+
+    def run(place: Place) -> str:
+        if place.device == "cpu" and not on_host:
+            return "not rehearsed: only a device has that"
+        return place.measured(module)
+
+    return Part(name=name, limit_s=limit_s, run=run, is_needed=is_needed)
 
 
 def timed(name: str, *flags: object, parts: int = 1, variables: dict[str, str] = NO_VARIABLES) -> Part:
@@ -106,7 +141,7 @@ def timed(name: str, *flags: object, parts: int = 1, variables: dict[str, str] =
 def same(name: str, *flags: object, parts: int, there: Words = (), variables: dict[str, str] = NO_VARIABLES) -> Part:
     """A part that holds a training run on the device against the CPU's; see :func:`equals`."""
     run = folder_of(name)
-    return Part(name=name, limit_s=60, run=lambda place: equals(place, run, parts, flags, there, variables))
+    return Part(name=name, limit_s=90, run=lambda place: equals(place, run, parts, flags, there, variables))
 
 
 def whole_graph(place: Place) -> str:
@@ -124,11 +159,20 @@ DATA = ("--strategy", "data")
 SHARED = "four trainers on one GPU, which NCCL does not support"
 """What parts are called whose failure is no verdict; they come last, for they may hang (NCCL's manual, "Creating a
 communicator": several ranks on one device)."""
+LOOKED_AT = (
+    measured("devices", "devices", 40, is_needed=True),
+    measured("joining", "joining", 75, is_needed=True),
+    measured("links and memory", "links", 60),
+    measured("registering", "registering", 40, on_host=False),
+    measured("kernels", "kernels", 60, on_host=False),
+)
+"""Parts that look at the machine, before any that trains."""
 ONE = (
+    *LOOKED_AT,
     same("as on the CPU: split", parts=1),
     same("as on the CPU: GAT", "--model", "gat", "--heads", 4, parts=1),
-    Part(name="memory", limit_s=40, run=memory),
     Part(name="loading rates", limit_s=45, run=loading),
+    Part(name="memory after 50 mini-batches", limit_s=60, run=kept),
     Part(name="kernels beside reading", limit_s=40, run=beside),
     timed("one trainer"),
     timed("one trainer, nothing ahead", "--samplers", 0, "--prefetch", 0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -19,7 +20,7 @@ SHARE = "GSPLIT_SHARE_GPU"
 REHEARSALS = ("cpu", "sim")
 """Types of devices that are no GPUs: the host's, and the simulated accelerator of the tests."""
 PATIENCE = 3
-"""How much longer a part may take in a rehearsal, whose trainers share the cores."""
+"""How much longer a part may take in a rehearsal, for each trainer on a core."""
 
 
 class Failed(Exception):
@@ -42,6 +43,11 @@ class Place:
     """Folder of the repository."""
     deadline_s: float = field(default=float("inf"))
     """When, by ``time.monotonic``, the part at work has to end."""
+
+    rates: list[tuple[str, float, str, float | None]] = field(default_factory=list)
+    """What was moved, at how many GB a second, and its floor; see :class:`tools.gpu_check.measured.Measured`."""
+    memory: list[tuple[str, str]] = field(default_factory=list)
+    """What of a GPU is taken when, and how much."""
 
     @property
     def rehearsed(self) -> bool:
@@ -74,6 +80,26 @@ class Place:
         run([sys.executable, *map(str, words)], environment, folder, limit_s=self.left_s)
         return (folder / "stdout").read_text(errors="replace")
 
+    def measured(self, name: str) -> str:
+        """Run one of the measuring modules; its rates and memory are kept for the page.
+
+        Returns:
+            what it found, in a line.
+
+        Raises:
+            Failed: where it found something wrong with the machine.
+            RunFailed: as :meth:`python` does.
+        """
+        mib = 16 if self.rehearsed else 256
+        words = ("--device", self.device, "--gpus", self.gpus, "--mib", mib)
+        said = self.python(name, "-m", f"tools.gpu_check.{name}", *words)
+        found = json.loads(said.splitlines()[-1])
+        self.rates += [(what, rate, floor, its) for what, rate, floor, its in found["rates"]]
+        self.memory += [(when, what) for when, what in found["memory"]]
+        if found["wrong"]:
+            raise Failed(found["wrong"])
+        return str(found["line"])
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -84,6 +110,8 @@ class Part:
     """Seconds that it may take."""
     run: Callable[[Place], str]
     """Gives the result, a line of a table; raises :class:`Failed`, or whatever keeps it from one."""
+    is_needed: bool = False
+    """Whether no other part can be right where this one fails, so that they are not begun."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +134,7 @@ def outcome_of(part: Part, place: Place, left_s: float) -> Outcome:
         left_s: of all parts together; it may be less than the part's own limit.
     """
     start_s = time.monotonic()
-    limit_s = part.limit_s * (PATIENCE if place.rehearsed else 1)
+    limit_s = part.limit_s * (PATIENCE * -(-place.gpus // (os.cpu_count() or 1)) if place.rehearsed else 1)
     place.deadline_s = start_s + min(limit_s, left_s)
     good = False
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from experiments.faults.command import shared_left
-from tools.gpu_check.one import CACHED, DATA, same, tests, timed
+from tools.gpu_check.one import CACHED, DATA, LOOKED_AT, same, tests, timed
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.training import make
 
@@ -22,11 +22,6 @@ ENDED = "was ended by SIGKILL"
 NO_P2P = {"NCCL_P2P_DISABLE": "1"}
 """NCCL's setting with which GPUs talk through memory of the host, as where they cannot open each other's."""
 MEMORY = Path("/dev/shm")
-
-
-def copies(place: Place) -> str:
-    """Whether GPUs reach each other's memory, and the rate of a copy between the first two."""
-    return place.python("copies", "-m", "tools.gpu_check.copies", "--device", place.device).strip()
 
 
 def killed(place: Place) -> str:
@@ -81,7 +76,7 @@ def several(gpus: int) -> tuple[Part, ...]:
     peers = ("--cache", "partitioned", "--cache-size", "100%")
     replicated = ("--cache", "replicated", "--cache-size", "10%")
     return (
-        Part(name="copies between GPUs", limit_s=30, run=copies),
+        *LOOKED_AT,
         same("as on the CPU: split", parts=gpus),
         same("as on the CPU: split, through the host", parts=gpus, variables=NO_P2P),
         same("as on the CPU: data, caches of peers", *DATA, parts=gpus, there=peers),

@@ -37,7 +37,10 @@ def make(place: Place, preset: str, parts: int) -> str:
 
 def train(place: Place, name: str, layout: str, *flags: object, device: str = "", **variables: str) -> dict[str, Any]:
     """The summary of a run, which is in ``work/run-NAME``."""
-    words = ("-m", "gsplit.train", place.work / layout, "--device", device or place.device)
+    device = device or place.device
+    words: Words = ("-m", "gsplit.train", place.work / layout, "--device", device)
+    if device != "cpu":  # one that hangs is told of before the part's time is over
+        words = (*words, "--timeout", 2 if place.rehearsed else 1)
     folder = place.work / f"run-{name}"
     place.python(f"train-{name}", *words, "--out", folder, "--overwrite", *flags, **variables)
     return read_json(folder / "summary.json")

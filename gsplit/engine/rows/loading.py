@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 import torch
@@ -33,6 +34,11 @@ from gsplit.host import SharedBuffer
 from gsplit.parallel import DATA, SPLIT, Member
 from gsplit.parallel.collectives import all_gather_object
 from gsplit.sampling import EpochPlan
+from gsplit.terminal import say
+from gsplit.units import binary
+
+TOLD_BYTES = 1 << 30
+"""Bytes of rows from which on registering them takes seconds, which is told."""
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +70,24 @@ def host_rows(layout: Layout, member: Member, copied: torch.dtype | None, buffer
         barrier=member.barrier,
         shown=lambda row: layout.shown(int(layout.permutation[row])),
     )
+
+
+def register_in_turn(host: HostRows, member: Member) -> None:
+    """Register the rows of the host for kernels, one trainer after the other; all make the call.
+
+    The driver pins page by page and holds a lock meanwhile; trainers that do so at once, on the same pages, wait for
+    each other there, where nobody sees it.
+    """
+    begin_s, told = time.monotonic(), member.rank == 0 and host.bytes_view.nbytes >= TOLD_BYTES
+    if told:
+        size = binary(host.bytes_view.nbytes)
+        say(f"registering {size} of feature rows with the driver, one trainer after the other")
+    for rank in range(member.world):
+        if rank == member.rank:
+            host.pin()
+        member.barrier()
+    if told:
+        say(f"{'registered' if host.pin() else 'refused'} after {time.monotonic() - begin_s:.1f} s")
 
 
 class Loading:
@@ -102,6 +126,8 @@ class Loading:
         except MemoryError as error:
             raise InputError(f"no memory for feature rows: {error}") from None
         self._zero_copy = zero_copy and self._host.bytes_view.flags.writeable
+        if self._zero_copy:
+            register_in_turn(self._host, member)
         self.cache_rows: list[int] = self._gathered(len(self._cache.rows))
         """Number of cached rows of every trainer."""
 

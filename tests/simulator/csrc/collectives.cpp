@@ -6,6 +6,7 @@
 // it, whatever their streams. A caller that does not wait keeps its tensors until it does: afterwards their memory is
 // used again by a stream that has waited.
 #include <pybind11/chrono.h>
+#include <signal.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <utility>
 
 #include "core.hpp"
+#include "faults.hpp"
 #include "glue.hpp"
 
 namespace {
@@ -48,29 +50,6 @@ class Collective : public c10d::Work {
   Tensors kept_;
 };
 
-/// What is wrong between two devices: GSPLIT_SIM_FAULT is "hang:A-B@N" or "wrong:A-B@N", of ranks A and B from their
-/// exchange N on, the first being 0.
-struct Fault {
-  bool hangs = false, is_wrong = false;
-  int one = -1, other = -1, first = 0;
-
-  static Fault of_environment() {
-    Fault fault;
-    const char* said = std::getenv("GSPLIT_SIM_FAULT");
-    char kind[8] = "";
-    if (said == nullptr) return fault;
-    const int read = std::sscanf(said, "%7[a-z]:%d-%d@%d", kind, &fault.one, &fault.other, &fault.first);
-    fault.hangs = read == 4 && std::string(kind) == "hang";
-    fault.is_wrong = read == 4 && std::string(kind) == "wrong";
-    TORCH_CHECK(fault.hangs || fault.is_wrong, "GSPLIT_SIM_FAULT is hang:A-B@N or wrong:A-B@N, not ", said);
-    return fault;
-  }
-
-  bool is_between(int rank, int peer) const {
-    return (rank == one && peer == other) || (rank == other && peer == one);
-  }
-};
-
 /// What takes longer than a group lets it ends the process, as NCCL's watchdog does.
 [[noreturn]] void time_out() {
   std::fprintf(stderr, "the simulated accelerator ends the process: a collective timed out\n");
@@ -90,8 +69,7 @@ void finish(const intrusive_ptr<c10d::Work>& work, std::chrono::milliseconds pat
 class Collectives : public c10d::Backend {
  public:
   Collectives(intrusive_ptr<c10d::Backend> gloo, std::chrono::milliseconds patience)
-      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), patience_(patience),
-        fault_(Fault::of_environment()) {}
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), patience_(patience) {}
 
   const std::string getBackendName() const override { return "simulated"; }
 
@@ -170,6 +148,9 @@ class Collectives : public c10d::Backend {
     const auto to = sent.empty() ? even(input) : sent, from = received.empty() ? even(output) : received;
     std::vector<intrusive_ptr<c10d::Work>> under_way;
     const int number = exchanges_++;
+    const sim::Fault& fault = sim::fault();
+    const bool begun = number >= fault.first;
+    if (fault.is("dead") && fault.one() == getRank() && begun) kill(getpid(), SIGKILL);
     bool is_wrong = false;
     int64_t row_to = 0, row_from = 0;
     for (int peer = 0; peer < getSize(); ++peer) {
@@ -179,9 +160,9 @@ class Collectives : public c10d::Backend {
         out[0].copy_(in[0]);
         continue;
       }
-      if (fault_.is_between(getRank(), peer) && number >= fault_.first && from[peer] + to[peer] > 0) {
-        if (fault_.hangs) std::this_thread::sleep_for(patience_.load()), time_out();
-        is_wrong = fault_.is_wrong && from[peer] > 0;
+      if (begun && fault.is_between(getRank(), peer) && from[peer] + to[peer] > 0) {
+        if (fault.is("hang")) std::this_thread::sleep_for(patience_.load()), time_out();
+        is_wrong = is_wrong || (fault.is("wrong") && from[peer] > 0);
       }
       if (from[peer] > 0) under_way.push_back(gloo_->recv(out, peer, TAG));
       if (to[peer] > 0) under_way.push_back(gloo_->send(in, peer, TAG));
@@ -216,7 +197,6 @@ class Collectives : public c10d::Backend {
   static constexpr int TAG = 1;
   const intrusive_ptr<c10d::Backend> gloo_;
   std::atomic<std::chrono::milliseconds> patience_;
-  const Fault fault_;
   int exchanges_ = 0;
   sim::Stream* own_ = nullptr;
   sim::Event last_;

@@ -20,13 +20,15 @@
 #include <utility>
 
 #include "core.hpp"
+#include "faults.hpp"
 
 namespace sim {
 namespace {
 
 constexpr std::size_t PAGE = 4096;
 constexpr std::size_t DEFAULT_BYTES = std::size_t{8} << 30;
-constexpr int OK = 0, INVALID_VALUE = 1, ALREADY_REGISTERED = 712, NOT_REGISTERED = 713;  // as CUDA has them
+constexpr int OK = 0, INVALID_VALUE = 1, OPERATING_SYSTEM = 304, ALREADY_REGISTERED = 712,
+              NOT_REGISTERED = 713;  // as CUDA has them
 
 /// Bytes of addresses before `begin`.
 struct Piece {
@@ -214,6 +216,10 @@ int register_host(std::uintptr_t address, std::size_t bytes) {
   if (overlaps || range_of(all, address) != all.registered.end()) return ALREADY_REGISTERED;
   std::string mapping = mapping_of(address, address + bytes);
   if (mapping.empty()) return INVALID_VALUE;
+  take_time_to_register(bytes);  // with the lock, which the driver holds as well
+  std::size_t total = bytes;
+  for (const auto& [begin, range] : all.registered) total += range.bytes;
+  if (refuses_to_register(total)) return OPERATING_SYSTEM;
   all.registered[address] = {bytes, std::move(mapping)};
   return OK;
 }
@@ -252,9 +258,14 @@ bool is_pinned(const void* address) { return is_registered(address, 1) || host_b
 bool is_registered(const void* address, std::size_t bytes) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
-  const auto number = reinterpret_cast<std::uintptr_t>(address);
-  const auto found = range_of(all, number);
-  return found != all.registered.end() && number + bytes <= found->first + found->second.bytes;
+  auto number = reinterpret_cast<std::uintptr_t>(address);
+  const auto end = number + bytes;
+  while (number < end) {  // it may have been registered in pieces
+    const auto found = range_of(all, number);
+    if (found == all.registered.end()) return false;
+    number = found->first + found->second.bytes;
+  }
+  return true;
 }
 
 }  // namespace sim

@@ -11,10 +11,11 @@ def register() -> None:
     """Give PyTorch the device, its module ``torch.sim``, and its collectives."""
     import torch
 
-    from simulated import collectives, device, extension
+    from simulated import collectives, device, extension, faults
 
     extension.load()
     torch.utils.rename_privateuse1_backend("sim")
     torch._register_device_module("sim", device)
     torch.utils.generate_methods_for_privateuse1_backend()
     collectives.register()
+    faults.register()

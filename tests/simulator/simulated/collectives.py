@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-from simulated import extension
+from simulated import extension, faults
 
 NAME = "simulated"
 
@@ -17,6 +17,7 @@ def register() -> None:
 
 
 def _make(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroup:
+    faults.join()
     # Over a part of the store of its own: the tensors of the host go through another gloo.
     gloo = dist.ProcessGroupGloo(dist.PrefixStore(NAME, store), rank, size, timeout)
     return extension.load().collectives_by(gloo, timeout)

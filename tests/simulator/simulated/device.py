@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from simulated import faults
+
 Stream = torch.Stream
 _pid = os.getpid()
 
@@ -62,6 +64,11 @@ def device(device: torch.device | int) -> contextlib.AbstractContextManager[Any]
     """The block's work goes to a device."""
     index: contextlib.AbstractContextManager[Any] = torch.accelerator.device_index(_index(device))
     return index
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether a device reads the memory of another."""
+    return _index(device) != _index(peer_device) and not faults.has("peers")
 
 
 def current_device() -> int:

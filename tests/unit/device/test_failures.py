@@ -37,6 +37,53 @@ REFUSED = {
         "CUDA error: all CUDA-capable devices are busy or unavailable",
         "another process has it for itself",
     ),
+    "exclusive, since CUDA 11": (
+        "CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCUDA kernel errors might be asynchronously",
+        "another process has it for itself",
+    ),
+    "Intel's, lost": ("level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)", "or it failed"),
+    "no function": ("HIP error: invalid device function\nHIP kernel errors might be", "no kernels for that GPU"),
+    "AMD's, hidden": ("No HIP GPUs are available", "no GPU is let be seen"),
+    "Intel's, hidden": ("No XPU devices are available.", "no GPU is let be seen"),
+    "renumbered": ("CUDA error: invalid device ordinal\nGPU device may be out of range", "a GPU has gone"),
+    "cuInit": ("CUDA driver initialization failed, you might not have a CUDA gpu.", "the driver did not start"),
+    "half updated": (
+        "Error 803: system has unsupported display driver / cuda driver combination",
+        "its older half still runs; restart",
+    ),
+    "MPS": (
+        "CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
+        "start it again (nvidia-cuda-mps-control)",
+    ),
+    "MPS, full": ("CUDA error: the MPS server is not ready to accept new MPS client requests", "or do without"),
+    "cuBLAS, full": (
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "most often the GPU's memory is full",
+    ),
+    "NVML": (
+        "NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at CUDACachingAllocator.cpp",
+        "install libnvidia-ml",
+    ),
+    "nine peers": ("CUDA error: peer mapping resources exhausted", "use --cache replicated, or fewer --gpus"),
+    "no IPC": (
+        "CUDA error: OS call failed or operation not supported on this OS",
+        "between processes on GPUs; use --cache replicated",
+    ),
+    "small /dev/shm": (
+        "NCCL error in: ProcessGroupNCCL.cpp:94, unhandled system error (run with NCCL_DEBUG=INFO for details)\n"
+        "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.\n"
+        "Last error:\nError while creating shared memory segment /dev/shm/nccl-KWfVyt (size 9637888)",
+        "make it larger (docker: --shm-size=1g)",
+    ),
+    "no such network": (
+        NCCL.format("Bootstrap : no socket interface found").replace("cuda error", "system error"),
+        "unset NCCL_SOCKET_IFNAME",
+    ),
+    "a peer's end": (
+        "NCCL error in: ProcessGroupNCCL.cpp:94, remote process exited or there was a network error\n"
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        "what it said is the cause",
+    ),
     "gone": ("CUDA error: device unavailable", "another process has it for itself, or it failed; nvidia-smi"),
     "old wheel": ("CUDA error: no kernel image is available for execution on the device", "no kernels for that GPU"),
     "PTX": (

@@ -25,6 +25,7 @@ from gsplit.kernels.compiled import FIRST, Compiled
 pytest.importorskip("triton")
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
+from triton.runtime.errors import OutOfResources
 
 from gsplit.kernels import segment_sums, zero_copy
 
@@ -200,11 +201,22 @@ def test_halves_are_rounded_to_the_nearest_once(compiled, dtype):
         assert not re.search(rf"\b(add|fma)\.\S*\.({to}|{other})", code.text)
 
 
-def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch, caplog):
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Failed to find C compiler. Please specify via CC environment variable"),
+        RuntimeError("Cannot find ptxas"),
+        RuntimeError("PTXAS error: Internal Triton PTX codegen error"),
+        RuntimeError("Triton Error [CUDA]: device kernel image is invalid"),
+        OutOfResources(327680, 232448, "shared memory"),
+        PermissionError(13, "Permission denied", ".triton"),
+    ],
+)
+def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch, caplog, error):
     """As where the machine has no C compiler, or a place where nothing can be written."""
 
     def fail(*_, **__):
-        raise RuntimeError("no C compiler")
+        raise error
 
     monkeypatch.setattr(segment_sums, "sum_rows", fail)
     kernels = Compiled()
@@ -217,7 +229,7 @@ def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch
         kernels.sum(edges, x, None, out)
         assert out.tolist() == [[4, 6], [2, 3]]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{FIRST}the kernel for them cannot be made here (RuntimeError: no C compiler)"
+        f"{FIRST}the kernel for them cannot be made here ({type(error).__name__}: {error})"
     ]
 
 

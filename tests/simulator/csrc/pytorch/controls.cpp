@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include "../core.hpp"
+#include "../faults.hpp"
 #include "../glue.hpp"
 
 namespace {
@@ -80,9 +81,17 @@ TORCH_LIBRARY(sim, m) {
 
   m.def("device_count() -> int", [] { return static_cast<int64_t>(sim::device_count()); });
   m.def("current_device() -> int", [] { return static_cast<int64_t>(sim::current_device()); });
-  m.def("set_device(int device) -> ()", [](int64_t device) { sim::set_device(checked(device), true); });
+  m.def("set_device(int device) -> ()", [](int64_t device) {
+    sim::refuse_if_taken(checked(device));
+    sim::set_device(checked(device), true);
+  });
   m.def("has_context(int device) -> bool", [](int64_t device) { return sim::has_context(checked(device)); });
   m.def("synchronize(int device) -> ()", synchronize);
+
+  m.def("fault() -> (str, str, int)", [] {
+    const sim::Fault& fault = sim::fault();
+    return std::make_tuple(fault.kind, fault.where, fault.first);
+  });
 
   m.def("device_bytes() -> int", [] { return static_cast<int64_t>(sim::device_bytes()); });
   m.def("memory_info(int device) -> (int, int)", memory_info);

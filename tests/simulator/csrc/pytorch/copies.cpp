@@ -19,6 +19,7 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 
+#include "../faults.hpp"
 #include "../glue.hpp"
 
 namespace sim {
@@ -42,16 +43,22 @@ void within_device(const Tensor& from, const Tensor& to) {
   if (&source != &target) target.wait_for(source.record());
 }
 
+/// A copy between the host and a device, as a task makes it.
+void over_link(const Tensor& from, const Tensor& to) {
+  take_time_of_link(from.nbytes());
+  to.copy_(from);
+}
+
 void to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
   Stream& stream = stream_for(to);
   const bool as_it_lies = from.scalar_type() == to.scalar_type() && from.sizes() == to.sizes() && is_dense(from) &&
                           from.strides() == to.strides();
   if (as_it_lies && (!non_blocking || is_pinned(from.const_data_ptr()))) {
-    stream.enqueue("copy_", [from = HostView(from), to = View(to)] { to.on_host().copy_(from.tensor()); });
+    stream.enqueue("copy_", [from = HostView(from), to = View(to)] { over_link(from.tensor(), to.on_host()); });
     host_blocks().record(from.const_data_ptr(), stream);
   } else {
     const Tensor staged = kept(from.to(to.scalar_type()));
-    stream.enqueue("copy_", [staged, to = View(to)] { to.on_host().copy_(staged); });
+    stream.enqueue("copy_", [staged, to = View(to)] { over_link(staged, to.on_host()); });
     if (non_blocking) count_wait("copy from pageable memory", false);
   }
   if (!non_blocking) wait("copy to a device", stream);
@@ -61,7 +68,7 @@ void to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
   Stream& stream = stream_for(from);
   const bool later = non_blocking && to.is_contiguous() && is_pinned(to.const_data_ptr());
   if (!later) count_wait(non_blocking ? "copy to pageable memory" : "copy to the host", true);
-  stream.enqueue("copy_", [from = View(from), to = HostView(to)] { to.tensor().copy_(from.on_host()); });
+  stream.enqueue("copy_", [from = View(from), to = HostView(to)] { over_link(from.on_host(), to.tensor()); });
   if (later) {
     host_blocks().record(to.const_data_ptr(), stream);
   } else {

@@ -23,6 +23,7 @@
 #include <memory>
 #include <set>
 
+#include "../faults.hpp"
 #include "call.hpp"
 
 namespace sim {
@@ -49,6 +50,8 @@ std::string name_of(const OperatorHandle& op) {
 
 const std::set<std::string> TAKE_INDICES_OF_THE_CPU = {"aten::index", "aten::index_put", "aten::index_put_",
                                                        "aten::_index_put_impl_"};
+
+const std::set<std::string> PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm"};
 
 /// The device of a call's tensors, or of its device argument. Throws where there are several.
 int device_of_call(const OperatorHandle& op, const Stack& arguments) {
@@ -217,6 +220,7 @@ void fallback(const OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   const std::string name = name_of(op);
   count_call(name);
+  if (PRODUCTS.count(schema.name()) > 0) refuse_if_full("library");
   Stack arguments = torch::jit::pop(*stack, schema.arguments().size());
   const std::vector<int> returned = arguments_returned(schema);
   for (const c10::Argument& result : schema.returns()) {

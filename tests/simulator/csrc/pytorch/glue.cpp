@@ -17,6 +17,8 @@
 #include <cstring>
 #include <memory>
 
+#include "../faults.hpp"
+
 extern "C" void omp_set_num_threads(int threads);  // of the OpenMP that PyTorch brings
 extern "C" int MKL_Set_Num_Threads_Local(int threads);
 
@@ -110,7 +112,9 @@ struct DeviceMemory final : c10::DeviceAllocator {
     const int device = current_device();
     if (bytes == 0) return {nullptr, device_of_number(device)};
     void* address = nullptr;
+    refuse_if_taken(device);
     try {
+      refuse_if_full("allocator");
       address = device_blocks(device).allocate(bytes, current_stream(device));
     } catch (const OutOfMemory& error) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
@@ -150,6 +154,7 @@ struct DeviceMemory final : c10::DeviceAllocator {
   void resetAccumulatedStats(DeviceIndex) override {}
   void resetPeakStats(DeviceIndex device) override { device_blocks(device).reset_peaks(); }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
+    refuse_if_taken(device);
     make_context(device);  // asking takes one, as CUDA's does
     auto& blocks = device_blocks(device);
     const auto limit = blocks.limit(), reserved = static_cast<size_t>(blocks.stats().reserved);
@@ -161,6 +166,7 @@ struct DeviceMemory final : c10::DeviceAllocator {
 
 struct PinnedMemory final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
+    refuse_if_full("pinned");
     void* address = bytes == 0 ? nullptr : host_blocks().allocate(bytes);
     return {address, address, address == nullptr ? &c10::detail::deleteNothing : &let_go, Device(c10::kCPU)};
   }
@@ -188,7 +194,7 @@ PinnedMemory pinned_memory;
 
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
+  bool isAvailable() const override { return device_count() > 0; }
   void init() const override {}
   bool hasPrimaryContext(DeviceIndex device) const override { return has_context(device); }
   DeviceIndex deviceCount() const override { return static_cast<DeviceIndex>(device_count()); }
