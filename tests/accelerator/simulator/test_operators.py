@@ -116,8 +116,8 @@ def optimized(make, **options):
     def of(on):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(17, 8), nn.ReLU(), nn.Linear(8, 3))
-        for parameter in model.parameters():
-            parameter.data = on.to(parameter.data)
+        for layer in (model[0], model[2]):
+            layer.weight, layer.bias = (nn.Parameter(on.to(x.detach())) for x in (layer.weight, layer.bias))
         optimizer = make(model.parameters(), lr=0.1, weight_decay=0.01, **options)
         for _ in range(3):
             optimizer.zero_grad()
