@@ -66,13 +66,13 @@ def differences(member, config: TrainConfig, schedules=SCHEDULES) -> list[str]:
     config = held_to(kind, config)
     on_cpu = replace(config, device="cpu", out=config.out / "cpu", loader="auto")
     with as_on_accelerators():
-        wanted = _run(replace(member, device=CPU), on_cpu)
+        wanted = computed(replace(member, device=CPU), on_cpu)
     found = []
     for schedule in schedules if kind == "sim" else ["as it is"]:
         if kind == "sim":
             torch.ops.sim.set_schedule(schedule)
         out = config.out / schedule.replace(":", "-")
-        got = _run(member, replace(config, device=kind, out=out))
+        got = computed(member, replace(config, device=kind, out=out))
         assert got.keys() == wanted.keys()
         if has_cpu_numbers(kind):
             found += [f"{schedule}: {name}" for name, value in got.items() if not equal(value, wanted[name])]
@@ -90,16 +90,16 @@ def held_to(kind: str, config: TrainConfig) -> TrainConfig:
     return replace(config, dtype="float64", dropout=0.0, exchange_dtype="model")
 
 
-def _run(member, config) -> dict:
+def computed(member, config) -> dict:
     """Everything that a run computes, on this trainer."""
     results = train_in_trainer(member, config)
     weights = {f"weights {name}": weight.cpu() for name, weight in results["after"].items()}
     if member.rank:
         return weights
-    return weights | {"logits": results["logits"], "mini-batches": _computed(config.out)}
+    return weights | {"logits": results["logits"], "mini-batches": _mini_batches(config.out)}
 
 
-def _computed(out: Path) -> list[dict]:
+def _mini_batches(out: Path) -> list[dict]:
     """What was computed and sent in each mini-batch by each trainer, without the seconds."""
     names = ("epoch", "batch", "trainer", "targets", "loss", "traffic")
     return [{name: record[name] for name in names} for record in records(out, "mini-batch")]
