@@ -27,10 +27,7 @@ REPEAT = {
     "whole graph": {**WHOLE, "algorithm": "1d-sparse", "train_features": 8},
     "whole graph, gat": {**WHOLE, "algorithm": "1d", "model": "gat"},
 }
-DIFFER = {
-    "gat": {"model": "torch_geometric.nn:GAT"},
-    "edges": {"model": "torch_geometric.nn:EdgeCNN"},
-}
+DIFFER = {"gat": {"model": "torch_geometric.nn:GAT"}, "edges": {"model": "torch_geometric.nn:EdgeCNN"}}
 """PyG's own sums over edges, of convolutions that blocks do not compute."""
 
 
@@ -66,8 +63,6 @@ def test_runs_repeat_bit_for_bit(accelerator_pool, weighted_layouts, kind, tmp_p
 
 
 @pytest.mark.parametrize("name", ["gat", pytest.param("edges", marks=pytest.mark.slow)])
-def test_what_adds_by_atomic_operations_does_not(
-    controls, accelerator_pool, weighted_layouts, kind, tmp_path, name
-):
+def test_what_adds_by_atomic_operations_does_not(controls, accelerator_pool, weighted_layouts, kind, tmp_path, name):
     config = run_of(weighted_layouts, tmp_path, kind, {**DIFFER[name], "epochs": 1})
     assert all(accelerator_pool.run(3, differing, config))

@@ -1,8 +1,8 @@
 """The same run on accelerators and on the CPU, in the trainers of a pool: what differs.
 
-Simulated devices have the CPU's kernels and its generator, so they are held to its bits. Real ones, and simulated ones
-that were told so, add in another order and draw other masks: there the run is in float64, without dropout, and numbers
-may differ by rounding alone.
+Simulated devices have the CPU's kernels and its generator, so they are held to its bits. Real ones, and simulated
+ones that were told so, add in another order and draw other masks: there the run is in float64, without dropout, and
+numbers may differ by rounding alone.
 """
 
 from __future__ import annotations

@@ -147,13 +147,7 @@ class RotatedBatches:
         if model.convs[layer - 1].normalization == "both":
             factor = _inverse_root(degrees)
             source_factor = _inverse_root(own + parts.edges.degrees_of(sources).unsqueeze(1))
-        return RotatedLayer(
-            layer=layer,
-            pieces=pieces,
-            turned=turned,
-            source_factor=source_factor,
-            factor=factor,
-        )
+        return RotatedLayer(layer=layer, pieces=pieces, turned=turned, source_factor=source_factor, factor=factor)
 
     def _shard(self, layer: int, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
         graph, planes = self._parts.layout.graph, self._planes

@@ -38,14 +38,15 @@ class RotatedLayer:
     layer: int
     """The layer, 1 .. L."""
     pieces: Sequence[Shard]
-    """Block of A, from the block of sources to that of destinations, with loops where the model has them: in blocks of
-    rows that are summed and added up one after another."""
+    """Block of A, from the block of sources to that of destinations, with loops where the model has them, in blocks
+    of rows that are summed and added up one after another."""
     turned: Shard
     """The same edges, a row for each source."""
     source_factor: Tensor | None
     """[sources] factors of the rows that are summed; None for 1."""
     factor: Tensor
     """[R] factors of the sums."""
+
     @property
     def roles(self) -> Roles:
         """What each axis is for."""

@@ -29,9 +29,9 @@ def activated(
 ) -> Tensor:
     """``dropout(activation(x + bias))``, for rows on the CPU in one pass, and in one backward.
 
-    What is dropped in one pass follows from one number that is given or drawn, so that nothing is kept for backward but
-    the result. PyTorch's own dropout on the CPU draws every value from one sequence, which takes longer
-    than the layer's product.
+    What is dropped in one pass follows from one number that is given or drawn, so that nothing is kept for backward
+    but the result. PyTorch's own dropout on the CPU draws every value from one sequence, which takes longer than the
+    layer's product.
 
     Args:
         x: [n, D].
@@ -55,7 +55,7 @@ def _dropped(x: Tensor, dropout: nn.Dropout, seed: int) -> Tensor:
     if not _drops(dropout):
         return x
     scale = 0.0 if dropout.p == 1 else 1 / (1 - dropout.p)
-    return x * kept(*x.shape, dropout.p, seed, x).to(x.dtype).mul_(scale)
+    return x * kept(x, dropout.p, seed).to(x.dtype).mul_(scale)
 
 
 def _fits(bias: Tensor, x: Tensor) -> bool:

@@ -1,9 +1,9 @@
 """What dropout keeps, by a counter: of seed, row and column alone, and the same bits on every device.
 
-PyTorch's own dropout on a GPU spreads its numbers by the number of multiprocessors, and on the CPU draws others. These
-are the core's (``csrc/activation_rows.hpp``), made of PyTorch's operations on whole numbers: SplitMix64 of seed and row,
-of which the halves are mixed with the column by the end of MurmurHash3. Whole numbers overflow on purpose; shifts of
-PyTorch's keep the sign, which is masked off.
+PyTorch's own dropout on a GPU spreads its numbers by the number of multiprocessors, and on the CPU draws others.
+These numbers are the core's (``csrc/activation_rows.hpp``), made by PyTorch's operations: SplitMix64 of seed and row,
+of which the halves are mixed with the column by the end of MurmurHash3. Whole numbers overflow on purpose; PyTorch's
+shifts keep the sign, which is masked off.
 
 Legend: R rows, D columns.
 """
@@ -16,22 +16,21 @@ from torch import Tensor
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-def kept(rows: int, width: int, share: float, seed: int, like: Tensor) -> Tensor:
-    """What is left after a share was dropped, bool [R, D] on the device of a tensor.
+def kept(x: Tensor, share: float, seed: int) -> Tensor:
+    """Which values are left after a share was dropped, bool [R, D] on the device of the rows.
 
     Args:
-        rows: R.
-        width: D.
+        x: [R, D].
         share: that is dropped, 0 .. 1.
         seed: below 2^64.
-        like: rows that are dropped of. The core takes the share in their type.
     """
-    device = like.device
+    (rows, width), device = x.shape, x.device
     row_R = _mixed64(torch.arange(1, rows + 1, device=device) * _signed(GOLDEN, 64) + _signed(seed, 64)).unsqueeze(1)
     column_D = torch.arange(width, dtype=torch.int32, device=device) * _signed(0x9E3779B1, 32)
     hash_RD = _mix32(column_D + row_R.to(torch.int32))
-    hash_RD = _mix32(hash_RD.bitwise_xor_((row_R >> 32).to(torch.int32)))
-    exact = share if like.dtype == torch.float64 else float(torch.tensor(share, dtype=torch.float32))
+    hash_RD = _mix32(hash_RD.bitwise_xor_(torch.bitwise_right_shift(row_R, 32).to(torch.int32)))
+    # The core takes the share in the type of the rows.
+    exact = share if x.dtype == torch.float64 else float(torch.tensor(share, dtype=torch.float32))
     below = min(int(exact * 2**32), 2**32 - 1)
     return _shifted(hash_RD, 1, 32) >= below >> 1
 
@@ -52,7 +51,7 @@ def _mix32(x: Tensor) -> Tensor:
 
 def _shifted(x: Tensor, by: int, bits: int) -> Tensor:
     """``x >> by`` of numbers without a sign."""
-    return (x >> by).bitwise_and_((1 << (bits - by)) - 1)
+    return torch.bitwise_right_shift(x, by).bitwise_and_((1 << (bits - by)) - 1)
 
 
 def _signed(number: int, bits: int) -> int:

@@ -1,4 +1,4 @@
-"""Numbers other than the CPU's: other draws, sums in another order, and atomic operations in a new one at each call."""
+"""Numbers other than the CPU's: other draws, sums in another order, atomic operations in a new one at each call."""
 
 from __future__ import annotations
 

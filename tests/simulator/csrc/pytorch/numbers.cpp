@@ -1,6 +1,7 @@
 // Numbers other than the CPU's (GSPLIT_SIM_NUMBERS=cuda): sums of floats in other orders.
 //
-// The CPU's kernels still compute. A task turns round what they are given, where only the order of a sum changes by it:
+// The CPU's kernels still compute. A task turns round what they are given, where only the order of a sum changes by
+// it:
 //
 //   reversed   products along what is summed, reductions along the dimensions that go, bags one by one: another order
 //              than the CPU's, and the same one at each call
@@ -103,7 +104,8 @@ void along_dim(const c10::FunctionSchema&, Stack& call) {
 void put(const c10::FunctionSchema&, Stack& call) {
   const auto indices = call[1].toOptionalTensorVector();
   const Tensor values = call[2].toTensor();
-  const bool rows = indices.size() == 1 && indices[0] && indices[0]->dim() == 1 && indices[0]->scalar_type() != at::kBool;
+  const bool rows =
+      indices.size() == 1 && indices[0] && indices[0]->dim() == 1 && indices[0]->scalar_type() != at::kBool;
   if (!call[3].toBool() || !rows || values.dim() == 0 || values.size(0) != indices[0]->size(0)) return;
   const Tensor order = shuffled(values.size(0));
   call[1] = c10::List<std::optional<Tensor>>({indices[0]->index_select(0, order)});
