@@ -24,7 +24,7 @@ DAILY := not slow and not left_out
 # trainers run in one of the two processes, or there would be two pools.
 ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo simulated checked test test-all shuffled lowest newest mutants check format bench clean
+.PHONY: demo simulated checked test test-all test-numbers shuffled lowest newest mutants check format bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
@@ -103,6 +103,10 @@ test: checked
 test-all: checked $(VENV)/.needs-slow
 	$(PYTEST) -m 'not accelerator'
 	$(ON_SIMULATED) tests/accelerator -m accelerator
+
+# On devices with other numbers than the CPU's: draws, orders of sums, atomic operations (tests/simulator/README.md).
+test-numbers: simulated $(VENV)/.needs-dev
+	GSPLIT_SIM_NUMBERS=cuda $(ON_SIMULATED) tests/accelerator -m accelerator
 
 # The tests of make test, or of PART alone, TIMES times: files in random order, and the tests of a file too. SEED repeats
 # an order. A part may have no tests of one of the two calls, which is pytest's exit code 5.

@@ -50,7 +50,7 @@ class CommonLink(Link):
                 begin += count
                 if own.is_floating_point():
                     width = own.shape[1:].numel()
-                    kernels_for(own).add(own.view(len(own), width), into, values.reshape(count, width))
+                    kernels_for(own).add(own.view(len(own), width), into, values.reshape(count, width), [count])
                 else:
                     own.index_add_(0, into, values)
 

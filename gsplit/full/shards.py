@@ -19,6 +19,7 @@ from torch import Tensor
 
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
+from gsplit.full.moves import shares
 from gsplit.full.reading import EdgePiece, Places, accumulate, edge_pieces
 from gsplit.kernels import Edges
 
@@ -98,6 +99,23 @@ def with_loops(shard: Shard, place_R: NDArray[np.int32]) -> Shard:
     indices = np.insert(indices, ends, place_R[looped])
     weights = None if weight is None else torch.from_numpy(np.insert(weight.numpy(), ends, np.float32(1)))
     return Shard(Edges(indptr=torch.from_numpy(indptr + added), indices=torch.from_numpy(indices)), weights)
+
+
+def in_rows(shard: Shard, blocks: int) -> list[Shard]:
+    """The same edges in blocks of rows that are as even as can be, at least one and none empty where there are rows.
+
+    Args:
+        shard: of the host; of a device it would be asked where each begins.
+        blocks: at most so many.
+    """
+    edges, weight = shard
+    pieces, first = [], 0
+    for rows in shares(edges.num_rows, max(1, min(blocks, edges.num_rows))):
+        begin, end = int(edges.indptr[first]), int(edges.indptr[first + rows])
+        piece = edges.from_row(first, first + rows)
+        pieces.append(Shard(piece, None if weight is None else weight[begin:end]))
+        first += rows
+    return pieces
 
 
 def slots(begins: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:

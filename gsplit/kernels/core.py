@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from typing_extensions import override
@@ -83,7 +85,8 @@ class Core(Kernels):
         return out
 
     @override
-    def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:
+    def add(self, out: Tensor, rows: Tensor, values: Tensor, counts: Sequence[int]) -> None:
+        del counts  # it adds one row after the other anyway
         _core.add_rows(out, rows, values)
 
     @override

@@ -5,6 +5,8 @@ Legend: R rows of the result, S sources, E edges, D features, H heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -111,8 +113,11 @@ class Library(Kernels):
         return torch.stack([product.values() for product in products], dim=1).to(dtype)
 
     @override
-    def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:
-        out.index_add_(0, rows, values)
+    def add(self, out: Tensor, rows: Tensor, values: Tensor, counts: Sequence[int]) -> None:
+        # On a GPU by atomic operations, of which no two meet within a run: a run after the other has one order.
+        for run, added in zip(rows.split(list(counts)), values.split(list(counts)), strict=True):
+            if len(run):
+                out.index_add_(0, run, added)
 
     @override
     def shares(

@@ -9,6 +9,7 @@ Legend: R rows of the result, S sources, E edges, D features, H heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -101,8 +102,15 @@ class Kernels(Protocol):
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
         """Dot products [E, heads] of row r of ``left`` [R, D] and each of its sources, head by head."""
 
-    def add(self, out: Tensor, rows: Tensor, values: Tensor) -> None:
-        """``out[rows[i]] += values[i]``: out [R, D], rows int32 [n], which may repeat, values [n, D]."""
+    def add(self, out: Tensor, rows: Tensor, values: Tensor, counts: Sequence[int]) -> None:
+        """``out[rows[i]] += values[i]``, one after the other, the same every time.
+
+        Args:
+            out: [R, D].
+            rows: int32 [n], in runs that have each row at most once.
+            values: [n, D].
+            counts: lengths of the runs.
+        """
 
     def shares(
         self, edges: Edges, source: Tensor, destination: Tensor, slope: float, *, loops: bool

@@ -109,8 +109,8 @@ class Link:
                 edges = route.sums.transposed if weight is None else route.sums.transposed_with_order
                 kernels_for(own).sum(edges, values, None, own, start=own, weight=weight)
             elif own.is_floating_point():
-                flat = own.flatten(1) if own.dim() > 1 else own.unsqueeze(1)
-                kernels_for(own).add(flat, route.send_rows, values.reshape(len(values), flat.shape[1]))
+                flat, by_row = (x.flatten(1) if x.dim() > 1 else x.unsqueeze(1) for x in (own, values))
+                kernels_for(own).add(flat, route.send_rows, by_row, route.send_counts)  # a peer wants a row once
             else:
                 own.index_add_(0, route.send_rows, values)
             assert sent is not None  # alive until the message has gone

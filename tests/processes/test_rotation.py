@@ -21,9 +21,9 @@ from gsplit import TrainConfig
 from gsplit.engine.whole.rotated_prices import turns_of
 from gsplit.full import Plan
 from gsplit.full.plans import grids_of
-from gsplit.full.rotation import RotatedLayer, roles_of, rotated, volumes_of_turns
+from gsplit.full.rotation import roles_of, rotated, volumes_of_turns
 from gsplit.full.rotation.rotated_volumes import paper_words, traffic_of
-from gsplit.full.shards import Shard
+from gsplit.full.shards import Shard, in_rows
 from gsplit.kernels import Edges
 from gsplit.runs import checkpoint
 from gsplit.supply.ring import Handle
@@ -107,10 +107,7 @@ def test_there_are_no_more_blocks_of_rows_than_rows():
     """A block without rows would send nothing, but all would wait for each other."""
     edges = Edges(indptr=torch.tensor([0, 2, 2, 3], dtype=torch.int32), indices=torch.tensor([0, 1, 2]).int())
     for asked, wanted in ((1, [3]), (2, [2, 1]), (200, [1, 1, 1])):
-        layer = RotatedLayer(
-            layer=1, shard=Shard(edges, None), turned=None, source_factor=None, factor=None, row_blocks=asked
-        )
-        assert [piece.edges.num_rows for piece in layer.pieces()] == wanted
+        assert [piece.edges.num_rows for piece in in_rows(Shard(edges, None), asked)] == wanted
 
 
 def trained(member, layout, shared, plan):
@@ -180,9 +177,9 @@ def dropped(member, layout, sizes):
     for epoch in range(2):
         layers, whole = itertools.count(1), rotated.activated
 
-        def noted(*arguments, generator, epoch=epoch, layers=layers, whole=whole):
+        def noted(*arguments, seed, epoch=epoch, layers=layers, whole=whole):
             layer = next(layers)
-            roles, block = roles_of(layer), whole(*arguments, generator=generator)
+            roles, block = roles_of(layer), whole(*arguments, seed=seed)
             found[epoch, layer, placed.coordinate(roles.rows), placed.coordinate(roles.columns)] = (
                 block.detach().clone()
             )

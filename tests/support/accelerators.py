@@ -1,7 +1,8 @@
 """The same run on accelerators and on the CPU, in the trainers of a pool: what differs.
 
-Simulated devices have the CPU's kernels and its generator, so they are held to its bits. Real ones add in another
-order and draw other masks: there the run is in float64, without dropout, and numbers may differ by rounding alone.
+Simulated devices have the CPU's kernels and its generator, so they are held to its bits. Real ones, and simulated
+ones that were told so, add in another order and draw other masks: there the run is in float64, without dropout, and
+numbers may differ by rounding alone.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ rounded by 1e-16, through a few steps of training. A bias before batch normalisa
 Adam divides by its own size and 1e-8: on an H100 it was 6e-11 from the CPU's."""
 
 
+def has_cpu_numbers(kind: str) -> bool:
+    """Whether a kind of device adds in the CPU's order, and draws its numbers."""
+    return kind == "sim" and torch.ops.sim.numbers() == "cpu"
+
+
 def keep_busy(device: torch.device) -> None:
     """Give a device's current stream work for a hundredth of a second or more: what is given it next is late."""
     x = torch.ones(256, 256, device=device)
@@ -56,18 +62,19 @@ def as_on_accelerators():
 
 def differences(member, config: TrainConfig, schedules=SCHEDULES) -> list[str]:
     """What differs between a run on the CPU and the same on the accelerator of a member, under each schedule."""
-    config = held_to(member.device.type, config)
+    kind = member.device.type
+    config = held_to(kind, config)
     on_cpu = replace(config, device="cpu", out=config.out / "cpu", loader="auto")
     with as_on_accelerators():
-        wanted = _run(replace(member, device=CPU), on_cpu)
+        wanted = computed(replace(member, device=CPU), on_cpu)
     found = []
-    for schedule in schedules if member.device.type == "sim" else ["as it is"]:
-        if member.device.type == "sim":
+    for schedule in schedules if kind == "sim" else ["as it is"]:
+        if kind == "sim":
             torch.ops.sim.set_schedule(schedule)
         out = config.out / schedule.replace(":", "-")
-        got = _run(member, replace(config, device=member.device.type, out=out))
+        got = computed(member, replace(config, device=kind, out=out))
         assert got.keys() == wanted.keys()
-        if member.device.type == "sim":
+        if has_cpu_numbers(kind):
             found += [f"{schedule}: {name}" for name, value in got.items() if not equal(value, wanted[name])]
         else:
             apart = {name: apart_by(value, wanted[name]) for name, value in got.items()}
@@ -76,23 +83,23 @@ def differences(member, config: TrainConfig, schedules=SCHEDULES) -> list[str]:
 
 
 def held_to(kind: str, config: TrainConfig) -> TrainConfig:
-    """A run whose numbers a kind of device shares with the CPU: any of a simulated one, to rounding of a real one."""
-    if kind == "sim":
+    """A run whose numbers a kind of device shares with the CPU: any where it has the CPU's, else to rounding."""
+    if has_cpu_numbers(kind):
         return config
     # Rows that travel in bfloat16 are rounded, up here and down there where float64 differs in its last bit.
     return replace(config, dtype="float64", dropout=0.0, exchange_dtype="model")
 
 
-def _run(member, config) -> dict:
+def computed(member, config) -> dict:
     """Everything that a run computes, on this trainer."""
     results = train_in_trainer(member, config)
     weights = {f"weights {name}": weight.cpu() for name, weight in results["after"].items()}
     if member.rank:
         return weights
-    return weights | {"logits": results["logits"], "mini-batches": _computed(config.out)}
+    return weights | {"logits": results["logits"], "mini-batches": _mini_batches(config.out)}
 
 
-def _computed(out: Path) -> list[dict]:
+def _mini_batches(out: Path) -> list[dict]:
     """What was computed and sent in each mini-batch by each trainer, without the seconds."""
     names = ("epoch", "batch", "trainer", "targets", "loss", "traffic")
     return [{name: record[name] for name in names} for record in records(out, "mini-batch")]

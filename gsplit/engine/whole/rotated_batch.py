@@ -23,7 +23,7 @@ from gsplit.full.first_sum import Kept
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import transposed
 from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, roles_of
-from gsplit.full.shards import Shard, read_shard, with_loops
+from gsplit.full.shards import Shard, in_rows, read_shard, with_loops
 from gsplit.nn import GCN, Chain
 from gsplit.runs.log import level_name
 from gsplit.sampling.plan import fold_key
@@ -71,9 +71,9 @@ class RotatedBatches:
         self._planes = planes = Planes(plan.grid, member.rank, orders)
         self._trains_N = np.zeros(graph.num_vertices, bool)
         self._trains_N[graph.train_idx] = True
-        shards: dict[Any, tuple[Shard, Shard]] = {}
+        shards: dict[Any, tuple[list[Shard], Shard]] = {}
         layers = [self._layer(layer, shards) for layer in range(1, config.layers + 1)]
-        self.edges = {layer.layer: len(layer.shard.edges.indices) for layer in layers}
+        self.edges = {layer.layer: sum(len(piece.edges.indices) for piece in layer.pieces) for layer in layers}
         """Number of edges that are summed over in each layer."""
         self._moves = Moves.of(member)
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, board=member.board)
@@ -122,7 +122,7 @@ class RotatedBatches:
             seed=fold_key(parts.run.config.seed, handle.ticket.epoch, DROPPED),
         )
 
-    def _layer(self, layer: int, shards: dict[Any, tuple[Shard, Shard]]) -> RotatedLayer:
+    def _layer(self, layer: int, shards: dict[Any, tuple[list[Shard], Shard]]) -> RotatedLayer:
         """One layer; layers three or six apart have the same block of the adjacency."""
         parts, planes, roles = self._parts, self._planes, roles_of(layer)
         model: Any = parts.model
@@ -132,10 +132,14 @@ class RotatedBatches:
         name = (layer % 3, layer % 2 if double else 0, loops)
         if name not in shards:
             shard = self._shard(layer, rows, sources, loops=loops)
-            both = shard, transposed(shard, len(sources))
-            first, second = (on_device(one, parts.member.device, parts.run.dtype) for one in both)
-            shards[name] = first, second
-        shard, turned = shards[name]
+            turned = transposed(shard, len(sources))
+            # Cut on the host, which knows where without a wait for the device.
+            *pieces, turned = (
+                on_device(one, parts.member.device, parts.run.dtype)
+                for one in (*in_rows(shard, parts.run.config.row_blocks), turned)
+            )
+            shards[name] = pieces, turned
+        pieces, turned = shards[name]
         own = float(loops)
         degrees = own + parts.edges.degrees_of(rows).unsqueeze(1)
         # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).
@@ -143,14 +147,7 @@ class RotatedBatches:
         if model.convs[layer - 1].normalization == "both":
             factor = _inverse_root(degrees)
             source_factor = _inverse_root(own + parts.edges.degrees_of(sources).unsqueeze(1))
-        return RotatedLayer(
-            layer=layer,
-            shard=shard,
-            turned=turned,
-            source_factor=source_factor,
-            factor=factor,
-            row_blocks=parts.run.config.row_blocks,
-        )
+        return RotatedLayer(layer=layer, pieces=pieces, turned=turned, source_factor=source_factor, factor=factor)
 
     def _shard(self, layer: int, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
         graph, planes = self._parts.layout.graph, self._planes

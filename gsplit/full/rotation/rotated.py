@@ -27,7 +27,6 @@ from gsplit.full.moves import Moves, shares
 from gsplit.full.operators import product
 from gsplit.full.rotation.planes import Roles, roles_of
 from gsplit.full.shards import Shard
-from gsplit.kernels import Edges
 from gsplit.nn.rowwise.activation import activated
 from gsplit.parallel.board import Board, Step
 
@@ -38,32 +37,20 @@ class RotatedLayer:
 
     layer: int
     """The layer, 1 .. L."""
-    shard: Shard
-    """Block of A: from the block of sources to that of destinations, with loops where the model has them."""
+    pieces: Sequence[Shard]
+    """Block of A, from the block of sources to that of destinations, with loops where the model has them, in blocks
+    of rows that are summed and added up one after another."""
     turned: Shard
     """The same edges, a row for each source."""
     source_factor: Tensor | None
     """[sources] factors of the rows that are summed; None for 1."""
     factor: Tensor
     """[R] factors of the sums."""
-    row_blocks: int
-    """Number of blocks of rows that are summed and added up one after another."""
 
     @property
     def roles(self) -> Roles:
         """What each axis is for."""
         return roles_of(self.layer)
-
-    def pieces(self) -> list[Shard]:
-        """The block of A in blocks of rows."""
-        edges, weight = self.shard
-        pieces, first = [], 0
-        for rows in shares(edges.num_rows, max(1, min(self.row_blocks, edges.num_rows))):
-            begin, end = int(edges.indptr[first]), int(edges.indptr[first + rows])
-            piece: Edges = edges.from_row(first, first + rows)
-            pieces.append(Shard(piece, None if weight is None else weight[begin:end]))
-            first += rows
-        return pieces
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +111,7 @@ class Rotated:
             block = self._projected(layer, sums, convs[layer - 1])
             roles = roles_of(layer)
             place = (self.moves.sides[roles.rows].place, self.moves.sides[roles.columns].place)
-            draws = torch.Generator(block.device).manual_seed(key(layer, place))
-            block = activated(block, model.activation, model.dropout, generator=draws)  # type: ignore[arg-type]
+            block = activated(block, model.activation, model.dropout, seed=key(layer, place))  # type: ignore[arg-type]
             sums = self.aggregated(layer + 1, block, convs[layer].lin.in_features)
         block = self._projected(last, sums, convs[last - 1])
         logits: Tensor = _Leave.apply(block, self, convs[last - 1].lin.out_features)
@@ -191,7 +177,7 @@ class _Aggregate(torch.autograd.Function):
         rotated.enter(Step.EXCHANGE, number, width, block.dtype)
         rows = block.detach() if layer.source_factor is None else block.detach() * layer.source_factor
         sums = [
-            moves.all_reduce(product(edges, [rows], weight), layer.roles.columns) for edges, weight in layer.pieces()
+            moves.all_reduce(product(edges, [rows], weight), layer.roles.columns) for edges, weight in layer.pieces
         ]
         return torch.cat(sums) * layer.factor
 

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 import gsplit._core as _core
 from gsplit.kernels import in_core, is_autocast
 from gsplit.nn.rowwise.dense import has_hooks
+from gsplit.nn.rowwise.masks import kept
 
 ACTIVATIONS: dict[Callable[..., Tensor], int] = {torch.relu: 1, F.relu: 1, F.elu: 2}
 """Activations that the core knows, by its numbers; ELU with its default alpha of 1."""
@@ -24,37 +25,37 @@ def activated(
     activation: Callable[[Tensor], Tensor],
     dropout: nn.Dropout,
     bias: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    seed: int | None = None,
 ) -> Tensor:
     """``dropout(activation(x + bias))``, for rows on the CPU in one pass, and in one backward.
 
-    What is dropped in one pass follows from one number that is drawn from the generator, so that nothing is kept for
-    backward but the result. PyTorch's own dropout on the CPU draws every value from one sequence, which takes longer
-    than the layer's product.
+    What is dropped in one pass follows from one number that is given or drawn, so that nothing is kept for backward
+    but the result. PyTorch's own dropout on the CPU draws every value from one sequence, which takes longer than the
+    layer's product.
 
     Args:
         x: [n, D].
         activation: such as ``torch.relu``.
         dropout: drops a share ``p`` where it drops anything.
         bias: [D]; None: 0. In one pass with ReLU alone (:func:`adds_bias`).
-        generator: of the device of ``x``, from which what is dropped is drawn; None: PyTorch's own there.
+        seed: that what is dropped follows from, the same on every device; None: it is drawn by PyTorch's generator.
     """
     number = ACTIVATIONS.get(activation)
     one_pass = number is not None and in_core(x) and x.dim() == 2 and type(dropout) is nn.Dropout
     if bias is not None and not (one_pass and number == RELU and _fits(bias, x)):
         x, bias = x + bias, None
     if number is None or not one_pass:
-        return dropout(activation(x)) if generator is None else _dropped(activation(x), dropout, generator)
-    return _in_one_pass(x, number, dropout, dropout.p, bias, generator)
+        return dropout(activation(x)) if seed is None else _dropped(activation(x), dropout, seed)
+    return _in_one_pass(x, number, dropout, dropout.p, bias, seed)
 
 
-def _dropped(x: Tensor, dropout: nn.Dropout, generator: torch.Generator) -> Tensor:
-    """What PyTorch's dropout gives, of draws from a generator of the caller's."""
+def _dropped(x: Tensor, dropout: nn.Dropout, seed: int) -> Tensor:
+    """What the core drops of rows [n, D] by a seed, on any device and in any type."""
     assert isinstance(dropout, nn.Dropout)
     if not _drops(dropout):
         return x
     scale = 0.0 if dropout.p == 1 else 1 / (1 - dropout.p)
-    return x * torch.empty_like(x).bernoulli_(1 - dropout.p, generator=generator).mul_(scale)
+    return x * kept(x, dropout.p, seed).to(x.dtype).mul_(scale)
 
 
 def _fits(bias: Tensor, x: Tensor) -> bool:
@@ -92,11 +93,12 @@ def _in_one_pass(
     dropout: Callable[[Tensor], Tensor],
     share: float,
     bias: Tensor | None = None,
-    generator: torch.Generator | None = None,
+    seed: int | None = None,
 ) -> Tensor:
     """An activation by its number, and dropout of a share of the values where ``dropout`` drops anything."""
     drop = share if _drops(dropout) else 0.0
-    seed = int(torch.randint(2**62, (), generator=generator)) if drop else 0
+    if seed is None or not drop:
+        seed = int(torch.randint(2**62, ())) if drop else 0
     out: Tensor = _Activated.apply(x, bias, activation, drop, seed) if drop or activation or bias is not None else x
     return out
 

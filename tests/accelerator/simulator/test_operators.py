@@ -1,4 +1,8 @@
-"""Operators on the simulated accelerator equal the CPU's bit for bit, and only those wait whose shapes are values."""
+"""Operators on the simulated accelerator equal the CPU's, and only those wait whose shapes are values.
+
+Bit for bit, but where it was told to have other numbers: there what is added is equal to rounding, and what is drawn
+is another.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import io
 import pytest
 import torch
 import torch.nn.functional as F
+from support.accelerators import has_cpu_numbers
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -110,7 +115,9 @@ def drawn(on):
 def optimized(make, **options):
     def of(on):
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(17, 8, device=on.device), nn.ReLU(), nn.Linear(8, 3, device=on.device))
+        model = nn.Sequential(nn.Linear(17, 8), nn.ReLU(), nn.Linear(8, 3))
+        for layer in (model[0], model[2]):
+            layer.weight, layer.bias = (nn.Parameter(on.to(x.detach())) for x in (layer.weight, layer.bias))
         optimizer = make(model.parameters(), lr=0.1, weight_decay=0.01, **options)
         for _ in range(3):
             optimizer.zero_grad()
@@ -251,13 +258,15 @@ def flat(found):
     return [found] if isinstance(found, torch.Tensor) else [tensor for part in found for tensor in flat(part)]
 
 
-def assert_equal(found, wanted):
-    found, wanted = flat(found), flat(wanted)
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        one = one.detach().cpu()
-        assert (one.dtype, one.shape) == (other.dtype, other.shape)
-        assert torch.equal(one, other)
+def assert_equal(found, wanted, drawn=False):
+    found, wanted = ([x.detach().cpu() for x in flat(tensors)] for tensors in (found, wanted))
+    assert [(x.dtype, x.shape) for x in found] == [(x.dtype, x.shape) for x in wanted]
+    if has_cpu_numbers("sim"):
+        assert all(map(torch.equal, found, wanted))
+    elif drawn:
+        assert not any(map(torch.equal, found, wanted))
+    else:
+        torch.testing.assert_close(found, wanted)
 
 
 def both(case):
@@ -276,7 +285,7 @@ def test_an_operator_equals_the_cpu_s_and_waits_for_nothing(scheduled, name):
     found, wanted = both(CASES[name])
     scheduled.forbid_waits(False)
     assert name in BLOCK or scheduled.waits() == {"synchronize": 1}
-    assert_equal(found, wanted)
+    assert_equal(found, wanted, drawn=name == "drawn" or name.startswith("dropout"))
 
 
 @pytest.mark.slow  # PyTorch imports its compiler for these, on the CPU for the checkpoint as well

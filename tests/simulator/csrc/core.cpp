@@ -90,6 +90,7 @@ void set(Schedule& schedule, const std::string& text) {
   const auto colon = text.find(':');
   const std::string name = text.substr(0, colon);
   const bool number = colon != std::string::npos;
+  schedule.seed = 0;
   if (name == "eager" && !number) {
     schedule.kind = Kind::EAGER;
   } else if (name == "random" && number) {
@@ -312,6 +313,17 @@ void set_schedule(const std::string& schedule) {
   for (int device = 0; device < device_count(); ++device) {
     for (int id = 0; id < STREAMS; ++id) stream(device, id).wake();
   }
+}
+
+std::mt19937_64& draws_of_schedule() {
+  thread_local std::mt19937_64 draws;
+  thread_local std::uint64_t begun = 0;
+  const Schedule& schedule = current_schedule();
+  if (begun != schedule.number) {
+    begun = schedule.number;
+    draws.seed(schedule.seed);
+  }
+  return draws;
 }
 
 std::string schedule() {

@@ -151,6 +151,8 @@ void drain_all();
 /// "eager", "random:SEED" or "lazy"; GSPLIT_SIM_SCHEDULE says it at the start, lazy without it.
 void set_schedule(const std::string& schedule);
 std::string schedule();
+/// Draws of the calling thread, begun anew with each schedule, from the seed of a random one.
+std::mt19937_64& draws_of_schedule();
 /// What each stream's thread does before its first task.
 void set_thread_initializer(void (*initializer)());
 

@@ -64,9 +64,20 @@ at::Tensor kept(const at::Tensor& on_cpu);
 void manual_seed(uint64_t seed);
 /// The generator of a device at this time, which tasks may keep.
 at::Generator generator(int device);
+/// A generator of its own, as torch.Generator makes one for a device.
+at::Generator new_generator();
 /// State of a device's generator, for checkpoints; the host waits for what has yet to draw.
 at::Tensor random_state(int64_t device);
 void set_random_state(int64_t device, const at::Tensor& state);
+
+// Numbers (numbers.cpp).
+
+/// "cpu", or "cuda" for other ones: another generator, sums of floats in other orders; GSPLIT_SIM_NUMBERS says it at
+/// the start, cpu without it.
+void set_numbers(const std::string& name);
+std::string numbers();
+/// Whether they are other ones than the CPU's.
+bool other_numbers();
 
 // Operators (fallback.cpp and beside it).
 

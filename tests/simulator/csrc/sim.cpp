@@ -6,6 +6,7 @@
 #include "pytorch/factories.cpp"
 #include "pytorch/fallback.cpp"
 #include "pytorch/glue.cpp"
+#include "pytorch/numbers.cpp"
 #include "pytorch/random.cpp"
 #include "pytorch/shapes.cpp"
 #include "pytorch/special.cpp"

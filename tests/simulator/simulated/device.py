@@ -163,6 +163,17 @@ def manual_seed_all(seed: int) -> None:
     torch.ops.sim.manual_seed(seed)
 
 
+def get_rng_state(device: Any = None) -> Tensor:
+    """The state of a device's generator, uint8 on the host."""
+    state: Tensor = torch.ops.sim.random_state(_index(device))
+    return state
+
+
+def set_rng_state(new_state: Tensor, device: Any = None) -> None:
+    """Give a device's generator a state."""
+    torch.ops.sim.set_random_state(_index(device), new_state)
+
+
 def cudart() -> type[Runtime]:
     """What registers memory of the host."""
     torch.ops.sim.init()

@@ -247,7 +247,7 @@ def test_dot_products(kernels, head_width, heads):
 
 def test_added_rows_may_repeat(kernels):
     out, values = torch.ones(4, 70), torch.randn(5, 70)
-    kernels.add(out, torch.tensor([2, 0, 2, 2, 3], dtype=torch.int32), values)
+    kernels.add(out, torch.tensor([2, 0, 2, 2, 3], dtype=torch.int32), values, (2, 0, 1, 2))
     wanted = torch.ones(4, 70)
     for row, value in zip([2, 0, 2, 2, 3], values, strict=True):
         wanted[row] += value

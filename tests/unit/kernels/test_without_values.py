@@ -40,7 +40,7 @@ def test_edges_are_transposed():
 def test_sums_are_taken():
     kernels, weight, out = Library(), torch.empty(E, H), torch.empty(R, 6)
     kernels.sum(edges(), torch.empty(S - 3, 6), torch.empty(3, 6), out, weight=weight, degrees=torch.empty(R))
-    kernels.add(out, torch.empty(4, dtype=torch.int32), torch.empty(4, 6))
+    kernels.add(out, torch.empty(4, dtype=torch.int32), torch.empty(4, 6), (3, 1))
 
 
 def test_attention_is_shared_out():

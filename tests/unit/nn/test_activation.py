@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.kernels import library_alone
 from gsplit.nn import GAT, SAGE
 from gsplit.nn.rowwise.activation import RowDropout, activated, adds_bias, convert_dropouts
+from gsplit.nn.rowwise.masks import kept
 
 
 @pytest.mark.parametrize("activation", [torch.relu, F.relu, F.elu, torch.tanh])
@@ -69,14 +71,13 @@ def test_dropout_follows_the_generator_and_its_share():
 @pytest.mark.parametrize("dropout", [nn.Dropout(0.25), RowDropout(0.25), nn.Dropout(1.0)], ids=str)
 @pytest.mark.parametrize("activation", [torch.relu, torch.tanh])
 @pytest.mark.parametrize("on_cpu", [True, False])
-def test_dropout_follows_a_generator_of_the_caller_s(dropout, activation, on_cpu):
+def test_dropout_follows_a_seed_of_the_caller_s(dropout, activation, on_cpu):
     x = rows(300, 200, torch.float32)
 
     def kept(seed, others):
         torch.manual_seed(others)
-        draws = torch.Generator().manual_seed(seed)
         with contextlib.nullcontext() if on_cpu else library_alone():
-            return activated(x, activation, dropout, generator=draws)
+            return activated(x, activation, dropout, seed=seed)
 
     assert torch.equal(kept(1, 5), kept(1, 6))
     assert torch.equal(kept(1, 5), kept(2, 5)) == (dropout.p == 1)
@@ -84,6 +85,34 @@ def test_dropout_follows_a_generator_of_the_caller_s(dropout, activation, on_cpu
     assert ((out == 0) | out.isclose(activation(x) * scale)).all()
     with DropoutOff():
         assert torch.equal(kept(1, 5), activation(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.999])
+def test_what_a_seed_drops_is_what_the_core_drops(dtype, share):
+    for seed, width in ((0, 1), (7, 300), (2**62 + 12345, 257), (2**63 - 1, 33)):
+        x = torch.ones(211, width, dtype=dtype)
+        out = activated(x, torch.relu, nn.Dropout(share), seed=seed)
+        assert torch.equal(out > 0, kept(x, share, seed))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_values_are_dropped_by_chance(share):
+    """Sums of independent draws of variance p (1 - p): over all, rows, columns, neighbours and seeds.
+
+    Of standard scores the mean square is 1, within 5 times sqrt(2 / n) for n of them.
+    """
+    n, d = 600, 400
+    x = torch.empty(n, d)
+    dropped = torch.stack([~kept(x, share, seed) for seed in (3, 4)]).double()
+    score = (dropped - share) / math.sqrt(share * (1 - share))
+    one, other = score
+    pairs = {"rows": one[1:] * one[:-1], "columns": one[:, 1:] * one[:, :-1], "seeds": one * other}
+    for name, products in {"all": one, **pairs}.items():
+        assert abs(products.sum()) < 5 * math.sqrt(products.numel()), name
+    for along in (0, 1):
+        sums = one.sum(along) / math.sqrt(one.shape[along])
+        assert abs(sums.square().mean() - 1) < 5 * math.sqrt(2 / len(sums))
 
 
 def test_dropout_of_any_model_is_drawn_by_the_core():

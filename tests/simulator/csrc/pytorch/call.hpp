@@ -59,6 +59,9 @@ std::optional<Shapes> shapes_of(const c10::OperatorHandle& op, const Stack& argu
 void check_indices(const std::string& name, const Stack& arguments);
 void check_csr(const at::Tensor& rows, const at::Tensor& columns, int64_t width);
 
+/// Turns the arguments of a sum of floats round, so that it is taken in another order than the CPU's.
+void reorder(const c10::FunctionSchema& schema, Stack& arguments);
+
 /// The fallback (fallback.cpp), for operators that are registered by themselves.
 void fallback(const c10::OperatorHandle& op, Stack* stack);
 

@@ -71,6 +71,8 @@ TORCH_LIBRARY(sim, m) {
 
   m.def("set_schedule(str schedule) -> ()", [](const std::string& name) { sim::set_schedule(name); });
   m.def("schedule() -> str", [] { return sim::schedule(); });
+  m.def("set_numbers(str name) -> ()", [](const std::string& name) { sim::set_numbers(name); });
+  m.def("numbers() -> str", [] { return sim::numbers(); });
   m.def("fail_after(int device, int tasks) -> ()",
         [](int64_t d, int64_t tasks) { sim::fail_after(checked(d), tasks); });
   m.def("clear_errors() -> ()", [] { sim::clear_errors(); });

@@ -116,6 +116,7 @@ bool are_tensors(const c10::FunctionSchema& schema) {
 void run_on_host(const OperatorHandle& op, Stack& stack) {
   const at::AutoDispatchBelowAutograd guard;
   check_indices(op.schema().name(), stack);
+  if (other_numbers()) reorder(op.schema(), stack);
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), &stack);
 }
 

@@ -214,7 +214,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     now = generator(device < 0 ? current_device() : device);
     return now;
   }
-  at::Generator getNewGenerator(DeviceIndex device) const override { return getDefaultGenerator(device).clone(); }
+  at::Generator getNewGenerator(DeviceIndex) const override { return new_generator(); }
 
   static DeviceIndex exchange(DeviceIndex device, bool context) {
     const auto before = static_cast<DeviceIndex>(current_device());

@@ -70,7 +70,9 @@ Tensor sampled_addmm(const Tensor& self, const Tensor& left, const Tensor& right
   stream_for(values).enqueue("sparse_sampled_addmm", [beta, alpha, self = Pattern(self), left = View(left),
                                                       right = View(right), out = View(values)] {
     const at::AutoDispatchBelowAutograd guard;
-    const Tensor product = at::sparse_sampled_addmm(self.on_host(), left.on_host(), right.on_host(), beta, alpha);
+    Tensor a = left.on_host(), b = right.on_host();
+    if (other_numbers()) a = a.flip(1), b = b.flip(0);
+    const Tensor product = at::sparse_sampled_addmm(self.on_host(), a, b, beta, alpha);
     out.on_host().copy_(product.values());
   });
   return at::_sparse_csr_tensor_unsafe(self.crow_indices(), self.col_indices(), values, self.sizes(),
