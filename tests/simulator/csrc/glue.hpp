@@ -70,7 +70,7 @@ void set_random_state(int64_t device, const at::Tensor& state);
 
 // Operators (fallback.cpp and beside it).
 
-/// out[positions] = host_rows[ids] on the current stream, where host_rows lie in registered memory.
+/// out[positions] = host_rows[ids] on the current stream, where host_rows lie in registered memory, or a device's.
 void read_rows(const at::Tensor& host_rows, const at::Tensor& ids, const std::optional<at::Tensor>& positions,
                const at::Tensor& out);
 
