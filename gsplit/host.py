@@ -70,8 +70,13 @@ class SharedBuffer:
         """Size of the memory."""
         return os.fstat(self._fd).st_size
 
-    def grow(self, num_bytes: int) -> None:
+    def grow(self, num_bytes: int, *, allocate: Callable[[int, int], None] | None = None) -> None:
         """Make room for ``num_bytes``; what is there stays. One process calls it, the others wait for it.
+
+        Args:
+            num_bytes: of the memory from then on.
+            allocate: makes the file of a descriptor so long, such as :func:`gsplit.device.numa.allocate`; by default
+                the memory is near the core that this process is on.
 
         Raises:
             MemoryError: where less than that is available, or the system does not give it.
@@ -80,7 +85,10 @@ class SharedBuffer:
             return
         check_memory(num_bytes - self.num_bytes)
         try:
-            os.posix_fallocate(self._fd, 0, num_bytes)
+            if allocate is None:
+                os.posix_fallocate(self._fd, 0, num_bytes)
+            else:
+                allocate(self._fd, num_bytes)
         except OSError as error:  # a limit of the container's, say
             raise MemoryError(f"no shared memory of {num_bytes:,} bytes could be had: {error.strerror}") from None
 

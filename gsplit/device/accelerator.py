@@ -9,7 +9,7 @@ may offer the same. Where it does not, something else is done:
 |---|---|---|
 | host memory that was allocated without PyTorch | ``cudart``: registered where it lies | copies from it wait |
 | a kernel that reads rows there | ``read_rows``, or ``cudart`` and Triton | the CPU copies rows |
-| caches of peers | ``ipc_collect``, perhaps ``reduce_tensor``: opened in their memory | refused |
+| caches of peers | ``cudart``, or ``runtime_library``: read in their memory (``peer_memory.py``) | refused |
 
 It has run on one NVIDIA GPU (docs/results/gpu.md), and on no other kind.
 """
@@ -26,7 +26,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.multiprocessing import reductions
 from torch.profiler import ProfilerActivity
 
 from gsplit.errors import InputError
@@ -173,27 +172,6 @@ def reader_of_rows(device: torch.device) -> Callable[[Tensor, Tensor, Tensor | N
     reader: Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None
     reader = getattr(torch.get_device_module(device), "read_rows", None)
     return reader
-
-
-def opens_memory_of_peers(kind: str) -> bool:
-    """Whether a process can open memory of an accelerator that another one sent it."""
-    return hasattr(torch.get_device_module(kind), "ipc_collect")
-
-
-def sent(x: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
-    """What a process that opens the memory of a tensor is sent: a function and its arguments, which can be pickled.
-
-    PyTorch's own way knows CUDA; on another device it would reach for the host's memory.
-    """
-    reduce = getattr(torch.get_device_module(x.device), "reduce_tensor", reductions.reduce_tensor)
-    rebuild, arguments = reduce(x)
-    return rebuild, arguments
-
-
-def forget_sent(device: torch.device) -> None:
-    """Remove what PyTorch keeps of memory that was sent, once nobody has it."""
-    if opens_memory_of_peers(device.type):
-        torch.get_device_module(device).ipc_collect()
 
 
 def register(memory: NDArray[np.uint8], flags: int = 0) -> int:

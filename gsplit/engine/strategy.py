@@ -18,7 +18,7 @@ from gsplit.config.features import CacheName, FeaturesConfig
 from gsplit.config.parallel import ParallelConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, first_parts
-from gsplit.device import accelerator
+from gsplit.device import accelerator, peer_memory
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_rows
 from gsplit.features.placement import prefixes
@@ -107,7 +107,7 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
         )
     if config.loader == "zero-copy" and config.device == "cpu":
         raise InputError("--loader zero-copy reads host memory from a GPU, and --device is cpu; use --loader gather")
-    opened = config.device == accelerator.HOST or accelerator.opens_memory_of_peers(config.device)
+    opened = config.device == accelerator.HOST or peer_memory.can_be_opened(config.device)
     if strategy.peers and not opened:
         raise InputError(
             "--cache partitioned with --strategy data reads the memory of other GPUs, which PyTorch cannot open with "

@@ -15,6 +15,7 @@ Legend: N vertices, D features, R rows of one cache, P parts, n vertices that ar
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -25,9 +26,18 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.device import accelerator
+from gsplit.device.peer_memory import PeerMemory, reaches
+from gsplit.errors import InputError
 from gsplit.features.host_rows import HostRows, pieces
 from gsplit.features.places import NOTHING, Found, Places, Prefixes, sorted_by_place
 from gsplit.host import SharedBuffer
+
+CHECKED_ROWS = 64
+"""Rows of a peer's cache that are held against the host's when it is opened."""
+
+NO_MEMORY: Mapping[int, PeerMemory] = {}
+
+logger = logging.getLogger(__name__)
 
 
 class Cache(Protocol):
@@ -36,7 +46,7 @@ class Cache(Protocol):
     rows: Tensor
     """The cached rows, [R, D] on the trainer's device, in the type they are stored in."""
     peers: Mapping[int, Tensor]
-    """The ``rows`` of other trainers by rank, on their devices."""
+    """The ``rows`` of other trainers by rank, as the trainer's device reads them."""
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         """Where the rows of some vertices are read from.
@@ -89,13 +99,25 @@ class PeerCaches:
     Args:
         prefixes: of all trainers.
         rank: of this one.
-        caches: the rows of every trainer, by rank.
+        caches: the rows of every trainer whose rows can be read here, by rank.
+        memory: that they lie in, where it has to be let go of.
     """
 
-    def __init__(self, prefixes: Prefixes, rank: int, caches: Mapping[int, Tensor]) -> None:
-        self._prefixes, self._rank = prefixes, rank
+    def __init__(
+        self,
+        prefixes: Prefixes,
+        rank: int,
+        caches: Mapping[int, Tensor],
+        memory: Mapping[int, PeerMemory] = NO_MEMORY,
+    ) -> None:
+        self._prefixes, self._rank, self._holders, self._memory = prefixes, rank, sorted(caches), memory
         self.rows = caches[rank]
         self.peers: Mapping[int, Tensor] = {peer: rows for peer, rows in caches.items() if peer != rank}
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether every cached row can be read here."""
+        return all(peer in self._holders for peer, rows in enumerate(self._prefixes.num_rows) if rows)
 
     @classmethod
     def in_buffers(
@@ -141,43 +163,52 @@ class PeerCaches:
     ) -> PeerCaches:
         """The caches of trainers on GPUs of one host: each trainer opens the memory of the others.
 
+        Rows that a GPU cannot read out of another's memory come from the host, with a warning.
+
         Args:
             device: of this trainer; the others must see it under the same number.
             all_gather_object: takes this trainer's object, returns those of all by rank.
+
+        Raises:
+            InputError: where a GPU reads other numbers than another one has.
         """
-        own = _empty(host, prefixes.num_rows[rank], device)
+        sizes = [rows * host.row_bytes for rows in prefixes.num_rows]
+        memory = {rank: PeerMemory.allocated(sizes[rank], device)} if sizes[rank] else {}
+        own = _rows_in(memory[rank], host) if memory else _empty(host, prefixes.num_rows[rank], device)
         _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
         accelerator.synchronize(device)  # filled, before anyone else may look
-        # PyTorch counts who has a tensor, so each peer is sent it anew; one without rows has no memory to open.
-        sent = [accelerator.sent(own) if peer != rank and own.numel() else None for peer in range(prefixes.holders)]
         caches = {rank: own}
-        for peer, received in enumerate(all_gather_object(sent)):
-            if received[rank] is not None:
-                rebuild, arguments = received[rank]
-                caches[peer] = rebuild(*arguments)
+        for peer, sent in enumerate(all_gather_object((device, memory[rank].handle) if memory else None)):
+            if peer == rank or sent is None:
+                continue
+            owner, handle = sent
+            opened = _opened(owner, handle, sizes[peer], device)
+            if opened is not None:
+                memory[peer], caches[peer] = opened, _rows_in(opened, host)
+                _check(caches[peer], host, next(prefixes.ids(peer, host.row_bytes))[:CHECKED_ROWS], owner)
         all_gather_object(None)  # nobody goes on, and perhaps ends, before all have opened what they were sent
-        return cls(prefixes, rank, caches)
+        return cls(prefixes, rank, caches, memory)
 
     def close(self, barrier: Callable[[], None]) -> None:
         """Let go of the others' memory, and then of the own; every trainer makes the call before it ends.
-
-        PyTorch counts the readers of memory that was sent, in a named file of the sender's in /dev/shm. A reader
-        counts itself out when its tensor goes. The sender removes the file when it collects, once all have done so
-        and the memory itself is gone; otherwise the file would stay, for a trainer's last act is ``os._exit``. This
-        is by PyTorch's source (2.13).
 
         Args:
             barrier: waits for all trainers.
         """
         device = self.rows.device
+        accelerator.synchronize(device)  # what is under way reads them
         self.peers = {}
+        for peer, memory in self._memory.items():
+            if peer != self._rank:
+                memory.close()
         barrier()
         self.rows = torch.empty((0, self.rows.shape[1]), dtype=self.rows.dtype)
-        accelerator.forget_sent(device)
+        if self._rank in self._memory:
+            self._memory[self._rank].close()
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
         """Where the row of each vertex is read from."""
-        found, left = self._prefixes.find(vertices, range(self._prefixes.holders))
+        found, left = self._prefixes.find(vertices, self._holders)
         own = found.pop(self._rank, NOTHING)
         return Places(own=own, peers={peer: some for peer, some in found.items() if len(some)}, host=left)
 
@@ -214,6 +245,39 @@ def bytes_of(rows: Tensor) -> NDArray[np.uint8]:
 
 def _empty(host: HostRows, num_rows: int, device: torch.device) -> Tensor:
     return torch.empty((num_rows, host.width), dtype=host.dtype, device=device)
+
+
+def _rows_in(memory: PeerMemory, host: HostRows) -> Tensor:
+    return memory.bytes.view(host.dtype).view(-1, host.width)
+
+
+def _opened(owner: torch.device, handle: bytes, num_bytes: int, device: torch.device) -> PeerMemory | None:
+    """A peer's memory for the kernels of a device; None with a warning where they cannot read it."""
+    reason = "it has no access to its memory"
+    if reaches(device, owner):
+        try:
+            return PeerMemory.opened(handle, num_bytes, device)
+        except RuntimeError as error:
+            reason = str(error)
+    logger.warning(
+        "%s reads what %s caches from the host: %s; --cache replicated reads no other device's memory",
+        *(device, owner, reason),
+    )
+    return None
+
+
+def _check(rows: Tensor, host: HostRows, ids: NDArray[np.int64], owner: torch.device) -> None:
+    """Read the first rows of a peer's cache: a bus on which GPUs reach each other may bring something else.
+
+    Raises:
+        InputError: where they are not the host's.
+    """
+    read = rows.index_select(0, torch.arange(len(ids), device=rows.device)).cpu()
+    if not np.array_equal(bytes_of(read), host.bytes_view[ids]):
+        raise InputError(
+            f"{rows.device} reads other numbers than {owner} caches: GPUs of this host do not reach each other's "
+            "memory as their driver says (an IOMMU may be between them); use --cache replicated"
+        )
 
 
 def _mapped(host: HostRows, num_rows: int, buffer: SharedBuffer) -> Tensor:

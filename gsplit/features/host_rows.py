@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsplit.device import accelerator
+from gsplit.device import accelerator, numa
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 
@@ -83,7 +83,7 @@ class HostRows:
         n, width = features.shape
         shape = (n, width * dtype.itemsize)
         if create:
-            buffer.grow(n * shape[1])
+            buffer.grow(n * shape[1], allocate=numa.allocate)
         barrier()
         rows = cls(buffer.view(shape, np.uint8), dtype)
         out_ND = rows.tensor()

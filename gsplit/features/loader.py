@@ -3,8 +3,8 @@
 | rows of | on the CPU | on a GPU |
 |---|---|---|
 | own cache | copied in C++ | ``index_select`` |
-| a peer's cache | copied in C++, from memory that both map | ``index_select`` over there, then a copy |
-| the host | copied in C++, or stored rows | copied in C++ to pinned memory, then to the device; or read (zero copy) |
+| a peer's cache | copied in C++, from memory that both map | read where they lie |
+| the host | copied in C++, or stored rows | copied in C++ to pinned memory and then over; or read where they lie |
 
 Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On a
 GPU everything runs on the caller's current stream.
@@ -112,6 +112,7 @@ class FeatureLoader:
         self._threads = threads
         self._cache = NoCache() if cache is None else cache
         self._read_rows = _zero_copy(host, device, dtype) if zero_copy else None
+        self._read_peers = _kernel_for_peers(self._cache, device, dtype)
         self.counters = LoadCounters()
 
     def take_counters(self) -> LoadCounters:
@@ -167,17 +168,16 @@ class FeatureLoader:
         if places.own.positions is None:
             return self._selected(self._cache.rows, places.own).to(self._dtype)
         x_ND = torch.empty((count, self._host.width), dtype=self._dtype, device=self._device)
-        sources = [(self._cache.rows, places.own)]
-        sources += [(self._cache.peers[peer], found) for peer, found in places.peers.items()]
-        for rows, found in sources:
-            if len(found):
-                self._put(self._selected(rows, found), found, x_ND)
+        if len(places.own):
+            self._put(self._selected(self._cache.rows, places.own), places.own, x_ND)
+        for peer, found in places.peers.items():
+            if self._read_peers is None:
+                self._put(self._selected(self._cache.peers[peer], found), found, x_ND)
+            else:
+                self._read(self._read_peers, self._cache.peers[peer], found, x_ND)
         if len(places.host) and self._read_rows is not None:
             _check_ids(places.host.rows, self._host.num_rows)
-            positions = (
-                None if places.host.positions is None else accelerator.moved(places.host.positions, self._device)
-            )
-            self._read_rows(self._host.tensor(), accelerator.moved(places.host.rows, self._device), positions, x_ND)
+            self._read(self._read_rows, self._host.tensor(), places.host, x_ND)
         elif len(places.host):
             self._put(self._collect(places.host), places.host, x_ND)
         return x_ND
@@ -187,8 +187,13 @@ class FeatureLoader:
             _core.gather_rows(rows, found.rows, bytes_of(out), self._threads, found.positions)
 
     def _selected(self, rows: Tensor, found: Found) -> Tensor:
-        """Rows of a cache, brought here as stored: they are converted where they arrive."""
-        return rows.index_select(0, accelerator.moved(found.rows, rows.device)).to(self._device, non_blocking=True)
+        """Rows of a cache, as stored."""
+        return rows.index_select(0, accelerator.moved(found.rows, self._device))
+
+    def _read(self, read_rows: ReadRows, rows: Tensor, found: Found, x_ND: Tensor) -> None:
+        """Have a kernel read rows where they lie, and put them where they belong."""
+        positions = None if found.positions is None else accelerator.moved(found.positions, self._device)
+        read_rows(rows, accelerator.moved(found.rows, self._device), positions, x_ND)
 
     def _collect(self, found: Found) -> Tensor:
         """Rows of the host, brought to the GPU one after the other, as stored."""
@@ -239,18 +244,36 @@ def _zero_copy(host: HostRows, device: torch.device, dtype: torch.dtype) -> Read
         reason = "there is no GPU to read them"
     elif not host.pin():
         reason = "they are not in memory that can be registered for it"
-    elif (reader := accelerator.reader_of_rows(device)) is not None:
-        return reader
     else:
-        try:
-            from gsplit.kernels.zero_copy import prepare, read_rows
-
-            prepare(host.tensor(), device, dtype)
-        except ImportError as error:
-            reason = f"Triton is missing ({error})"
-        except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
-            reason = f"the kernel that reads them cannot be made here ({type(error).__name__}: {error})"
-        else:
-            return read_rows
+        reader, reason = _kernel(host.tensor(), device, dtype)
+        if reader is not None:
+            return reader
     logger.warning("feature rows are copied by the CPU, not read where they lie: %s", reason)
     return None
+
+
+def _kernel_for_peers(cache: Cache, device: torch.device, dtype: torch.dtype) -> ReadRows | None:
+    """The kernel that reads the rows of peers; None where PyTorch's operation does, with a warning that says why."""
+    if not (cache.peers and accelerator.is_one(device)):
+        return None
+    reader, reason = _kernel(next(iter(cache.peers.values())), device, dtype)
+    if reader is None:
+        logger.warning(
+            "rows of peers are read by all of the GPU at once, which computes nothing meanwhile: %s", reason
+        )
+    return reader
+
+
+def _kernel(rows: Tensor, device: torch.device, dtype: torch.dtype) -> tuple[ReadRows | None, str]:
+    """A kernel that reads rows outside of a device's memory; or none, and why."""
+    if (reader := accelerator.reader_of_rows(device)) is not None:
+        return reader, ""
+    try:
+        from gsplit.kernels.zero_copy import prepare, read_rows
+
+        prepare(rows, device, dtype)
+    except ImportError as error:
+        return None, f"Triton is missing ({error})"
+    except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
+        return None, f"the kernel that reads them cannot be made here ({type(error).__name__}: {error})"
+    return read_rows, ""

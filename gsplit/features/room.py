@@ -28,11 +28,6 @@ MARGIN = Fraction(1, 8)
 """Share of what training takes that ``auto`` leaves free on top: mini-batches may be larger than those looked at."""
 UNKNOWN_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
-CONTEXT_BYTES = 640 << 20
-"""Bytes that a process takes of a GPU whose memory it opens, as each trainer does with those of its peers: a
-context of the driver's, 620 MiB with a first tensor on an H100 (docs/results/gpu.md)."""
-CONTEXT_SHARE = Fraction(1, 32)
-"""Share of a GPU that such a context is taken to have at most: no driver takes more of a small device."""
 
 
 def sharers_of(kind: str, trainers: int) -> int:
@@ -61,7 +56,7 @@ class Memory:
     """Bytes that training takes beside it; 0 where that is not known."""
 
     @classmethod
-    def of(cls, device: torch.device, sharers: int, *, working_bytes: int | None = None, visitors: int = 0) -> Memory:
+    def of(cls, device: torch.device, sharers: int, *, working_bytes: int | None = None) -> Memory:
         """What a trainer can have of its device now.
 
         Args:
@@ -69,11 +64,10 @@ class Memory:
             sharers: trainers that take their caches from the same memory: all of the host on the CPU, one on a GPU
                 of its own.
             working_bytes: what each of them takes for training, on a GPU; None where that is not known.
-            visitors: trainers on other GPUs that will open memory of this one.
         """
         if accelerator.is_one(device):
             free, total = accelerator.free_and_total(device)
-            return cls._of_one(str(device), free, total, sharers, working_bytes, visitors)
+            return cls._of_one(str(device), free, total, sharers, working_bytes)
         host = host_memory()
         total, free, spare = host.total_bytes, host.available_bytes, host.available_bytes // 2
         return cls(
@@ -90,18 +84,16 @@ class Memory:
             working_bytes: what each of them takes for training; None where that is not known yet.
         """
         total = accelerator.smallest_bytes(kind)
-        return cls._of_one(kind, total, total, sharers, working_bytes, 0)
+        return cls._of_one(kind, total, total, sharers, working_bytes)
 
     @classmethod
-    def _of_one(
-        cls, device: str, free: int, total: int, sharers: int, working_bytes: int | None, visitors: int
-    ) -> Memory:
+    def _of_one(cls, device: str, free: int, total: int, sharers: int, working_bytes: int | None) -> Memory:
         taken = None if working_bytes is None else sharers * working_bytes
         return cls(
             device=device,
             total_bytes=total // sharers,
             free_bytes=max(0, free // sharers - (working_bytes or 0)),
-            auto_bytes=spare_bytes(free, total, taken, visitors) // sharers,
+            auto_bytes=spare_bytes(free, total, taken) // sharers,
             working_bytes=working_bytes or 0,
         )
 
@@ -117,17 +109,15 @@ class Memory:
         )
 
 
-def spare_bytes(free: int, total: int, working_bytes: int | None = None, visitors: int = 0) -> int:
+def spare_bytes(free: int, total: int, working_bytes: int | None = None) -> int:
     """Bytes that caches of size ``auto`` may take of a GPU.
 
     Args:
         free, total: bytes of the GPU.
         working_bytes: what training takes; None where that is not known.
-        visitors: trainers on other GPUs that will open memory of this one.
     """
     working = total * UNKNOWN_SHARE if working_bytes is None else working_bytes * (1 + MARGIN)
-    contexts = visitors * min(CONTEXT_BYTES, int(total * CONTEXT_SHARE))
-    return max(0, int(free - floor_bytes(total) - working - contexts))
+    return max(0, int(free - floor_bytes(total) - working))
 
 
 def floor_bytes(total: int) -> int:

@@ -1,5 +1,7 @@
 """A kernel that reads feature rows where they lie on the host, over the bus, without a copy in between.
 
+Rows in the memory of another device, opened for this one (:mod:`gsplit.device.peer_memory`), it reads alike.
+
 Imported only where rows are read that way: Triton comes with PyTorch for GPUs, not with PyTorch for the CPU. It
 compiles the kernel when it is first used, and wants a C compiler for the call; :func:`prepare` finds out.
 
@@ -65,7 +67,7 @@ def prepare(host_rows: Tensor, device: torch.device, dtype: torch.dtype) -> None
     """Compile the kernel for these rows and read one row, so that nothing is left to fail, or to wait for, later.
 
     Args:
-        host_rows: [N, D], N > 0; registered, so that kernels can read them.
+        host_rows: [N, D], N > 0; registered, so that kernels can read them, or memory of a peer.
         device: that reads them.
         dtype: in which they arrive.
 
@@ -81,7 +83,7 @@ def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Ten
     """``out[positions] = host_rows[ids]``, or ``out[:] = ...`` where there are no positions, on the current stream.
 
     Args:
-        host_rows: [N, D] of any floating type; registered.
+        host_rows: [N, D] of any floating type; registered, or memory of a peer.
         ids: int64 [n] rows, on the device; they must exist, the kernel does not look.
         positions: int64 [n] rows of ``out``, all different, on the device; or None.
         out: [at least n, D] in the type to compute in, on the device.

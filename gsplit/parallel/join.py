@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch.torch_version import TorchVersion
 
-from gsplit.device import accelerator
+from gsplit.device import accelerator, numa, runtime
 from gsplit.device.failures import refused_by_device
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
@@ -147,6 +147,9 @@ def joined(
                 # tests come here: the command refuses more trainers than GPUs.
                 os.environ.setdefault("NCCL_HOSTID", f"gsplit-{rank}")
             device = torch.device(device_type, rank % count)
+            accelerator.work_on(device)
+            places = [runtime.pci_address(torch.device(device_type, other % count)) for other in range(world)]
+            numa.bind(places, rank, threads)
         member = _member(rank, world, port, device, patience)
         yield member
         if accelerator.is_one(device):  # nobody leaves while another may still read what it sent
@@ -163,8 +166,6 @@ def _member(rank: int, world: int, port: int, device: torch.device, patience: ti
     """This trainer in PyTorch's default group, whose members each work on their device and can exchange rows."""
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
-    if accelerator.is_one(device):
-        accelerator.work_on(device)
     store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=ANSWER)
     store.set_timeout(TIMEOUT)
     dist.init_process_group(

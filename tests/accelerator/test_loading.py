@@ -136,36 +136,64 @@ def test_rows_that_cannot_be_registered_are_copied_with_a_warning(device, tmp_pa
     assert "not in memory that can be registered" in caplog.text
 
 
-def read_peers(rank, port, kind, dtype):
-    """In each of two processes on one GPU: rows out of the other's memory. None, or what is wrong."""
-    buffer = SharedBuffer("test")
-    with joined(rank, 2, port, kind, threads=1) as member:
+def read_peers(rank, port, kind, dtype, all_reach):
+    """In each of three processes: rows out of the others' memory. What is wrong, and what other devices had to do.
+
+    The second time trainer 0 has nothing to share. ``all_reach``: whether all have access to each other's memory.
+    """
+    buffer, offsets = SharedBuffer("test"), np.array([0, 300, 650, N])
+    with joined(rank, 3, port, kind, threads=1) as member:
 
         def all_gather_object(value):
-            gathered = [None, None]
+            gathered = [None, None, None]
             dist.all_gather_object(gathered, value)
             return gathered
 
         host = shared_rows(33, dtype, buffer)
-        wrong = []
-        # The second time trainer 0 has nothing to share.
-        for prefixes in (PREFIXES, Prefixes(OFFSETS, np.array([0, 0, 80, 200]), 2)):
+        wrong, reached = [], []
+        for cached in (60, 0):
+            prefixes = Prefixes(offsets, np.array([cached, 80, 200]), 3)
             cache = PeerCaches.on_gpus(
                 host, prefixes, rank, device=member.device, all_gather_object=all_gather_object, threads=1
             )
             wanted = load(host, peer_caches(host, prefixes)[rank], CPU)
             for zero_copy in (False, True):
                 found = load(host, cache, member.device, zero_copy=zero_copy)
-                if not torch.equal(found[0], wanted[0]) or found[1] != wanted[1]:
+                if not torch.equal(found[0], wanted[0]) or (found[1] != wanted[1] and all_reach):
                     wrong.append((zero_copy, found[1], wanted[1]))
+            reached.append((sorted(cache.peers), cache.reaches_all))
             cache.close(member.barrier)
             wrong += glob.glob(f"/dev/shm/torch_{os.getpid()}_*")
-    return wrong
+        wrong += foreign_work(member.device)
+    return wrong, reached
+
+
+def foreign_work(device):
+    """What this process has had to do with other devices than its own: contexts, launches, allocations."""
+    if device.type != "sim":
+        return []
+    controls, others = torch.ops.sim, {*range(accelerator.count(device.type))} - {device.index}
+    assert controls.has_context(device.index)
+    assert controls.launches(device.index) > 0
+    work = {
+        d: (controls.has_context(d), controls.launches(d), controls.memory_stats(d)["allocations"]) for d in others
+    }
+    return [f"device {d}: context, launches and allocations {x}" for d, x in work.items() if any(x)]
 
 
 @pytest.mark.parametrize(
     "dtype", [pytest.param(dtype, marks=pytest.mark.slow) for dtype in STORAGE[:2]] + STORAGE[2:]
 )
-def test_processes_read_each_other_s_memory(kind, dtype):
-    with rendezvous(2) as port:
-        assert start(read_peers, 2, port, kind, dtype).join() == [[], []]
+def test_processes_read_each_other_s_memory_in_contexts_of_their_own(kind, dtype):
+    with rendezvous(3) as port:
+        found = start(read_peers, 3, port, kind, dtype, True).join()
+    reached = [[([1, 2], True), ([1, 2], True)], [([0, 2], True), ([2], True)], [([0, 1], True), ([1], True)]]
+    assert found == [([], each) for each in reached]
+
+
+def test_a_device_without_access_to_a_peer_s_has_its_rows_from_the_host(controls, monkeypatch):
+    monkeypatch.setenv("GSPLIT_SIM_FAULT", "peers:0-2")
+    with rendezvous(3) as port:
+        found = start(read_peers, 3, port, "sim", torch.float32, False).join()
+    reached = [[([1], False), ([1], False)], [([0, 2], True), ([2], True)], [([1], False), ([1], True)]]
+    assert found == [([], each) for each in reached]

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 
 import gsplit
+from gsplit.device import runtime
 from tools.cuda_dry.operators import HEADERS, without_kernel
 from tools.cuda_dry.steps import CASES, step
 
@@ -62,6 +63,16 @@ def looked_up(used: set[str]) -> str:
     return f"each of {len(used)} has a kernel"
 
 
+def runtime_of_peers() -> str:
+    """Look for the functions that caches of peers call in the runtime that PyTorch has loaded.
+
+    Raises:
+        AssertionError: where it lacks one.
+    """
+    assert runtime.of(KIND), f"PyTorch's runtime lacks one of {', '.join(runtime.FUNCTIONS)}"
+    return f"each of {len(runtime.FUNCTIONS)} functions is there"
+
+
 def main() -> int:
     """Do all; the exit code."""
     print(f"PyTorch {torch.__version__}, CUDA {torch.version.cuda}")
@@ -78,13 +89,14 @@ def main() -> int:
             print(f"{name}: FAILED: {type(error).__name__}: {error}", flush=True)
 
     tell("imports", import_everything)
+    tell("memory of peers", runtime_of_peers)
     with tempfile.TemporaryDirectory(prefix="gsplit-cuda-dry-") as folder:
         layouts = made(Path(folder))
         for case in CASES:
             out = Path(folder) / "run"
             tell(case.name, lambda case=case, out=out: step(case, KIND, layouts[case.world], out, used))  # type: ignore[misc]
     tell("operators", lambda: looked_up(used))
-    print(f"{failed} of {len(CASES) + 2} failed", flush=True)
+    print(f"{failed} of {len(CASES) + 3} failed", flush=True)
     return 1 if failed else 0
 
 

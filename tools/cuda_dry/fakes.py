@@ -8,6 +8,7 @@ where a GPU could not, and whatever asks a fake for its value, is an error. Trie
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import patch
@@ -65,8 +66,8 @@ class OneDevice(TorchDispatchMode):
 
 
 def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Tensor) -> None:
-    """What the kernel that reads host rows is given, checked, in its place."""
-    assert host_rows.device.type == "cpu"
+    """What the kernel that reads rows of the host, or of a peer, is given, checked, in its place."""
+    assert host_rows.device.type == "cpu" or host_rows.device == out.device
     assert host_rows.shape[1] == out.shape[1]
     for numbers in (ids, *([] if positions is None else [positions])):
         assert numbers.device == out.device
@@ -82,9 +83,10 @@ def gathered(value: Any, group: Any) -> list[Any]:
     return [value, value[::-1] if isinstance(value, list) else value]
 
 
-def sent(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[()]]:
-    """Memory of a device as it is sent to a peer."""
-    return lambda: torch.empty_like(tensor), ()
+def tensor_at(address: int, num_bytes: int, device: torch.device) -> Tensor:
+    """Memory that processes share, which one_device.c has given out."""
+    assert address
+    return torch.empty(num_bytes, dtype=torch.uint8, device=device)
 
 
 def on_the_host(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -118,13 +120,15 @@ def pretending(kind: str, world: int, used: set[str]) -> Iterator[Member]:
         "smallest_bytes": lambda _: 80 * GIB,
         "register": lambda *_: 0,
         "unregister": lambda _: None,
-        "forget_sent": lambda _: None,
     }
     with contextlib.ExitStack() as stack:
         for name, function in there.items():
             stack.enter_context(patch(f"gsplit.device.accelerator.{name}", function))
         stack.enter_context(patch("gsplit.engine.rows.loading.all_gather_object", gathered))
-        stack.enter_context(patch("gsplit.features.cache.reduce_tensor", sent))
+        stack.enter_context(patch("gsplit.features.cache._check", lambda *_: None))
+        runtime = ctypes.CDLL(None), "dry"
+        stack.enter_context(patch("gsplit.device.runtime.of", lambda _: runtime))
+        stack.enter_context(patch("gsplit.device.peer_memory.tensor_at", tensor_at))
         stack.enter_context(patch("torch.cuda.get_device_capability", lambda *_: (9, 0)))  # asked by collectives
         stack.enter_context(patch("torch.cuda.is_available", lambda: False))  # or fakes would be copied to it
         stack.enter_context(patch("gsplit.nn.adapters.pyg.stand_in", on_the_host))

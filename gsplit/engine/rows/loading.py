@@ -175,14 +175,17 @@ class Loading:
             )
             return ReplicatedCache(host, ids, device=device, threads=threads)
         cache_rows = prefix_rows(strategy.cache_size, layout.offsets, strategy.cache_holders, host.row_bytes, memory)
-        self._everything_cached = int(cache_rows.sum()) == graph.num_vertices
+        everything = int(cache_rows.sum()) == graph.num_vertices
         prefixes = Prefixes(layout.offsets, cache_rows, strategy.cache_holders)
+        self._everything_cached = everything
         if not strategy.peers:
             return PartitionedCache(host, prefixes, member.coordinate(SPLIT), device=device, threads=threads)
         if accelerator.is_one(device):
-            return PeerCaches.on_gpus(
+            cache = PeerCaches.on_gpus(
                 host, prefixes, member.rank, device=device, all_gather_object=self._gathered, threads=threads
             )
+            self._everything_cached = everything and all(self._gathered(cache.reaches_all))
+            return cache
         return PeerCaches.in_buffers(
             host,
             prefixes,
@@ -196,8 +199,7 @@ class Loading:
         """What this trainer has for its cache."""
         sharers = sharers_of(self._member.device.type, self._member.world)
         working = reserve_of(self._run, self._layout) if accelerator.is_one(self._member.device) else 0
-        visitors = self._member.world - sharers if self._strategy.peers else 0
-        return Memory.of(self._member.device, sharers, working_bytes=working, visitors=visitors)
+        return Memory.of(self._member.device, sharers, working_bytes=working)
 
     def _room_for_a_copy(self) -> bool:
         """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""

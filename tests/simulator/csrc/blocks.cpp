@@ -70,7 +70,7 @@ void DeviceBlocks::begin() {
   make_context(device_);
   device_base(device_);
   blocks_[0].bytes = device_bytes();
-  if (limit_ == 0) limit_ = device_bytes();
+  if (limit_ == 0) limit_ = device_bytes() - context_bytes();
 }
 
 void* DeviceBlocks::allocate(std::size_t bytes, Stream& stream) {
@@ -212,12 +212,12 @@ void DeviceBlocks::empty() {
 
 void DeviceBlocks::set_limit(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  limit_ = std::min(bytes, device_bytes());
+  limit_ = std::min(bytes, device_bytes() - context_bytes());
 }
 
 std::size_t DeviceBlocks::limit() {
   const std::lock_guard lock(mutex_);
-  return limit_ == 0 ? device_bytes() : limit_;
+  return limit_ == 0 ? device_bytes() - context_bytes() : limit_;
 }
 
 MemoryStats DeviceBlocks::stats() {

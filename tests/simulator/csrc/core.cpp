@@ -49,6 +49,7 @@ struct Device {
   std::vector<std::unique_ptr<Stream>> streams;
   std::atomic<bool> context = false;
   std::atomic<int> next = 0;
+  std::atomic<std::int64_t> launches = 0;
   std::atomic<std::int64_t> tasks_left = std::numeric_limits<std::int64_t>::max();
   std::mutex mutex;
   std::optional<std::string> error;
@@ -150,6 +151,16 @@ bool has_context(int device) { return device_at(device).context; }
 
 void make_context(int device) { device_at(device).context = true; }
 
+std::size_t context_bytes() {
+  static const std::size_t bytes = [] {
+    const char* given = std::getenv("GSPLIT_SIM_CONTEXT_BYTES");
+    return given == nullptr ? std::size_t{0} : std::strtoull(given, nullptr, 10);
+  }();
+  return bytes;
+}
+
+std::int64_t launches(int device) { return device_at(device).launches; }
+
 void check(int device) {
   Device& asked = device_at(device);
   const std::lock_guard lock(asked.mutex);
@@ -188,12 +199,14 @@ Ticket Stream::enqueue_always(std::string_view name, Task task) noexcept {
 }
 
 Ticket Stream::issue(std::string_view name, Task task, bool always) noexcept {
+  ++device_at(device).launches;
   const std::lock_guard lock(mutex_);
   if (!started_) {
     started_ = true;
     std::thread([this] { run(); }).detach();
   }
   queue_.push_back({std::string(name), std::move(task), now_us(), always});
+  note_task(device, id, name);
   work_.notify_one();
   return ++issued_;
 }
@@ -207,7 +220,8 @@ Event Stream::record(bool timed) {
 
 void Stream::wait_for(const Event& event) {
   if (event.stream == nullptr || event.stream == this || event.stream->reached(event.ticket)) return;
-  enqueue("wait", [stream = event.stream, ticket = event.ticket] { stream->wait(ticket); });
+  const std::string name = "wait " + std::to_string(event.stream->id) + " " + std::to_string(event.ticket);
+  enqueue(name, [stream = event.stream, ticket = event.ticket] { stream->wait(ticket); });
 }
 
 void Stream::wait(Ticket ticket) {

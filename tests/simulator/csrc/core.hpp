@@ -68,6 +68,10 @@ void set_device(int device, bool context);
 /// Whether a process would hold a context, and with it memory, on a device.
 bool has_context(int device);
 void make_context(int device);
+/// Bytes of a device that a context takes from its process: GSPLIT_SIM_CONTEXT_BYTES, or none.
+std::size_t context_bytes();
+/// How many tasks this process has given a device.
+std::int64_t launches(int device);
 /// Throw the error that broke a device, if one did.
 void check(int device);
 void clear_errors();
@@ -156,6 +160,15 @@ std::mt19937_64& draws_of_schedule();
 /// What each stream's thread does before its first task.
 void set_thread_initializer(void (*initializer)());
 
+// What streams are given (tasks.cpp).
+
+/// Note it from now on, or no longer.
+void note_tasks(bool on);
+/// A task of a name, as a stream was given it; "wait STREAM TASKS" is one that waits for so many of another stream.
+void note_task(int device, int stream, std::string_view name) noexcept;
+/// What was noted, "DEVICE STREAM NAME" each, in its order; it is forgotten.
+std::vector<std::string> noted_tasks();
+
 // Waits of the host for a device, counted by name and thread.
 
 /// Count a wait. An implicit one, of an operator or a copy, throws while waits are forbidden.
@@ -183,8 +196,10 @@ void* working(const void* address);
 /// The device of an address, or -1.
 int device_of(const void* address);
 Handle export_memory(const void* address, std::size_t bytes);
-/// Map memory of another process, or of this one; the address belongs to the device of the same number.
-void* import_memory(const Handle& handle);
+/// Map memory of another process, or of this one, at an address of a device.
+void* import_memory(const Handle& handle, int device);
+/// Unmap it at once; whether there was any.
+bool unmap_memory(void* address) noexcept;
 /// Unmap it, once all streams of all devices are done with it.
 void close_memory(void* address) noexcept;
 

@@ -17,7 +17,7 @@ namespace {
 /// Each kind, and what its WHERE looks like.
 const std::map<std::string, std::string> KINDS = {
     {"dead", "\\d+"},        {"driver", ""},        {"full", "allocator|library|pinned|joining"},
-    {"hang", "\\d+-\\d+"},   {"header", ""},        {"peers", ""},
+    {"hang", "\\d+-\\d+"},   {"header", ""},        {"peers", "(\\d+-\\d+)?"},
     {"registering", "\\d*"}, {"slow", "[1-9]\\d*"}, {"taken", "\\d+"},
     {"wrong", "\\d+-\\d+"},
 };

@@ -17,7 +17,7 @@ struct Fault {
   /// WHERE as numbers, "A-B" or "A"; -1 where there is none.
   int one() const;
   int other() const;
-  /// Whether it is between two ranks.
+  /// Whether it is between two ranks, or two devices.
   bool is_between(int rank, int peer) const;
 };
 

@@ -81,7 +81,7 @@ bool other_numbers();
 
 // Operators (fallback.cpp and beside it).
 
-/// out[positions] = host_rows[ids] on the current stream, where host_rows lie in registered memory.
+/// out[positions] = host_rows[ids] on the current stream, where host_rows lie in registered memory, or a device's.
 void read_rows(const at::Tensor& host_rows, const at::Tensor& ids, const std::optional<at::Tensor>& positions,
                const at::Tensor& out);
 

@@ -183,7 +183,7 @@ Handle export_memory(const void* address, std::size_t bytes) {
           static_cast<std::int64_t>(bytes)};
 }
 
-void* import_memory(const Handle& handle) {
+void* import_memory(const Handle& handle, int device) {
   const std::string path = "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) fail("memory of process " + std::to_string(handle.pid) + " cannot be opened");
@@ -191,20 +191,25 @@ void* import_memory(const Handle& handle) {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   const auto bytes = offset - first + static_cast<std::size_t>(handle.bytes);
-  const std::uintptr_t begin = map_piece(all, fd, first, bytes, static_cast<int>(handle.device), false);
+  const std::uintptr_t begin = map_piece(all, fd, first, bytes, device, false);
   close(fd);  // the mapping stays
   return reinterpret_cast<void*>(begin + (offset - first));
 }
 
 void close_memory(void* address) noexcept {
   drain_all();
+  unmap_memory(address);
+}
+
+bool unmap_memory(void* address) noexcept {
   Memory& all = memory();
   const std::lock_guard lock(all.mutex);
   const Piece* const piece = piece_of(all, reinterpret_cast<std::uintptr_t>(address));
-  if (piece == nullptr || piece->fd >= 0) return;
+  if (piece == nullptr || piece->fd >= 0) return false;
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
   mmap(reinterpret_cast<void*>(piece->begin + DISTANCE), piece->bytes, PROT_NONE, flags, -1, 0);
   all.pieces.erase(piece->begin + piece->bytes);
+  return true;
 }
 
 int register_host(std::uintptr_t address, std::size_t bytes) {

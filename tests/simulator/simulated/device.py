@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from simulated import faults
+from simulated import extension, faults
 
 Stream = torch.Stream
 _pid = os.getpid()
@@ -64,11 +65,6 @@ def device(device: torch.device | int) -> contextlib.AbstractContextManager[Any]
     """The block's work goes to a device."""
     index: contextlib.AbstractContextManager[Any] = torch.accelerator.device_index(_index(device))
     return index
-
-
-def can_device_access_peer(device: Any, peer_device: Any) -> bool:
-    """Whether a device reads the memory of another."""
-    return _index(device) != _index(peer_device) and not faults.has("peers")
 
 
 def current_device() -> int:
@@ -185,18 +181,16 @@ def read_rows(host_rows: Tensor, ids: Tensor, positions: Tensor | None, out: Ten
     torch.ops.sim.read_rows(host_rows, ids, positions, out)
 
 
-def reduce_tensor(x: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
-    """What another process needs to open the memory of a tensor."""
-    return _rebuilt, (torch.ops.sim.export_memory(x), x.dtype, tuple(x.shape))
+def runtime_library() -> tuple[str, str]:
+    """Where the functions of CUDA's runtime are that PyTorch does not offer, and how their names begin."""
+    return extension.load().__file__ or "", "sim"
 
 
-def ipc_collect() -> None:
-    """Remove what is kept of memory that was sent: nothing is."""
-
-
-def _rebuilt(handle: list[int], dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    opened: Tensor = torch.ops.sim.import_memory(handle)
-    return opened.view(dtype).view(shape)
+def can_device_access_peer(device: Any, peer: Any) -> bool:
+    """Whether a device can read another's memory."""
+    can = ctypes.c_int()
+    ctypes.CDLL(runtime_library()[0]).simDeviceCanAccessPeer(ctypes.byref(can), _index(device), _index(peer))
+    return bool(can.value)
 
 
 def _index(device: Any) -> int:

@@ -19,7 +19,7 @@ from types import ModuleType
 NAME = "simulated_extension"
 SOURCES = Path(__file__).parents[1] / "csrc"
 BUILT = Path(__file__).parents[3] / "build" / "simulator"
-UNITS = ("blocks.cpp", "core.cpp", "faults.cpp", "memory.cpp", "sim.cpp")
+UNITS = ("blocks.cpp", "core.cpp", "faults.cpp", "memory.cpp", "runtime.cpp", "sim.cpp", "tasks.cpp")
 """What the compiler is given; the last one includes the files that are left."""
 FLAGS = ["-O1", "-std=c++20", "-Wall", "-Wno-unknown-pragmas"]
 

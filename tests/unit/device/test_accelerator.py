@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from support.graphs import lay_out, random_graph
-from torch.multiprocessing import reductions
 
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
@@ -23,6 +22,7 @@ from gsplit.parallel.join import backend_for
 PACKAGE = Path(accelerator.__file__).parent.parent
 NAMED = {
     "device/accelerator.py": "what this is about",
+    "device/runtime.py": "the runtime of a kind, by the names of its functions",
     "device/unusable.py": "what a driver and a build of PyTorch say of each other",
     "config/parallel.py": "the values of --device",
 }
@@ -157,20 +157,13 @@ def test_what_another_kind_has_not_is_left_out(pretend):
     pretend("xpu")
     assert accelerator.register(SLOT) == accelerator.NOT_SUPPORTED
     assert not accelerator.reads_host_memory("xpu")
-    accelerator.forget_sent(torch.device("xpu", 0))
 
 
-def test_a_module_of_its_own_reads_rows_and_sends_memory(pretend):
-    pretend("xpu", read_rows=len, reduce_tensor=lambda x: (torch.zeros_like, (x,)))
+def test_a_module_of_its_own_reads_rows(pretend):
+    pretend("xpu", read_rows=len)
     assert accelerator.reader_of_rows(torch.device("xpu", 0)) is len
-    rebuild, arguments = accelerator.sent(torch.ones(3))
-    assert torch.equal(rebuild(*arguments), torch.zeros(3))
-
-
-def test_memory_is_sent_in_pytorch_s_way_where_a_module_has_none(pretend):
     pretend("cuda")
     assert accelerator.reader_of_rows(torch.device("cuda", 0)) is None
-    assert accelerator.sent(torch.ones(3))[0] is reductions.rebuild_tensor
 
 
 def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend, tmp_path):

@@ -76,20 +76,14 @@ def test_metrics_keep_an_epoch_s_logits(run, layouts):
     assert reserve_of(drawn, layout) - STEP.reserved(1) == int(0.625 * layout.graph.num_vertices * each)
 
 
-@pytest.mark.parametrize(("peers", "visitors"), [(True, 1), (False, 0)])
-def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts, peers, visitors):
+def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts):
     told = []
     monkeypatch.setattr(accelerator, "count", lambda kind: {"xpu": 2}[kind])
     monkeypatch.setattr(Memory, "of", lambda *where, **beside: told.append((where, beside)))
     device = torch.device("xpu", 0)
-    loading = SimpleNamespace(
-        _run=run(),
-        _strategy=SimpleNamespace(peers=peers),
-        _layout=layouts(2),
-        _member=SimpleNamespace(device=device, world=2),
-    )
+    loading = SimpleNamespace(_run=run(), _layout=layouts(2), _member=SimpleNamespace(device=device, world=2))
     Loading._memory(loading)
-    assert told == [((device, 1), {"working_bytes": STEP.reserved(1), "visitors": visitors})]
+    assert told == [((device, 1), {"working_bytes": STEP.reserved(1)})]
 
 
 def test_widths():

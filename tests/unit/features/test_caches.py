@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from support import pool as pool_module
 from support.caches import CPU, STORAGE, host_rows, owners, peer_caches
 
+from gsplit.device.peer_memory import PeerMemory
+from gsplit.errors import InputError
 from gsplit.features import (
     FeatureLoader,
     HostRows,
@@ -21,6 +23,7 @@ from gsplit.features import (
     Prefixes,
     ReplicatedCache,
 )
+from gsplit.features.cache import _check, _opened
 from gsplit.features.placement import prefixes
 
 OFFSETS = np.array([0, 10, 14, 14, 30, 61, 70])
@@ -178,3 +181,26 @@ def shared_by_processes(member, dtype):
 @pytest.mark.parametrize("dtype", STORAGE)
 def test_processes_share_rows_and_read_each_other_s_caches(pool, dtype):
     assert pool.run(2, shared_by_processes, dtype) == [True, True]
+
+
+def test_other_numbers_than_a_peer_caches_are_an_error():
+    host, values = host_rows(70, 5, torch.float32)
+    ids = np.array([3, 1, 4])
+    _check(values[ids], host, ids, torch.device("xpu", 1))
+    wrong = values[ids]
+    wrong[2, 4] += 1
+    with pytest.raises(InputError, match=r"cpu reads other numbers than xpu:1 caches.*; use --cache replicated"):
+        _check(wrong, host, ids, torch.device("xpu", 1))
+
+
+@pytest.mark.parametrize(
+    ("reached", "said"), [(False, "it has no access to its memory"), (True, "Open: invalid argument")]
+)
+def test_memory_that_cannot_be_opened_is_told_of(monkeypatch, caplog, reached, said):
+    def opened(*_):
+        raise RuntimeError("Open: invalid argument")
+
+    monkeypatch.setattr("gsplit.features.cache.reaches", lambda *_: reached)
+    monkeypatch.setattr(PeerMemory, "opened", opened)
+    assert _opened(torch.device("xpu", 1), b"", 4, torch.device("xpu", 0)) is None
+    assert f"xpu:0 reads what xpu:1 caches from the host: {said}; --cache replicated" in caplog.text

@@ -11,7 +11,7 @@ from support.graphs import random_graph
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_ids
 from gsplit.features.placement import hottest
-from gsplit.features.room import CONTEXT_BYTES, spare_bytes
+from gsplit.features.room import spare_bytes
 from gsplit.limits import host_memory
 from gsplit.units import CacheSize
 
@@ -139,18 +139,15 @@ def test_auto_leaves_what_training_takes_an_eighth_more_and_a_floor(monkeypatch)
     assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=8 * GIB) == (70 - 9 - 2) * GIB
     assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=0) == 68 * GIB
     assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=900 * GIB) == 0
-    assert spare_bytes(70 * GIB, 80 * GIB, working_bytes=0, visitors=3) == 68 * GIB - 3 * CONTEXT_BYTES
-    assert spare_bytes(3 * GIB, 80 * GIB, visitors=3) == 0
     monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (70 * GIB, 80 * GIB))
-    found = Memory.of(torch.device("xpu", 0), 2, working_bytes=8 * GIB, visitors=2)
-    assert found.auto_bytes == (70 - 2 * 9 - 2) * GIB // 2 - CONTEXT_BYTES  # two share the GPU, each takes its 8
+    found = Memory.of(torch.device("xpu", 0), 2, working_bytes=8 * GIB)
+    assert found.auto_bytes == (70 - 2 * 9 - 2) * GIB // 2  # two share the GPU, each takes its 8
     assert (found.free_bytes, found.working_bytes) == (27 * GIB, 8 * GIB)
 
 
 def test_a_small_device_leaves_little_for_what_only_a_gpu_shows():
     mib = 1 << 20
     assert spare_bytes(64 * mib, 64 * mib, working_bytes=8 * mib) == (64 - 9 - 4) * mib
-    assert spare_bytes(64 * mib, 64 * mib, working_bytes=8 * mib, visitors=2) == (64 - 9 - 4 - 2 * 2) * mib
 
 
 def test_a_cache_that_leaves_no_room_for_training_is_refused(monkeypatch):

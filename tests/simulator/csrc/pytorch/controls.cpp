@@ -59,7 +59,8 @@ std::vector<int64_t> export_memory(const Tensor& tensor) {
 
 Tensor import_memory(const std::vector<int64_t>& handle) {
   TORCH_CHECK(handle.size() == 5, "a handle has five numbers");
-  void* address = sim::import_memory({handle[0], handle[1], handle[2], handle[3], handle[4]});
+  void* address =
+      sim::import_memory({handle[0], handle[1], handle[2], handle[3], handle[4]}, static_cast<int>(handle[2]));
   return sim::tensor_at(address, handle[4], static_cast<int>(handle[2]), sim::close_memory);
 }
 
@@ -88,6 +89,12 @@ TORCH_LIBRARY(sim, m) {
     sim::set_device(checked(device), true);
   });
   m.def("has_context(int device) -> bool", [](int64_t device) { return sim::has_context(checked(device)); });
+  m.def("launches(int device) -> int", [](int64_t device) { return sim::launches(checked(device)); });
+  m.def("issued(int device, int stream) -> int", [](int64_t device, int64_t stream) {
+    return static_cast<int64_t>(sim::stream(checked(device), static_cast<int>(stream)).issued());
+  });
+  m.def("note_tasks(bool on) -> ()", [](bool on) { sim::note_tasks(on); });
+  m.def("noted_tasks() -> str[]", [] { return sim::noted_tasks(); });
   m.def("synchronize(int device) -> ()", synchronize);
 
   m.def("fault() -> (str, str, int)", [] {

@@ -1,4 +1,4 @@
-// Operators that need more than the fallback: dropout, rows read from the host, and products by sparse patterns.
+// Operators that need more than the fallback: dropout, rows read where they lie, and products by sparse patterns.
 //
 // Dropout. PyTorch calls native_dropout for devices like this one, which has no generator among its arguments, and
 // other operators for the CPU. The task here does what those do, so that numbers are the CPU's.
@@ -84,20 +84,27 @@ Tensor sampled_addmm(const Tensor& self, const Tensor& left, const Tensor& right
 void read_rows(const Tensor& host_rows, const Tensor& ids, const std::optional<Tensor>& positions,
                const Tensor& out) {
   count_call("sim::read_rows");
-  TORCH_CHECK(host_rows.is_cpu() && host_rows.is_contiguous() && is_on_device(ids) && is_on_device(out),
-              "rows of the host are read, at ids and to rows of a device");
-  TORCH_CHECK(is_registered(host_rows.const_data_ptr(), host_rows.nbytes()), "the rows are not registered");
+  TORCH_CHECK(host_rows.is_contiguous() && is_on_device(ids) && is_on_device(out),
+              "rows are read at ids and to rows of a device");
+  const bool device_memory = is_on_device(host_rows);
+  TORCH_CHECK(device_memory || is_registered(host_rows.const_data_ptr(), host_rows.nbytes()),
+              "the rows are not registered");
   if (ids.numel() == 0 || host_rows.size(1) == 0) return;
   std::optional<View> places;
   if (positions) places.emplace(*positions);
-  stream_for(out).enqueue("read_rows", [rows = HostView(host_rows), ids = View(ids), places, out = View(out)] {
-    const Tensor read = rows.tensor().index_select(0, ids.on_host()).to(out.dtype);
+  const auto read_rows = [ids = View(ids), places, out = View(out)](const Tensor& rows) {
+    const Tensor read = rows.index_select(0, ids.on_host()).to(out.dtype);
     if (places) {
       out.on_host().index_copy_(0, places->on_host(), read);
     } else {
       out.on_host().slice(0, 0, read.size(0)).copy_(read);
     }
-  });
+  };
+  if (device_memory) {
+    stream_for(out).enqueue("read_rows", [read_rows, rows = View(host_rows)] { read_rows(rows.on_host()); });
+  } else {
+    stream_for(out).enqueue("read_rows", [read_rows, rows = HostView(host_rows)] { read_rows(rows.tensor()); });
+  }
 }
 
 }  // namespace sim
