@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simulated import extension, faults
+from simulated import extension
 
 Stream = torch.Stream
 _pid = os.getpid()
