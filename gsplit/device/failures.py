@@ -50,8 +50,6 @@ REFUSALS = {
     "uncorrectable NVLink error": "a link between GPUs failed; nvidia-smi nvlink -s says which",
     "device kernel image is corrupt": "PyTorch's files are damaged; install it again",
     "unhandled system error": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
-    "pidfd_getfd": "memory of expandable segments cannot be sent here; unset PYTORCH_CUDA_ALLOC_CONF, or use --cache "
-    "replicated",
     "Duplicate GPU detected": "each trainer needs a GPU of its own; use fewer --gpus",
     "Torch not compiled with CUDA enabled": "PyTorch is built without CUDA; install a build with it",
 }
