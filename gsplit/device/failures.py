@@ -71,8 +71,6 @@ REFUSALS = {
     "no socket interface found": "NCCL knows no such network; unset NCCL_SOCKET_IFNAME",
     "ncclRemoteError": "another trainer ended before; what it said is the cause",
     "unhandled system error": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
-    "pidfd_getfd": "memory of expandable segments cannot be sent here; unset PYTORCH_CUDA_ALLOC_CONF, or use --cache "
-    "replicated",
     "Duplicate GPU detected": "each trainer needs a GPU of its own; use fewer --gpus",
     "Torch not compiled with CUDA enabled": "PyTorch is built without CUDA; install a build with it",
 }

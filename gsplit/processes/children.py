@@ -25,7 +25,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from gsplit.host import held_back, sweep_sent_memory
+from gsplit.host import held_back
 from gsplit.processes.child import GRACE_S, Child, cause, child_main, ended_by_signal, hear
 from gsplit.processes.interrupts import Interrupts, interrupts
 from gsplit.processes.parcel import Parcel
@@ -129,8 +129,6 @@ class Children:
             self._wait_until_gone(GONE_S)
             for child in self.members:
                 child.pipe.close()
-                if child.process.pid is not None and not child.process.is_alive():
-                    sweep_sent_memory(child.process.pid)
             atexit.unregister(self.end)
 
     def _wait_until_gone(self, limit_s: float) -> None:

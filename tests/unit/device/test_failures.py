@@ -115,7 +115,6 @@ REFUSED = {
         "NCCL error, unhandled system error (run with NCCL_DEBUG=INFO for details)",
         "NCCL_DEBUG=WARN says",
     ),
-    "segments": ("pidfd_getfd: Operation not permitted", "unset PYTORCH_CUDA_ALLOC_CONF, or use --cache replicated"),
     "CPU build": ("Torch not compiled with CUDA enabled", "PyTorch is built without CUDA; install a build with it"),
 }
 OURS = {
