@@ -18,10 +18,9 @@ import pytest
 import torch
 from support.devices import hide
 
-from experiments.faults import machines
 from gsplit import cli
 from gsplit.errors import InputError
-from tools.gpu_check import links, missing, one, training
+from tools.gpu_check import links, missing, one, sick, training
 from tools.gpu_check.__main__ import GpuCheckConfig, checked, command, device_of, page, parts_of
 from tools.gpu_check.one import ONE
 from tools.gpu_check.place import Failed, Part, Place
@@ -235,15 +234,15 @@ def test_all_parts_are_rehearsed(tmp_path, gpus):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sick", machines.SICK, ids=lambda sick: sick.name)
-def test_a_machine_that_is_sick_is_red_in_the_right_part(tmp_path, sick):
+@pytest.mark.parametrize("machine", sick.SICK, ids=lambda machine: machine.name)
+def test_a_machine_that_is_sick_is_red_in_the_right_part(tmp_path, machine):
     """And one that is healthy is green."""
-    assert list(machines.check(sick, tmp_path / "out").wrong()) == []
+    assert list(sick.check(machine, tmp_path / "out").wrong()) == []
 
 
 @pytest.mark.slow
 def test_what_is_no_fault_is_refused():
-    environment = {**os.environ, "PYTHONPATH": str(machines.ROOT / "tests" / "simulator")}
+    environment = {**os.environ, "PYTHONPATH": str(sick.ROOT / "tests" / "simulator")}
     for said in ("hung:0-1", "hang:0", "full:disk", "slow:0", "driver:1", "hang:0-1@x"):
         done = subprocess.run(
             [sys.executable, "-c", "import torch"],

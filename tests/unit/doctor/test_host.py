@@ -73,7 +73,7 @@ def test_it_says_what_there_is(limited):
     assert (found.host.open_files, found.host.open_files_most, found.host.memlock_bytes) == (5000, 6000, 1 << 20)
     assert found.host.memory_available_bytes <= found.host.memory_total_bytes
     versions = {each.name: each.version for each in found.versions}
-    assert torch.__version__.startswith(versions["torch"])  # of a wheel of PyPI for CUDA 12.4: 2.6.0+cu124, and 2.6.0
+    assert torch.__version__.startswith(versions["torch"])  # some wheels of PyPI leave out which build
     text = text_of(found)
     assert "  none: training computes on the CPU" in text
     assert "open files  5,000" in text

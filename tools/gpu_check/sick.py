@@ -1,7 +1,7 @@
 """What ``tools/gpu_check.sh`` says of machines that are sick in ten ways, on the simulated accelerator.
 
-    python -m experiments.faults.machines
-    python -m experiments.faults.machines --only hang,slow
+    python -m tools.gpu_check.sick
+    python -m tools.gpu_check.sick --only hang,slow
 
 Each row is a check of two devices with one fault (``GSPLIT_SIM_FAULT``, tests/simulator/README.md), after one without
 any. Counted as *wrong* are rows where another part fails than the one that should, or none; a part that takes longer
@@ -24,7 +24,7 @@ from experiments.shared.results import markdown_table
 from gsplit import cli
 from gsplit.config.fields import Checked
 
-PROG = "python -m experiments.faults.machines"
+PROG = "python -m tools.gpu_check.sick"
 ROOT = Path(__file__).parents[2]
 PARTS = "devices,joining,links,registering,kernels,as on the CPU: split,killed"
 """Words of the parts that are tried; the others train for longer, and look at nothing else."""
