@@ -31,7 +31,7 @@ DRIVER = "the driver is older than this build needs; install a newer driver, or 
 KERNELS = "this build has no kernels for that GPU; install a build that has"
 UNSEEN = "no GPU is let be seen; look at CUDA_VISIBLE_DEVICES and nvidia-smi"
 NOT_STARTED = "the driver did not start; load it again (nvidia-smi, modprobe nvidia-uvm), or restart"
-MPS = "the Multi-Process Service does not take more clients; start it again (nvidia-cuda-mps-control), or do without"
+MPS = "the Multi-Process Service does not take more clients; start its daemon again, or do without"
 REFUSALS = {
     "busy or unavailable": TAKEN,  # "all CUDA-capable devices are", and, since CUDA 11, "device(s) is/are"
     "device unavailable": TAKEN,
@@ -53,7 +53,7 @@ REFUSALS = {
     "CUDA unknown error": NOT_STARTED,
     "initialization error": NOT_STARTED,
     "driver initialization failed": NOT_STARTED,
-    "unsupported display driver / cuda driver combination": "the driver was updated, and its older half still runs; "
+    "unsupported display driver": "the driver was updated, and its older half still runs; "
     "restart, or install the libraries of one version",
     "MPS client": MPS,
     "MPS server": MPS,

@@ -53,7 +53,7 @@ REFUSED = {
     ),
     "MPS": (
         "CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
-        "start it again (nvidia-cuda-mps-control)",
+        "start its daemon again",
     ),
     "MPS, full": ("CUDA error: the MPS server is not ready to accept new MPS client requests", "or do without"),
     "cuBLAS, full": (
