@@ -30,7 +30,7 @@ def tests(place: Place) -> str:
     files = [file for file, found in marks.items() if found]
     words = ["-m", "pytest", "-c", place.root / "pyproject.toml", "-vv", "-p", "no:cacheprovider"]
     words += ["-m", f"({' or '.join(sorted(set().union(*marks.values())))}) and not slow"]
-    if importlib.util.find_spec("xdist") is not None and not place.rehearsed:
+    if importlib.util.find_spec("xdist") is not None and place.device != "cpu":
         words += ["-n", "2", "--dist", "loadgroup"]  # one pool of trainers on the GPU, not one a process
     failed = ""
     try:
@@ -100,7 +100,7 @@ def kept(place: Place) -> str:
     """What the allocator keeps of a GPU after 50 mini-batches."""
     if place.device == "cpu":
         return "not rehearsed: only a device has an allocator"
-    layout, out = place.work / make(place, "medium", 1), place.out / "kept"
+    layout, out = place.work / make(place, "medium", place.gpus), place.out / "kept"
     place.python("kept", "-m", "tools.gpu_check.kept", layout, out, place.device, 16 if place.rehearsed else 4096)
     found = read_json(out / "kept.json")
     reserved, allocated, peak = (found[f"{name}_bytes"] for name in ("reserved", "allocated", "peak"))
@@ -154,6 +154,7 @@ def folder_of(name: str) -> str:
     return re.sub(r"\W+", "-", name)
 
 
+KEPT = Part(name="memory after 50 mini-batches", limit_s=60, run=kept)
 CACHED = ("--cache", "partitioned", "--cache-size", "10%")
 DATA = ("--strategy", "data")
 SHARED = "four trainers on one GPU, which NCCL does not support"
@@ -172,7 +173,7 @@ ONE = (
     same("as on the CPU: split", parts=1),
     same("as on the CPU: GAT", "--model", "gat", "--heads", 4, parts=1),
     Part(name="loading rates", limit_s=45, run=loading),
-    Part(name="memory after 50 mini-batches", limit_s=60, run=kept),
+    KEPT,
     Part(name="kernels beside reading", limit_s=40, run=beside),
     timed("one trainer"),
     timed("one trainer, nothing ahead", "--samplers", 0, "--prefetch", 0),

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from experiments.faults.command import shared_left
-from tools.gpu_check.one import CACHED, DATA, LOOKED_AT, same, tests, timed
+from tools.gpu_check.one import CACHED, DATA, KEPT, LOOKED_AT, same, tests, timed
 from tools.gpu_check.place import Failed, Part, Place
 from tools.gpu_check.training import make
 
@@ -81,6 +81,7 @@ def several(gpus: int) -> tuple[Part, ...]:
         same("as on the CPU: split, through the host", parts=gpus, variables=NO_P2P),
         same("as on the CPU: data, caches of peers", *DATA, parts=gpus, there=peers),
         Part(name="a trainer is killed", limit_s=45, run=killed),
+        KEPT,
         Part(name="tests", limit_s=120, run=tests),
         timed("split", parts=gpus),
         timed("split, through the host", parts=gpus, variables=NO_P2P),
