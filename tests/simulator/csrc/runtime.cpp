@@ -62,6 +62,7 @@ int simFree(void* address) {
   const int device = sim::device_of(address);
   sim::drain(device);
   sim::device_blocks(device).free(address);
+  sim::drain(device);  // whatever a peer still reads there is poison from now on
   return OK;
 }
 

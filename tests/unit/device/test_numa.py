@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 
 from gsplit.device import numa
+from gsplit.features import HostRows
 from gsplit.host import SharedBuffer
+from gsplit.parallel import join
 
 GPUS = ("0000:17:00.0", "0000:65:00.0", "0000:ca:00.0", "0000:e3:00.0")
 """Two of each of two nodes."""
@@ -87,6 +91,29 @@ def test_what_all_read_is_spread_over_the_nodes_and_the_cores_are_as_before(host
     assert calls == [NODES[0], *pieces, NODES[0]]
     assert (buffer.view((20_000,), np.uint8) == 0).all()
     buffer.close()
+
+
+def test_feature_rows_that_trainers_share_are_spread(host, monkeypatch):
+    calls = host()
+    monkeypatch.setattr(numa, "PIECE_BYTES", 8192)
+    buffer, features = SharedBuffer("test"), np.ones((1000, 4), np.float32)
+    HostRows.shared(features, torch.float32, buffer, begin=0, end=1000, create=True, barrier=lambda: None)
+    assert calls == [NODES[0], (0, 8192), NODES[1], (8192, 7808), ALL]
+    buffer.close()
+
+
+def test_a_trainer_is_bound_before_it_joins_by_the_places_of_all_gpus(monkeypatch):
+    done = []
+    monkeypatch.setattr(join.accelerator, "count", lambda _: 2)
+    for name in ("work_on", "synchronize"):
+        monkeypatch.setattr(join.accelerator, name, lambda device, name=name: done.append((name, device)))
+    monkeypatch.setattr(join.runtime, "pci_address", lambda device: f"place {device.index}")
+    monkeypatch.setattr(join.numa, "bind", lambda *what: done.append(what))
+    monkeypatch.setattr(join, "_member", lambda *_: done.append("joined") or SimpleNamespace(barrier=lambda: None))
+    threads = torch.get_num_threads()
+    with join.joined(1, 3, 0, "xpu", threads):
+        own = torch.device("xpu", 1)
+        assert done == [("work_on", own), (["place 0", "place 1", "place 0"], 1, threads), "joined"]
 
 
 @pytest.mark.parametrize(("nodes", "allowed"), [(1, NODES[0]), (2, {0, 1})])

@@ -18,8 +18,9 @@ from gsplit.engine.feed import MOST_BEGUN
 from gsplit.engine.level_widths import widths_of
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.reserve import reserve_of
-from gsplit.features import Memory
+from gsplit.features import Memory, PeerCaches
 from gsplit.nn import SAGE
+from gsplit.units import CacheSize
 
 STEP = StepBytes(weights=100, kept=400, mini_batch=1000, loading=300, step=9000, slot=0, between=2500)
 
@@ -84,6 +85,26 @@ def test_whoever_makes_a_cache_is_told(monkeypatch, run, layouts):
     loading = SimpleNamespace(_run=run(), _layout=layouts(2), _member=SimpleNamespace(device=device, world=2))
     Loading._memory(loading)
     assert told == [((device, 1), {"working_bytes": STEP.reserved(1)})]
+
+
+@pytest.mark.parametrize("reached", [[True, True], [True, False]])
+def test_rows_that_a_device_cannot_reach_are_rows_of_the_host(monkeypatch, layouts, reached):
+    """The host's rows are made readable for kernels by all where one lacks some, and by none where all is cached."""
+    monkeypatch.setattr(PeerCaches, "on_gpus", lambda *_, **__: SimpleNamespace(reaches_all=True))
+    member = SimpleNamespace(device=torch.device("xpu", 0), rank=0)
+    whole = {"cache": "partitioned", "cache_size": CacheSize.parse("100%"), "cache_holders": 2, "peers": True}
+    memory = Memory(device="xpu:0", total_bytes=1 << 30, free_bytes=1 << 30, auto_bytes=1 << 30)
+    loading = SimpleNamespace(
+        _strategy=SimpleNamespace(**whole),
+        _layout=layouts(2),
+        _member=member,
+        _host=SimpleNamespace(row_bytes=4),
+        _threads=1,
+        _memory=lambda: memory,
+        _gathered=lambda own: reached if own is True else [own, own],
+    )
+    Loading._make_cache(loading)
+    assert loading._everything_cached == all(reached)
 
 
 def test_widths():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from gsplit.features import (
     Prefixes,
     ReplicatedCache,
 )
-from gsplit.features.cache import _check, _opened
+from gsplit.features.cache import _opened
 from gsplit.features.placement import prefixes
 
 OFFSETS = np.array([0, 10, 14, 14, 30, 61, 70])
@@ -183,14 +184,31 @@ def test_processes_share_rows_and_read_each_other_s_caches(pool, dtype):
     assert pool.run(2, shared_by_processes, dtype) == [True, True]
 
 
-def test_other_numbers_than_a_peer_caches_are_an_error():
+@pytest.mark.parametrize("wrong", [False, True])
+def test_other_numbers_than_a_peer_caches_are_an_error(monkeypatch, wrong):
+    """The memory of both is the host's here; that of the peer is opened with something else in it."""
     host, values = host_rows(70, 5, torch.float32)
-    ids = np.array([3, 1, 4])
-    _check(values[ids], host, ids, torch.device("xpu", 1))
-    wrong = values[ids]
-    wrong[2, 4] += 1
-    with pytest.raises(InputError, match=r"cpu reads other numbers than xpu:1 caches.*; use --cache replicated"):
-        _check(wrong, host, ids, torch.device("xpu", 1))
+    theirs = values[30:45].clone()
+    theirs[2, 4] += wrong
+
+    def memory(rows):
+        return SimpleNamespace(bytes=rows.view(torch.uint8).view(-1), handle=b"", close=lambda: None)
+
+    monkeypatch.setattr("gsplit.features.cache.reaches", lambda *_: True)
+    monkeypatch.setattr(PeerMemory, "allocated", lambda num_bytes, _: memory(torch.empty(num_bytes // 20, 5)))
+    monkeypatch.setattr(PeerMemory, "opened", lambda *_: memory(theirs))
+    peer = torch.device("xpu", 1), b""
+
+    def opened():
+        prefixes = Prefixes(np.array([0, 30, 70]), np.array([10, 15]), 2)
+        gathered = {"all_gather_object": lambda own: [own, peer]}
+        return PeerCaches.on_gpus(host, prefixes, 0, device=CPU, threads=1, **gathered)
+
+    if wrong:
+        with pytest.raises(InputError, match=r"cpu reads other numbers than xpu:1 caches.*; use --cache replicated"):
+            opened()
+    else:
+        assert torch.equal(opened().peers[1], theirs)
 
 
 @pytest.mark.parametrize(
