@@ -264,17 +264,6 @@ def _mallopt(values: dict[int, int]) -> None:
             mallopt(parameter, value)
 
 
-def sweep_sent_memory(pid: int) -> None:
-    """Remove the files in /dev/shm that a dead process made to share memory of GPUs.
-
-    PyTorch removes them itself where a process ends in order (:meth:`gsplit.features.PeerCaches.close`); this is for
-    one that was killed. They are named after the process (up to PyTorch 2.13).
-    """
-    for path in SHARED_MEMORY.glob(f"torch_{pid}_*"):
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
 def die_with_parent(parent: int) -> None:
     """Ask the kernel to kill this process when its parent, of that pid, dies (Linux)."""
     with contextlib.suppress(OSError, AttributeError):

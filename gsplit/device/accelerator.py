@@ -30,6 +30,7 @@ from torch.multiprocessing import reductions
 from torch.profiler import ProfilerActivity
 
 from gsplit.errors import InputError
+from gsplit.left_behind import list_named_memory
 
 HOST = "cpu"
 """The type of device that is no accelerator."""
@@ -131,6 +132,13 @@ def timed_event(device: torch.device) -> Any:
     return torch.get_device_module(device).Event(enable_timing=True)
 
 
+def event(device: torch.device) -> Any:
+    """An event that is over once this thread's stream of a device has done what it was given so far."""
+    recorded = torch.get_device_module(device).Event()
+    recorded.record(current_stream(device))
+    return recorded
+
+
 def moved(x: Tensor | NDArray[Any], device: torch.device) -> Tensor:
     """Values of the host on a device; to an accelerator by pinned memory, so that nobody waits for the copy."""
     x = torch.as_tensor(x)
@@ -187,6 +195,7 @@ def sent(x: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     """
     reduce = getattr(torch.get_device_module(x.device), "reduce_tensor", reductions.reduce_tensor)
     rebuild, arguments = reduce(x)
+    list_named_memory()
     return rebuild, arguments
 
 
