@@ -30,7 +30,7 @@ from torch.multiprocessing import reductions
 from torch.profiler import ProfilerActivity
 
 from gsplit.errors import InputError
-from gsplit.left_behind import list_named_memory
+from gsplit.device.left_behind import list_named_memory
 
 HOST = "cpu"
 """The type of device that is no accelerator."""
@@ -155,6 +155,13 @@ def free_and_total(device: torch.device) -> tuple[int, int]:
     """Bytes of an accelerator's memory: those that are free, and all."""
     free, total = torch.get_device_module(device).mem_get_info(device)
     return int(free), int(total)
+
+
+def warm_up(device: torch.device) -> None:
+    """Have libraries take the memory of a device that they keep: handles and workspaces, of both threads of a step."""
+    x = torch.ones(64, 64, device=device, requires_grad=True)
+    (x @ x).sum().backward()
+    synchronize(device)
 
 
 def smallest_bytes(kind: str) -> int:

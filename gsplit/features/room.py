@@ -26,6 +26,8 @@ FLOOR_SHARE = Fraction(1, 16)
 of them, and 2 GiB might be all it has."""
 MARGIN = Fraction(1, 8)
 """Share of what training takes that ``auto`` leaves free on top: mini-batches may be larger than those looked at."""
+UNUSABLE = Fraction(1, 8)
+"""What the allocator may hold over what tensors take at their peak, in pieces that are free and too small."""
 UNKNOWN_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
 CONTEXT_BYTES = 640 << 20
@@ -128,6 +130,11 @@ def spare_bytes(free: int, total: int, working_bytes: int | None = None, visitor
     working = total * UNKNOWN_SHARE if working_bytes is None else working_bytes * (1 + MARGIN)
     contexts = visitors * min(CONTEXT_BYTES, int(total * CONTEXT_SHARE))
     return max(0, int(free - floor_bytes(total) - working - contexts))
+
+
+def usable_bytes(free: int) -> int:
+    """Bytes of tensors for which so many that are free suffice: the rest is in pieces that nothing fits into."""
+    return int(free / (1 + UNUSABLE))
 
 
 def floor_bytes(total: int) -> int:

@@ -76,7 +76,7 @@ def connect(
     everyone = range(world)
     try:
         store.wait([DEVICE.format(peer) for peer in everyone], timedelta(seconds=open_s))
-    except dist.DistStoreError:
+    except dist.DistError:
         missing = [peer for peer in everyone if not store.check([DEVICE.format(peer)])]
         raise InputError(
             f"{_named(missing)} did not open {'its device' if len(missing) == 1 else 'their devices'} within "

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gsplit.left_behind import list_named_memory
+from gsplit.device.left_behind import list_named_memory
 
 MAPPED: list[mmap.mmap] = []
 """What stays mapped."""

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gsplit import left_behind
-from gsplit.left_behind import list_named_memory, sweep
+from gsplit.device import left_behind
+from gsplit.device.left_behind import list_named_memory, sweep
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 HOLDS = """
 import sys, time
 from pathlib import Path
