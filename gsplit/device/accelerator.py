@@ -29,8 +29,8 @@ from torch import Tensor
 from torch.multiprocessing import reductions
 from torch.profiler import ProfilerActivity
 
-from gsplit.errors import InputError
 from gsplit.device.left_behind import list_named_memory
+from gsplit.errors import InputError
 
 HOST = "cpu"
 """The type of device that is no accelerator."""
@@ -158,7 +158,7 @@ def free_and_total(device: torch.device) -> tuple[int, int]:
 
 
 def warm_up(device: torch.device) -> None:
-    """Have libraries take the memory of a device that they keep: handles and workspaces, of both threads of a step."""
+    """Have libraries take the memory that they keep: handles and workspaces, in both threads of a step."""
     x = torch.ones(64, 64, device=device, requires_grad=True)
     (x @ x).sum().backward()
     synchronize(device)

@@ -16,23 +16,20 @@ from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation.evaluation_memory import bytes_at_most
 from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.engine import bulk_of
+from gsplit.engine.sampled.engine import bulk_of, sampler_bytes
 from gsplit.engine.strategy import cached_bytes, copied_dtype, row_bytes
 from gsplit.engine.whole.fitting import chosen_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
 from gsplit.engine.whole.private_memory import process_bytes
 from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
+from gsplit.features.staging import STAGES, pinned_bytes, staged_bytes
 from gsplit.launch.resolve import dry_run_of
 from gsplit.limits import host_memory
 from gsplit.supply.ring import with_headroom
-from gsplit.units import parse_bytes
 
-SAMPLER_BYTES = 24 << 20
-"""Private memory of a sampler beside its maps: the interpreter, NumPy, the core."""
-MAP_BYTES = 8
-"""Bytes of a sampler's maps for each vertex of the graph; where they may take less, they hold fewer vertices."""
-
+PINNED = "pinned staging"
+"""Name of what PyTorch keeps pinned of the host's memory for copies to devices."""
 BEHIND = "device behind"
 """Name of what only a device takes that is behind its trainer; the CPU never is."""
 SHARE_OF_BULKS = 8
@@ -128,9 +125,15 @@ def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need
     reads = config.device != accelerator.HOST and config.loader != "gather"
     if copied or (reads and accelerator.reads_host_memory(config.device)):
         yield Need(what="features, copied", num_bytes=rows, about="once for all trainers")
+    if step is not None and config.device != accelerator.HOST:
+        assert layout.graph.features is not None
+        wide = layout.graph.num_features * run.dtype.itemsize
+        gathered = not (reads and accelerator.reads_host_memory(config.device))
+        pinned = staged_bytes(step.mini_batch // wide, row_bytes(config, layout), gathered=gathered)
+        pinned += 0 if run.samplers else STAGES * pinned_bytes(step.slot)  # else slots are, or copies from them wait
+        yield Need(what=PINNED, num_bytes=run.trainers * pinned, about="rows and ids on their way: --batch-size")
     if run.samplers:
-        maps = min(parse_bytes(config.sampler_memory), MAP_BYTES * layout.graph.num_vertices)
-        each = SAMPLER_BYTES + maps
+        each = sampler_bytes(config, layout)
         yield Need(
             what="samplers", num_bytes=run.samplers * each, about="maps of vertices: --samplers, --sampler-memory"
         )
@@ -180,6 +183,13 @@ def _whole(run: Run, price: Priced | None) -> Iterator[Need]:
     else:
         processes = run.trainers * process_bytes()
         yield Need(what="processes of trainers", num_bytes=processes, about="PyTorch and libraries")
+        layout, config = open_layout(run.layout, trusted=True), run.config
+        if layout.graph.features is not None and config.train_features is None:
+            rows = -(-layout.graph.num_vertices // run.trainers)
+            pinned = run.trainers * staged_bytes(
+                rows, row_bytes(config, layout), gathered=config.loader != "zero-copy"
+            )
+            yield Need(what=PINNED, num_bytes=pinned, about="rows and ids on their way")
     yield Need(what="shared by trainers", num_bytes=price.shared_bytes, about="rows that all map")
 
 

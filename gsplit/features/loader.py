@@ -4,7 +4,7 @@
 |---|---|---|
 | own cache | copied in C++ | ``index_select`` |
 | a peer's cache | copied in C++, from memory that both map | ``index_select`` over there, then a copy |
-| the host | copied in C++, or stored rows | in pieces through pinned memory (:mod:`gsplit.features.staging`); or read (zero copy) |
+| the host | copied in C++, or stored rows | copied in C++ to pinned memory, piece by piece; or read (zero copy) |
 
 Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On a
 GPU everything runs on the caller's current stream.

@@ -27,7 +27,10 @@ of them, and 2 GiB might be all it has."""
 MARGIN = Fraction(1, 8)
 """Share of what training takes that ``auto`` leaves free on top: mini-batches may be larger than those looked at."""
 UNUSABLE = Fraction(1, 8)
-"""What the allocator may hold over what tensors take at their peak, in pieces that are free and too small."""
+"""What the allocator may hold over what training takes, in pieces that are free and too small."""
+SEGMENTS_BYTES = 64 << 20
+"""Bytes that it may hold beside that, however little training takes: it has memory in segments of 20 MiB, some for
+each stream."""
 UNKNOWN_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
 CONTEXT_BYTES = 640 << 20
@@ -133,8 +136,11 @@ def spare_bytes(free: int, total: int, working_bytes: int | None = None, visitor
 
 
 def usable_bytes(free: int) -> int:
-    """Bytes of tensors for which so many that are free suffice: the rest is in pieces that nothing fits into."""
-    return int(free / (1 + UNUSABLE))
+    """Bytes of tensors for which so many that are free suffice.
+
+    Small devices have a share of the segments, as of the floor.
+    """
+    return int((free - min(SEGMENTS_BYTES, int(free * FLOOR_SHARE))) / (1 + UNUSABLE))
 
 
 def floor_bytes(total: int) -> int:

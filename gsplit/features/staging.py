@@ -1,8 +1,8 @@
 """Rows of the host on their way to a device: gathered by the CPU into pinned memory, a bounded piece at a time.
 
 PyTorch's allocator of pinned memory rounds up to powers of two and gives nothing back, so what it ever handed out is
-the process's until it ends. A piece waits for the copy of the one that was :data:`STAGES` before it, so a loader never
-has more than so many.
+the process's until it ends. A piece waits for the copy of the one that was :data:`STAGES` before it, so a loader has
+no more than so many of one size.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from gsplit.features.host_rows import PIECE_BYTES, HostRows, pieces
 
 STAGES = 3
 """Pieces that a loader may have: one that is filled, and two whose copies are under way."""
+UNLIKE = 2
+"""Blocks of all smaller sizes, for last pieces and smaller mini-batches, take no more together than the largest."""
+KINDS_OF_IDS = 2
+"""Lists of ids and of places of a mini-batch: those of its rows, once for each."""
 ID_BYTES = 8
 """Bytes of an id, and of a place, on their way to a device."""
 
@@ -77,4 +81,4 @@ def staged_bytes(rows: int, row_bytes: int, *, gathered: bool) -> int:
     """
     piece = max(min(PIECE_BYTES, rows * row_bytes), row_bytes if rows else 0)
     of_rows = STAGES * pinned_bytes(piece) if gathered else 0
-    return of_rows + 2 * STAGES * pinned_bytes(ID_BYTES * rows)
+    return UNLIKE * (of_rows + KINDS_OF_IDS * STAGES * pinned_bytes(ID_BYTES * rows))

@@ -16,9 +16,9 @@ from torch.torch_version import TorchVersion
 
 from gsplit.device import accelerator
 from gsplit.device.failures import refused_by_device
+from gsplit.device.left_behind import list_named_memory
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
-from gsplit.device.left_behind import list_named_memory
 from gsplit.parallel.connecting import connect
 from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
 from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, limit_waits

@@ -25,8 +25,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from gsplit.host import held_back
 from gsplit.device.left_behind import sweep
+from gsplit.host import held_back
 from gsplit.processes.child import GRACE_S, Child, cause, child_main, ended_by_signal, hear
 from gsplit.processes.interrupts import Interrupts, interrupts
 from gsplit.processes.parcel import Parcel

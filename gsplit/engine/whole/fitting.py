@@ -1,4 +1,4 @@
-"""Whether a plan fits into memory: of the host, before any trainer is started, or of devices, before all is loaded."""
+"""Whether a plan fits into memory: the host's, before any trainer is started, or that of devices."""
 
 from __future__ import annotations
 

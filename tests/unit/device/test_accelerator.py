@@ -24,6 +24,7 @@ PACKAGE = Path(accelerator.__file__).parent.parent
 NAMED = {
     "device/accelerator.py": "what this is about",
     "device/unusable.py": "what a driver and a build of PyTorch say of each other",
+    "device/left_behind.py": "names of files that a library of theirs gives",
     "config/parallel.py": "the values of --device",
 }
 """Files that may name a kind of device, and why."""
