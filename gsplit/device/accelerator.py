@@ -130,6 +130,13 @@ def timed_event(device: torch.device) -> Any:
     return torch.get_device_module(device).Event(enable_timing=True)
 
 
+def event(device: torch.device) -> Any:
+    """An event that is over once this thread's stream of a device has done what it was given so far."""
+    recorded = torch.get_device_module(device).Event()
+    recorded.record(current_stream(device))
+    return recorded
+
+
 def moved(x: Tensor | NDArray[Any], device: torch.device) -> Tensor:
     """Values of the host on a device; to an accelerator by pinned memory, so that nobody waits for the copy."""
     x = torch.as_tensor(x)
@@ -146,6 +153,13 @@ def free_and_total(device: torch.device) -> tuple[int, int]:
     """Bytes of an accelerator's memory: those that are free, and all."""
     free, total = torch.get_device_module(device).mem_get_info(device)
     return int(free), int(total)
+
+
+def warm_up(device: torch.device) -> None:
+    """Have libraries take the memory that they keep: handles and workspaces, in both threads of a step."""
+    x = torch.ones(64, 64, device=device, requires_grad=True)
+    (x @ x).sum().backward()
+    synchronize(device)
 
 
 def smallest_bytes(kind: str) -> int:

@@ -16,23 +16,20 @@ from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation.evaluation_memory import bytes_at_most
 from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.engine import bulk_of
+from gsplit.engine.sampled.engine import bulk_of, sampler_bytes
 from gsplit.engine.strategy import cached_bytes, copied_dtype, row_bytes
 from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import priced_plans
+from gsplit.engine.whole.plan_table import Priced, priced_plans
 from gsplit.engine.whole.private_memory import process_bytes
+from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
-from gsplit.full import Plan
+from gsplit.features.staging import STAGES, pinned_bytes, staged_bytes
 from gsplit.launch.resolve import dry_run_of
 from gsplit.limits import host_memory
 from gsplit.supply.ring import with_headroom
-from gsplit.units import parse_bytes
 
-SAMPLER_BYTES = 24 << 20
-"""Private memory of a sampler beside its maps: the interpreter, NumPy, the core."""
-MAP_BYTES = 8
-"""Bytes of a sampler's maps for each vertex of the graph; where they may take less, they hold fewer vertices."""
-
+PINNED = "pinned staging"
+"""Name of what PyTorch keeps pinned of the host's memory for copies to devices."""
 BEHIND = "device behind"
 """Name of what only a device takes that is behind its trainer; the CPU never is."""
 SHARE_OF_BULKS = 8
@@ -86,8 +83,9 @@ def needs_of(run: Run) -> TrainingNeeds:
     on_cpu = run.config.device == accelerator.HOST
     cache_bytes = cached_bytes(run.config, run.strategy, layout) if run.config.strategy != "full" else 0
     step = run.step or dry_run_of(engine_of(run.config.strategy), run)
-    whole = list(_whole(run)) if run.config.strategy == "full" else []
-    on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0)) or _of_a_plan(whole, run)
+    price = _price(run) if run.config.strategy == "full" else None
+    whole = list(_whole(run, price))
+    on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0)) or list(_of_a_plan(price))
     host = [*_processes(run, process), *_supplied(run, layout, step), *whole]
     if on_cpu:
         host += [
@@ -127,9 +125,15 @@ def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need
     reads = config.device != accelerator.HOST and config.loader != "gather"
     if copied or (reads and accelerator.reads_host_memory(config.device)):
         yield Need(what="features, copied", num_bytes=rows, about="once for all trainers")
+    if step is not None and config.device != accelerator.HOST:
+        assert layout.graph.features is not None
+        wide = layout.graph.num_features * run.dtype.itemsize
+        gathered = not (reads and accelerator.reads_host_memory(config.device))
+        pinned = staged_bytes(step.mini_batch // wide, row_bytes(config, layout), gathered=gathered)
+        pinned += 0 if run.samplers else STAGES * pinned_bytes(step.slot)  # else slots are, or copies from them wait
+        yield Need(what=PINNED, num_bytes=run.trainers * pinned, about="rows and ids on their way: --batch-size")
     if run.samplers:
-        maps = min(parse_bytes(config.sampler_memory), MAP_BYTES * layout.graph.num_vertices)
-        each = SAMPLER_BYTES + maps
+        each = sampler_bytes(config, layout)
         yield Need(
             what="samplers", num_bytes=run.samplers * each, about="maps of vertices: --samplers, --sampler-memory"
         )
@@ -161,21 +165,35 @@ def _of_a_device(run: Run, step: StepBytes | None, cache_bytes: int | None) -> I
         yield Need(what="cache", num_bytes=cache_bytes, about="--cache-size")
 
 
-def _whole(run: Run) -> Iterator[Need]:
-    """Memory of the host that a plan of the whole graph takes."""
+def _price(run: Run) -> Priced | None:
+    """What the plan of a run takes; None for a model whose rows have widths that nobody knows before it runs."""
     try:
-        plan = Plan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
-        price = chosen_of(priced_plans(run), plan)
-    except InputError:  # a model whose rows have widths that nobody knows before it runs
+        return chosen_of(priced_plans(run), plan_of_run(run))
+    except InputError:
+        return None
+
+
+def _whole(run: Run, price: Priced | None) -> Iterator[Need]:
+    """Memory of the host that a plan of the whole graph takes."""
+    if price is None:
         return
-    private = run.trainers * price.private_bytes
-    yield Need(what="trainers", num_bytes=private, about=f"processes, edges, rows and steps: {price.flags}")
+    if run.config.device == accelerator.HOST:
+        private = run.trainers * price.private_bytes
+        yield Need(what="trainers", num_bytes=private, about=f"processes, edges, rows and steps: {price.flags}")
+    else:
+        processes = run.trainers * process_bytes()
+        yield Need(what="processes of trainers", num_bytes=processes, about="PyTorch and libraries")
+        layout, config = open_layout(run.layout, trusted=True), run.config
+        if layout.graph.features is not None and config.train_features is None:
+            rows = -(-layout.graph.num_vertices // run.trainers)
+            pinned = run.trainers * staged_bytes(
+                rows, row_bytes(config, layout), gathered=config.loader != "zero-copy"
+            )
+            yield Need(what=PINNED, num_bytes=pinned, about="rows and ids on their way")
     yield Need(what="shared by trainers", num_bytes=price.shared_bytes, about="rows that all map")
 
 
-def _of_a_plan(whole: list[Need], run: Run) -> list[Need]:
-    """Memory of a trainer's accelerator under a plan, by the formula for the host, without the process."""
-    if not whole:
-        return []
-    each = whole[0].num_bytes // run.trainers - process_bytes()
-    return [Need(what="edges, rows and a step", num_bytes=max(0, each), about="by formula, not by a dry run")]
+def _of_a_plan(price: Priced | None) -> Iterator[Need]:
+    """Memory of a trainer's accelerator under a plan."""
+    if price is not None:
+        yield Need(what="edges, rows and a step", num_bytes=price.device_bytes, about="by formula, not by a dry run")

@@ -4,7 +4,7 @@
 |---|---|---|
 | own cache | copied in C++ | ``index_select`` |
 | a peer's cache | copied in C++, from memory that both map | read where they lie |
-| the host | copied in C++, or stored rows | copied in C++ to pinned memory and then over; or read where they lie |
+| the host | copied in C++, or stored rows | copied in C++ to pinned memory, piece by piece; or read where they lie |
 
 Every vertex of level 0 belongs to one split, so a row that no cache has is loaded once, by its owner (law 3). On a
 GPU everything runs on the caller's current stream.
@@ -27,6 +27,7 @@ from gsplit.device import accelerator
 from gsplit.features.cache import Cache, NoCache, bytes_of
 from gsplit.features.host_rows import HostRows
 from gsplit.features.places import Found, Places
+from gsplit.features.staging import Staging
 from gsplit.kernels import StoredRows
 
 logger = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class FeatureLoader:
         self._normalize = normalize
         self._threads = threads
         self._cache = NoCache() if cache is None else cache
+        self._staging = Staging(host, device, threads)
         self._read_rows = _zero_copy(host, device, dtype) if zero_copy else None
         self._read_peers = _kernel_for_peers(self._cache, device, dtype)
         self.counters = LoadCounters()
@@ -164,7 +166,7 @@ class FeatureLoader:
     def _on_gpu(self, places: Places, count: int) -> Tensor:
         """Copy the rows of GPUs first, so that the device does so while the CPU collects those of the host."""
         if places.host.positions is None and self._read_rows is None:
-            return self._collect(places.host).to(self._dtype)
+            return self._staging.brought(places.host.rows).to(self._dtype)
         if places.own.positions is None:
             return self._selected(self._cache.rows, places.own).to(self._dtype)
         x_ND = torch.empty((count, self._host.width), dtype=self._dtype, device=self._device)
@@ -179,7 +181,7 @@ class FeatureLoader:
             _check_ids(places.host.rows, self._host.num_rows)
             self._read(self._read_rows, self._host.tensor(), places.host, x_ND)
         elif len(places.host):
-            self._put(self._collect(places.host), places.host, x_ND)
+            self._put(self._staging.brought(places.host.rows), places.host, x_ND)
         return x_ND
 
     def _copy(self, rows: NDArray[np.uint8], found: Found, out: Tensor) -> None:
@@ -194,13 +196,6 @@ class FeatureLoader:
         """Have a kernel read rows where they lie, and put them where they belong."""
         positions = None if found.positions is None else accelerator.moved(found.positions, self._device)
         read_rows(rows, accelerator.moved(found.rows, self._device), positions, x_ND)
-
-    def _collect(self, found: Found) -> Tensor:
-        """Rows of the host, brought to the GPU one after the other, as stored."""
-        staged = torch.empty((len(found), self._host.width), dtype=self._host.dtype, pin_memory=True)
-        if staged.numel():
-            _core.gather_rows(self._host.bytes_view, found.rows, bytes_of(staged), self._threads)
-        return staged.to(self._device, non_blocking=True)
 
     def _put(self, rows: Tensor, found: Found, x_ND: Tensor) -> None:
         if found.positions is None:

@@ -26,6 +26,11 @@ FLOOR_SHARE = Fraction(1, 16)
 of them, and 2 GiB might be all it has."""
 MARGIN = Fraction(1, 8)
 """Share of what training takes that ``auto`` leaves free on top: mini-batches may be larger than those looked at."""
+UNUSABLE = Fraction(1, 8)
+"""What the allocator may hold over what training takes, in pieces that are free and too small."""
+SEGMENTS_BYTES = 64 << 20
+"""Bytes that it may hold beside that, however little training takes: it has memory in segments of 20 MiB, some for
+each stream."""
 UNKNOWN_SHARE = Fraction(1, 4)
 """Share of a GPU that ``auto`` leaves to training where nobody knows what it takes."""
 
@@ -118,6 +123,14 @@ def spare_bytes(free: int, total: int, working_bytes: int | None = None) -> int:
     """
     working = total * UNKNOWN_SHARE if working_bytes is None else working_bytes * (1 + MARGIN)
     return max(0, int(free - floor_bytes(total) - working))
+
+
+def usable_bytes(free: int) -> int:
+    """Bytes of tensors for which so many that are free suffice.
+
+    Small devices have a share of the segments, as of the floor.
+    """
+    return int((free - min(SEGMENTS_BYTES, int(free * FLOOR_SHARE))) / (1 + UNUSABLE))
 
 
 def floor_bytes(total: int) -> int:

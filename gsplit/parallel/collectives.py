@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from gsplit.device import accelerator
 from gsplit.parallel.mailboxes import Mailboxes
 
 Group: TypeAlias = dist.ProcessGroup
@@ -85,13 +86,23 @@ def all_to_all_within(
     group: Group,
     deadline_s: float,
 ) -> bool:
-    """Do what :func:`all_to_all` does; whether it was over by a time of the monotonic clock; else it goes on."""
+    """Do what :func:`all_to_all` does between accelerators; whether it was over by a time of the monotonic clock.
+
+    Where it was not, it goes on. What failed counts as completed with NCCL, and waiting for it raises nothing: only
+    the device says whether it has done it.
+
+    Raises:
+        torch.distributed.DistError: where it failed, with what the library says of it.
+    """
     work = dist.all_to_all_single(out, sent, list(receive_counts), list(send_counts), group=group, async_op=True)
-    while not work.is_completed():
+    work.wait()  # this thread's stream does, not the host
+    over = accelerator.event(out.device)
+    while not over.query():
+        if work.is_completed() and (error := work.exception()) is not None:
+            raise dist.DistBackendError(str(error))
         if time.monotonic() > deadline_s:
             return False
         time.sleep(0.001)
-    work.wait()
     return True
 
 

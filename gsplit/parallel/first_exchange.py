@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from gsplit.errors import InputError
 from gsplit.parallel.collectives import Group, all_to_all_within
+from gsplit.parallel.connecting import TRY, with_devices, within
 from gsplit.parallel.member import Member
 
 LIMIT_S = 60.0
@@ -25,9 +27,8 @@ TELL_S = 2.0
 POLL_S = 0.01
 VALUES = 1 << 16
 """Numbers that a pair exchanges each way, 256 KiB."""
-DEVICE, PLACE = "first exchange: device of {}", "first exchange: place of {}"
-"""Keys of the store: on which device a trainer is; in which round, and with whom, it came no further."""
-TRY = "NCCL_P2P_DISABLE=1 sends through the host, NCCL_DEBUG=INFO says which way is taken (README, GPUs)"
+PLACE = "first exchange: place of {}"
+"""Key of the store: in which round, and with whom, a trainer came no further."""
 
 
 def check_exchange(member: Member, store: dist.Store, limit_s: float = LIMIT_S) -> None:
@@ -35,7 +36,7 @@ def check_exchange(member: Member, store: dist.Store, limit_s: float = LIMIT_S) 
 
     Args:
         member: a trainer on an accelerator; on the CPU, or alone, nothing is done.
-        store: through which trainers find each other, to tell how far they came.
+        store: through which trainers have connected, to tell how far they came.
         limit_s: seconds that all of it may take.
 
     Raises:
@@ -44,17 +45,24 @@ def check_exchange(member: Member, store: dist.Store, limit_s: float = LIMIT_S) 
     group = member.group
     if member.world == 1 or member.device.type == "cpu" or group is None:
         return
-    store.set(DEVICE.format(member.rank), str(member.device))
     deadline_s = time.monotonic() + limit_s
     for number, partner in enumerate(partners(member.rank, member.world)):
-        received = _received(member, partner, group, deadline_s)
-        if received is None:
-            wrong = f"exchanged nothing within {limit_s:.0f} s"
-        elif partner is None or torch.equal(received.cpu(), _values(partner, member.rank)):
-            continue
+        tell_s = TELL_S
+        try:
+            # NCCL connects two devices in the first call that sends between them, which may never return.
+            left_s = deadline_s - time.monotonic()
+            received = within(left_s, member.device, partial(_received, member, partner, group, deadline_s))
+        except dist.DistError as error:
+            # PyTorch ends a process whose exchange failed a tenth of a second after it has seen that.
+            wrong, tell_s = f"cannot exchange rows ({str(error).splitlines()[0]})", 0.0
         else:
-            wrong = "exchange other bytes than were sent"
-        raise InputError(_blamed(store, member, number, partner, wrong))
+            if received is None:
+                wrong = f"exchanged nothing within {limit_s:.0f} s"
+            elif partner is None or torch.equal(received, _values(partner, member.rank)):
+                continue
+            else:
+                wrong = "exchange other bytes than were sent"
+        raise InputError(_blamed(store, member, number, partner, wrong, tell_s))
 
 
 def partners(rank: int, world: int) -> Iterator[int | None]:
@@ -79,20 +87,22 @@ def _values(sender: int, receiver: int) -> Tensor:
 
 
 def _received(member: Member, partner: int | None, group: Group, deadline_s: float) -> Tensor | None:
-    """What came from a partner, float32 [VALUES], or [0] without one; None where nothing came in time."""
+    """What came from a partner, float32 [VALUES] on the host, [0] without one; None where nothing came in time."""
     counts = [VALUES if peer == partner else 0 for peer in range(member.world)]
     sent = (torch.empty(0) if partner is None else _values(member.rank, partner)).to(member.device)
     out = torch.zeros(sum(counts), device=member.device)
-    return out if all_to_all_within(out, sent, counts, counts, group, deadline_s) else None
+    return out.cpu() if all_to_all_within(out, sent, counts, counts, group, deadline_s) else None
 
 
-def _blamed(store: dist.Store, member: Member, number: int, partner: int | None, wrong: str) -> str:
+def _blamed(
+    store: dist.Store, member: Member, number: int, partner: int | None, wrong: str, tell_s: float = TELL_S
+) -> str:
     """One line that names two devices: those of the first round that did not end, whoever says so.
 
     Who waits in a later round may only wait for one that waits in an earlier one.
     """
     store.set(PLACE.format(member.rank), f"{number} {-1 if partner is None else partner}")
-    deadline_s, told = time.monotonic() + TELL_S, dict[int, tuple[int, int]]()
+    deadline_s, told = time.monotonic() + tell_s, dict[int, tuple[int, int]]()
     while len(told) < member.world and time.monotonic() < deadline_s:
         for rank in range(member.world):
             if rank not in told and store.check([PLACE.format(rank)]):
@@ -101,5 +111,4 @@ def _blamed(store: dist.Store, member: Member, number: int, partner: int | None,
         time.sleep(POLL_S)
     waiting = [(at, rank, other) for rank, (at, other) in told.items() if other in told and told[other][1] == rank]
     _, *pair = min(waiting, default=(number, member.rank, -1 if partner is None else partner))
-    named = [f"trainer {rank} ({store.get(DEVICE.format(rank)).decode()})" for rank in sorted(pair) if rank >= 0]
-    return f"{' and '.join(named)} {wrong}; {TRY}"
+    return f"{with_devices(store, [rank for rank in pair if rank >= 0])} {wrong}; {TRY}"

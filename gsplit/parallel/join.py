@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -15,8 +16,10 @@ from torch.torch_version import TorchVersion
 
 from gsplit.device import accelerator, numa, runtime
 from gsplit.device.failures import refused_by_device
+from gsplit.device.left_behind import list_named_memory
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
+from gsplit.parallel.connecting import connect
 from gsplit.parallel.first_exchange import LIMIT_S, check_exchange
 from gsplit.parallel.member import DEVICE_PATIENCE, PATIENCE, Member, limit_waits
 
@@ -168,16 +171,19 @@ def _member(rank: int, world: int, port: int, device: torch.device, patience: ti
         os.environ.setdefault(variable, "lo")
     store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=ANSWER)
     store.set_timeout(TIMEOUT)
-    dist.init_process_group(
-        backend_for(device),
-        store=store,
-        rank=rank,
-        world_size=world,
-        timeout=PATIENCE,
-        device_id=device if accelerator.is_one(device) else None,
+    make_group = partial(
+        dist.init_process_group, backend_for(device), store=store, rank=rank, world_size=world, timeout=PATIENCE
     )
+    if accelerator.is_one(device):
+        limit_s = min(LIMIT_S, patience.total_seconds())
+        by = partial(make_group, device_id=device)
+        connect(store, rank, world, device, TIMEOUT.total_seconds(), limit_s, by)
+    else:
+        make_group()
     member = Member.of_default_group(device, patience)
     limit_waits(member.group, device, patience)
     store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     check_exchange(member, store, min(LIMIT_S, patience.total_seconds() / 4))
+    if accelerator.is_one(device):
+        list_named_memory()
     return member

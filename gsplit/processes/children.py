@@ -25,6 +25,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
+from gsplit.device.left_behind import sweep
 from gsplit.host import held_back
 from gsplit.processes.child import GRACE_S, Child, cause, child_main, ended_by_signal, hear
 from gsplit.processes.interrupts import Interrupts, interrupts
@@ -60,6 +61,7 @@ def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequen
         arguments: for all of them.
         own: an argument more for each, by rank.
     """
+    sweep()  # what is left of runs that nobody could end
     context = multiprocessing.get_context("spawn")
     children = Children([])
     # Where a signal comes between two lines of ours. Before multiprocessing's own, which would wait for them.
@@ -129,6 +131,7 @@ class Children:
             self._wait_until_gone(GONE_S)
             for child in self.members:
                 child.pipe.close()
+            sweep()
             atexit.unregister(self.end)
 
     def _wait_until_gone(self, limit_s: float) -> None:

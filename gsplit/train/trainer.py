@@ -13,6 +13,7 @@ from gsplit.callbacks import Callback
 from gsplit.config.optimisation import ERRORS
 from gsplit.data import open_layout
 from gsplit.data.store import describe
+from gsplit.engine.dry.room_for_step import check_room
 from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import Evaluator, validated
 from gsplit.engine.feed import Feed
@@ -58,6 +59,7 @@ class Trainer:
         member = with_board(member.on(engine.grid(run)), shared.board)
         self.member = member = with_mail(member, shared.sums)
         layout = open_layout(run.layout, trusted=True)
+        check_room(run, layout, member)
         self.trained: TrainedFeatures | None = None
         if run.config.train_features is not None:
             self.trained = TrainedFeatures(run, layout, member, shared.features, shared.levels[0])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
+import torch.distributed as dist
+from support.accelerators import keep_busy
 from support.commands import children_here
 from support.runs import config_for
 
 import gsplit
 from gsplit.errors import InputError
 from gsplit.parallel import first_exchange, rendezvous
+from gsplit.parallel.connecting import DEVICE
 from gsplit.parallel.join import joined
 from gsplit.processes import ProcessDied, start
 
@@ -72,3 +76,47 @@ def test_every_pair_meets_once(world):
     assert all(met[partner][turn] == rank for rank in range(world) for turn, partner in enumerate(met[rank])
                if partner is not None)  # fmt: skip
     assert len(set(pairs)) == world * (world - 1) / 2 == len(pairs) / 2
+
+
+class Failed:
+    """What NCCL makes of an exchange that failed: completed, and nothing is raised by waiting for it."""
+
+    def is_completed(self):
+        return True
+
+    def wait(self):
+        return True
+
+    def exception(self):
+        return RuntimeError("NCCL error: remote process exited or there was a network error\nmore of it")
+
+
+def test_an_exchange_that_failed_is_an_error_with_its_text(controls, device, monkeypatch):
+    monkeypatch.setattr(dist, "all_to_all_single", lambda *_, **__: Failed())
+    member = SimpleNamespace(rank=0, world=2, device=device, group=object())
+    store = dist.HashStore()
+    store.set(DEVICE.format(0), "sim:0")
+    store.set(DEVICE.format(1), "sim:1")
+    began_s = time.monotonic()
+    keep_busy(device)
+    with pytest.raises(InputError) as error:
+        first_exchange.check_exchange(member, store, 20.0)
+    said = "cannot exchange rows (NCCL error: remote process exited or there was a network error); NCCL_P2P_DISABLE=1"
+    assert str(error.value).startswith(f"trainer 0 (sim:0) and trainer 1 (sim:1) {said}")
+    assert time.monotonic() - began_s < 10
+
+
+def never_connects(rank, world, port):
+    if rank == 1:
+        dist.init_process_group = lambda *_, **__: time.sleep(600)
+    return joins(rank, world, port, 4.0)
+
+
+@pytest.mark.slow
+def test_a_device_that_never_connects_ends_the_start_and_is_named(controls):
+    others, began_s = children_here(), time.monotonic()
+    with pytest.raises(InputError) as error, rendezvous(2) as port:
+        start(never_connects, 2, 2, port).join()
+    assert str(error.value).startswith("trainer 0 (sim:0) and trainer 1 (sim:1) did not connect within 4 s; NCCL_P2P")
+    assert time.monotonic() - began_s < START_S + 4.0
+    assert children_here() <= others

@@ -10,15 +10,21 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from support import pool as pool_module
 from support.accelerators import keep_busy
 from support.caches import CPU, STORAGE, peer_caches
+from support.graphs import lay_out, random_graph
+from support.runs import config_for, run_for
 
 from gsplit.device import accelerator
+from gsplit.doctor.training_needs import PINNED, needs_of
 from gsplit.features import FeatureLoader, HostRows, PartitionedCache, PeerCaches, Prefixes, ReplicatedCache
+from gsplit.features.staging import STAGES, UNLIKE, pinned_bytes
 from gsplit.host import SharedBuffer
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
+from gsplit.train import loop
 
 pytestmark = pytest.mark.accelerator
 
@@ -197,3 +203,44 @@ def test_a_device_without_access_to_a_peer_s_has_its_rows_from_the_host(controls
         found = start(read_peers, 3, port, "sim", torch.float32, False).join()
     reached = [[([1], False), ([1], False)], [([0, 2], True), ([2], True)], [([1], False), ([1], True)]]
     assert found == [([], each) for each in reached]
+
+
+def test_rows_are_staged_in_pieces_of_bounded_size(controls, device, buffer, monkeypatch):
+    """The device has something else to do, so no copy is over by itself; all rows are those of the host."""
+    piece = 64 << 10
+    monkeypatch.setattr("gsplit.features.host_rows.PIECE_BYTES", piece)
+    controls.set_schedule("lazy:3000")
+    host = shared_rows(33, torch.float32, buffer)
+    ids = np.random.default_rng(1).integers(0, N, 20_000)
+    loader = FeatureLoader(host, device=device, dtype=torch.float32, normalize=False, threads=2)
+    gc.collect()
+    controls.give_pinned_back()
+    before = controls.pinned_bytes()
+    keep_busy(device)
+    rows = loader.load(ids)
+    assert controls.pinned_bytes() - before <= UNLIKE * STAGES * pinned_bytes(piece) < rows.nbytes / 5
+    assert torch.equal(rows.cpu(), host.tensor()[torch.from_numpy(ids)])
+
+
+def pinned_by_training(member, config):
+    """What doctor says that all trainers pin, and what this one did."""
+    run = run_for(config, member.world)
+    gc.collect()
+    torch.accelerator.synchronize(member.device)
+    torch.ops.sim.give_pinned_back()
+    before = torch.ops.sim.pinned_bytes()
+    trainer = loop.ready(member, run, pool_module.SHARED)
+    loop.train(trainer)
+    trainer.close()
+    said = next(need.num_bytes for need in needs_of(run).host if need.what == PINNED)
+    return said, torch.ops.sim.pinned_bytes() - before
+
+
+@pytest.mark.parametrize("flags", [{"loader": "gather"}, {"loader": "zero-copy"}, {"cache_size": "30%"}], ids=str)
+def test_what_doctor_says_is_pinned_is(controls, accelerator_pool, tmp_path, flags):
+    layout = lay_out(random_graph(3000, 20, seed=3, features=60), tmp_path, parts=2, method="deal")
+    given = {"batch_size": 512, "fan_out": (10, 10), "cache": "auto" if "cache_size" in flags else "none", **flags}
+    config = config_for(layout.path, tmp_path / "run", device="sim", **given)
+    found = accelerator_pool.run(2, pinned_by_training, config)
+    taken = sum(pinned for _, pinned in found)
+    assert taken <= found[0][0] <= 32 * taken

@@ -52,8 +52,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_started(controls, layou
 
 
 def test_a_device_without_room_ends_a_run_in_one_line(controls, layouts, tmp_path, monkeypatch):
-    """A device that others have taken memory of, say: nobody asked it beforehand."""
-    monkeypatch.setattr("gsplit.launch.resolve.check_step", lambda *_: None)
+    """By a step of which nobody knows what it takes."""
+    monkeypatch.setattr("gsplit.launch.resolve.dry_run_of", lambda *_: None)
     monkeypatch.setenv("GSPLIT_SIM_BYTES", str(2 << 20))
     config = config_for(layouts(1).path, tmp_path / "run", device="sim", **TOO_LARGE)
     with pytest.raises(

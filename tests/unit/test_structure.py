@@ -17,7 +17,7 @@ PACKAGE = Path(gsplit.__file__).parent
 ALLOWED = {
     "pages": set(),
     "data": {"config", "processes", "pages"},
-    "processes": set(),
+    "processes": {"device"},
     "runs": set(),
     "device": set(),
     "config": {"runs"},

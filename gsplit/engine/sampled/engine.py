@@ -6,6 +6,7 @@ exchanges rows with the trainers of its split group before each layer.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
 from gsplit.engine.strategy import resolve_strategy
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
+from gsplit.limits import host_memory
 from gsplit.nn import Chain, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
@@ -43,7 +45,9 @@ from gsplit.supply.pool import MOST_IN_A_BULK, SamplerPool
 from gsplit.supply.ring import Handle
 from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
-from gsplit.units import parse_bytes
+from gsplit.units import binary, parse_bytes
+
+logger = logging.getLogger(__name__)
 
 MAX_SAMPLERS = 64
 """Number of samplers that a host of any size is let start."""
@@ -52,6 +56,12 @@ SAMPLERS_OF_A_CPU_TRAINER = 2
 SAMPLERS_OF_A_GPU = 8
 """Samplers that keep up with a GPU: an H100 computes a mini-batch in a sixth of the time that one of them takes
 (docs/results/gpu.md)."""
+SAMPLER_BYTES = 24 << 20
+"""Private memory of a sampler beside its maps: the interpreter, NumPy, the core."""
+MAP_BYTES = 8
+"""Bytes of a sampler's maps for each vertex of the graph; where they may take less, they hold fewer vertices."""
+SHARE_OF_SAMPLERS = 4
+"""Part of the memory that is available to which samplers keep that nobody asked for."""
 SPARE_SLOTS = 2
 """Slots beside one for each sampler and for each mini-batch that is loaded ahead: one at work, one finished."""
 
@@ -66,7 +76,7 @@ class Sampled:
         if needs_scales(config) or config.sampling == "uniform":  # a sum that is sent knows no scale of its edges
             config = replace(config, exchange="rows")
         assert config.gpus is not None
-        samplers = samplers_of(config, config.gpus, config.device)
+        samplers = samplers_of(config, config.gpus, config.device, sampler_bytes(config, layout))
         wanted = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
         slots = wanted if samplers else None
         return replace(config, samplers=samplers, slots=slots)
@@ -141,24 +151,45 @@ def bulk_of(config: SamplingConfig) -> int | None:
     return None if config.bulk == "auto" else int(config.bulk)
 
 
-def samplers_of(config: SamplingConfig, trainers: int, device: str) -> int:
-    """Number of processes to sample with: those asked for, or the cores left over.
+def sampler_bytes(config: SamplingConfig, layout: Layout) -> int:
+    """Bytes that a sampler takes at most, beside the graph and the slots, which all processes map."""
+    return SAMPLER_BYTES + min(parse_bytes(config.sampler_memory), MAP_BYTES * layout.graph.num_vertices)
+
+
+def samplers_of(config: SamplingConfig, trainers: int, device: str, each: int) -> int:
+    """Number of processes to sample with: those asked for, or the cores left over, as far as memory goes.
 
     Args:
         config: that asks.
         trainers: of the run.
         device: type of the device that they compute on.
+        each: bytes that one takes.
 
     Raises:
-        InputError: for so many that starting them would bring the host down.
+        InputError: for so many that starting them would bring the host down, or that have no memory.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores, available = len(os.sched_getaffinity(0)), host_memory().available_bytes
     if config.samplers is None:
         useful = SAMPLERS_OF_A_CPU_TRAINER if device == accelerator.HOST else SAMPLERS_OF_A_GPU
-        return max(1, min(cores - trainers, useful * trainers, MAX_SAMPLERS))
+        wanted = min(cores - trainers, useful * trainers, MAX_SAMPLERS)
+        fit = available // SHARE_OF_SAMPLERS // each
+        if fit < wanted:
+            logger.warning(
+                "%d samplers in place of %d: one takes %s of memory, and %s are available (--samplers)",
+                max(1, fit),
+                wanted,
+                binary(each),
+                binary(available),
+            )
+        return max(1, min(wanted, fit))
     most = max(MAX_SAMPLERS, 4 * cores)
     if config.samplers > most:
         raise InputError(f"--samplers is {config.samplers}, but there are {cores} cores; use at most {most}")
+    if config.samplers * each > available:
+        raise InputError(
+            f"--samplers {config.samplers} take {binary(config.samplers * each)} of memory, and {binary(available)} "
+            f"are available; use at most {available // each}, or a smaller --sampler-memory"
+        )
     return config.samplers
 
 

@@ -1,4 +1,4 @@
-"""Whether a plan fits into the memory that is free: asked before any trainer is started, on the CPU."""
+"""Whether a plan fits into memory: the host's, before any trainer is started, or that of devices."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 from torch import nn
 
 from gsplit.data import Layout
+from gsplit.device import accelerator
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.plan_prices import numbers_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
-from gsplit.engine.whole.private_memory import Work, private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import Work, device_peak, private_peak, shared_bytes
 from gsplit.errors import InputError
 from gsplit.full import Plan
 from gsplit.full.plans import OF_ALL_SOURCES
@@ -25,31 +26,51 @@ KNOWN = (SAGE, GCN, GAT)
 
 
 def check_fits(run: Run, layout: Layout, plan: Plan) -> None:
-    """Refuse a plan that does not fit; where not even a bound from above leaves doubt, no edge is read.
+    """Refuse a plan that does not fit into the memory of the host, where trainers compute on the CPU.
 
     Raises:
         InputError: with a plan that fits, if there is one.
     """
-    model = run.new_model()
-    if run.config.device != "cpu" or type(model) not in KNOWN:
+    if run.config.device != accelerator.HOST:
         return
-    free = host_memory().available_bytes
-    if _bound(run, layout, plan, model) <= free:
-        return
+    if (line := why_not(run, layout, plan, host_memory().available_bytes)) is not None:
+        raise InputError(line)
+
+
+def why_not(run: Run, layout: Layout, plan: Plan, free: int) -> str | None:
+    """Why a plan does not fit into memory, with what to take instead; None where it does, or nobody knows.
+
+    Where not even a bound from above leaves doubt, no edge is read.
+
+    Args:
+        run, layout: of the training.
+        plan: of the run.
+        free: bytes, of the host for all trainers, or of a device for one.
+    """
+    model, on_host = run.new_model(), run.config.device == accelerator.HOST
+    if type(model) not in KNOWN or _bound(run, layout, plan, model) <= free:
+        return None
+
+    def taken(price: Priced) -> int:
+        return price.host_bytes if on_host else price.device_bytes
+
     priced = priced_plans(run)
     chosen = chosen_of(priced, plan)
-    if chosen.host_bytes <= free:
-        return
-    others = [price for price in priced if price.host_bytes <= free]
-    if others:
-        other = min(others, key=lambda price: price.host_bytes)
-        instead = f"use {other.flags}, which takes {binary(other.host_bytes)}"
+    if taken(chosen) <= free:
+        return None
+    least = min(priced, key=taken)
+    if taken(least) <= free:
+        instead = f"use {least.flags}, which takes {binary(taken(least))}"
     else:
-        least = min(priced, key=lambda price: price.host_bytes)
-        instead = f"no plan fits, and {least.flags} takes least, {binary(least.host_bytes)}"
-        if run.trainers > 1:
+        instead = f"no plan fits, and {least.flags} takes least, {binary(taken(least))}"
+        if not on_host:
+            instead += "; more --gpus or a smaller --hidden may take less, and --strategy split takes mini-batches"
+        elif run.trainers > 1:
             instead += "; fewer --gpus may take less"
-    raise InputError(
+    if not on_host:
+        where = f"of memory on each {run.config.device} device, but {binary(free)} are free there for a trainer"
+        return f"{chosen.flags} takes {binary(taken(chosen))} {where}; {instead}"
+    return (
         f"{chosen.flags} takes {binary(chosen.host_bytes)} of memory, {binary(chosen.private_bytes)} for each of "
         f"{run.trainers} trainers and {binary(chosen.shared_bytes)} for all, but {binary(free)} are free; {instead}"
     )
@@ -67,7 +88,10 @@ def chosen_of(priced: list[Priced], plan: Plan) -> Priced:
 
 
 def _bound(run: Run, layout: Layout, plan: Plan, model: nn.Module) -> int:
-    """Bytes of the host that a plan takes at most, if every vertex were in every level and every row needed."""
+    """Bytes that a plan takes at most, if every vertex were in every level and every row needed.
+
+    Of the host for all trainers, or of a device for one.
+    """
     bounds, layers, trainers = bounds_of(layout, run.trainers), run.config.layers, run.trainers
     own_P, edges_P = np.diff(bounds), np.diff(layout.graph.indptr[bounds])
     everything = np.broadcast_to(own_P[:, None], (trainers, layers + 1))
@@ -78,12 +102,17 @@ def _bound(run: Run, layout: Layout, plan: Plan, model: nn.Module) -> int:
         by_owner=np.broadcast_to(edges_P[:, None], (layers, trainers, trainers)),
         needed=dict.fromkeys(range(1, layers + 1), needed_PP),
     )
+    of_all = _of_all_trainers if run.config.device == accelerator.HOST else _of_a_device
     if plan.algorithm == "rotate":  # rows twice, orders and factors of all vertices, six blocks of all edges
-        rows = _of_all(Plan(algorithm="1d", sizes=(trainers, 1, 1)), work)
+        rows = of_all(Plan(algorithm="1d", sizes=(trainers, 1, 1)), work)
         return 2 * rows + trainers * int(100 * own_P.sum() + 6 * (8 + 2 * work.itemsize) * edges_P.sum())
-    return _of_all(plan, work)
+    return of_all(plan, work)
 
 
-def _of_all(plan: Plan, work: Work) -> int:
+def _of_all_trainers(plan: Plan, work: Work) -> int:
     peaks = [private_peak(plan, work, rank) for rank in range(work.trainers)]
     return work.trainers * max(peaks) + shared_bytes(plan, work)
+
+
+def _of_a_device(plan: Plan, work: Work) -> int:
+    return max(device_peak(plan, work, rank) for rank in range(work.trainers))

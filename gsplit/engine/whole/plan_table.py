@@ -11,7 +11,7 @@ from gsplit.data import Layout, open_layout
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.private_memory import Work, edge_bytes, private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import Work, device_peak, edge_bytes, private_peak, shared_bytes
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
@@ -38,6 +38,8 @@ class Priced:
     """Bytes of edges, of the trainer that holds most."""
     private_bytes: int
     """Private memory at most, of the trainer that takes most."""
+    device_bytes: int
+    """Memory of a device at most, of the trainer that takes most; where it computes on the CPU, of one it had."""
     shared_bytes: int
     """Memory that all trainers map, together."""
 
@@ -127,6 +129,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
             sent=busiest,
             held_bytes=max(sum(edge_bytes(plan, work, rank)) for rank in range(run.trainers)),
             private_bytes=max(private_peak(plan, work, rank) for rank in range(run.trainers)),
+            device_bytes=max(device_peak(plan, work, rank) for rank in range(run.trainers)),
             shared_bytes=shared_bytes(plan, work),
         )
     if why_not_rotated(run.signature) is None and run.trainers > 1:
@@ -134,7 +137,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
         kept = sums_features(model) and not trained
         widths_of_levels = list(model.level_widths)
         loops = bool(run.signature["loops"])
-        for plan, sent, held, private in prices_of_turns(
+        for plan, sent, held, private, on_device in prices_of_turns(
             run, layout, work, widths_of_levels, loops=loops, kept=kept, each=EDGE_BYTES + 2 * weights
         ):
             yield Priced(
@@ -142,6 +145,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
                 sent=max(sent, key=sent_bytes),
                 held_bytes=held,
                 private_bytes=private,
+                device_bytes=on_device,
                 shared_bytes=shared_bytes(plan, work),
             )
 

@@ -1,4 +1,4 @@
-"""What a trainer takes of the host's memory under a plan: predicted from counts, before anything is started.
+"""What a trainer takes of the host's memory or of its device under a plan: predicted from counts, before the start.
 
 | what | bytes |
 |---|---|
@@ -13,6 +13,9 @@
 The last three come one after another, so the largest counts. Large pieces of the first sum are given back at once; of
 the other two the allocator keeps what is freed, and cannot use all of it again: they count :data:`UNUSED` times. Rows
 that a plan or evaluation has in memory that all trainers map are no private memory, and counted once for all.
+
+On a device the process counts nothing, and its allocator nothing that is freed (what that cannot use again is counted
+where devices are asked for room); blocks are turned round there, before the features come.
 
 Legend: P trainers, L layers, N vertices.
 """
@@ -32,6 +35,11 @@ from gsplit.parallel.mailboxes import SPARE
 
 UNUSED = 1.2
 """What the allocator has mapped over what is in use, where large pieces of several sizes come and go."""
+ON_DEVICES = 1.1
+"""What a step takes on a simulated device at most, over what is counted of it."""
+TURNING_BYTES = 28
+"""Bytes of an edge while a block is turned round on a device: sorted sources, their places and rows, and what a
+sort has beside them."""
 MOST_PROCESS_BYTES = 256 << 20
 """A process that has more holds data of its own, which trainers do not."""
 LIBRARY_BYTES = 24 << 20
@@ -101,18 +109,40 @@ def process_bytes() -> int:
 
 def private_peak(plan: Plan, work: Work, rank: int) -> int:
     """Bytes of private memory that a trainer takes at most."""
+    stays, _, first, step, evaluation = _phases(plan, work, rank)
+    return int(process_bytes() + stays + max(first, UNUSED * step, UNUSED * evaluation))
+
+
+def device_peak(plan: Plan, work: Work, rank: int) -> int:
+    """Bytes of tensors that a trainer has on its device at most.
+
+    Where PyTorch's operations sum, own rows and those that came are joined first.
+    """
+    stays, turning, first, step, evaluation = _phases(plan, work, rank)
+    if work.kept and _exchanges(plan, work):
+        first += (int(work.sizes[rank, 0]) + _exchanged(plan, work, rank, 1)[0]) * work.widths[0] * work.itemsize
+    return int(max(turning, stays + max(first, ON_DEVICES * step, evaluation)))
+
+
+def _phases(plan: Plan, work: Work, rank: int) -> tuple[int, int, int, int, int]:
+    """Bytes that stay; those of all while the largest block is turned round; then of what comes one after the other.
+
+    These are the first sum, a step, and evaluation.
+    """
     item, sizes = work.itemsize, work.sizes[rank]
     first_edges, other_edges = edge_bytes(plan, work, rank)
     rows = sizes[0] * (0 if work.trained else work.widths[0]) * item + 8 * sizes[-1] + item * sizes[0]
     rows += sum(4 * int(size) for size in sizes[1:])
     if work.trained:  # the copy and its gradient; the gradient of the own rows, and two of Adam
         rows += (2 * sizes[0] + 3 * work.own_vertices[rank]) * work.widths[0] * item
-    stays = process_bytes() + COPIES_OF_PARAMETERS * work.parameters * item + other_edges + rows
+    stays = COPIES_OF_PARAMETERS * work.parameters * item + other_edges + rows
+    turned = (_block(plan, work, rank, layer)[1] for layer in range(1 + work.kept, work.layers + 1))
+    turning = work.parameters * item + first_edges + other_edges + TURNING_BYTES * max(turned, default=0)
     kept = sizes[1] * work.widths[0] * item if work.kept else 0
     first = first_edges + (_first_words(plan, work, rank) * item if work.kept else 0)
     step = kept + (0 if work.kept else first_edges) + _step_words(plan, work, rank) * item
     evaluation = kept + (0 if work.kept else first_edges) + evaluation_bytes(work, rank)
-    return int(stays + max(first, UNUSED * step, UNUSED * evaluation))
+    return int(stays), int(turning), int(first), int(step), int(evaluation)
 
 
 def shared_bytes(plan: Plan, work: Work) -> int:

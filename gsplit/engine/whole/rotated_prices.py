@@ -14,7 +14,14 @@ from gsplit.data import Layout
 from gsplit.data.graph import row_ranges
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
-from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes, process_bytes
+from gsplit.engine.whole.private_memory import (
+    COPIES_OF_PARAMETERS,
+    ON_DEVICES,
+    UNUSED,
+    Work,
+    evaluation_bytes,
+    process_bytes,
+)
 from gsplit.full import Plan
 from gsplit.full.plans import grids_of
 from gsplit.full.reading import PIECE_EDGES
@@ -23,7 +30,7 @@ from gsplit.full.rotation.planes import Order
 from gsplit.sampling.plan import fold_key
 
 TURNED_UNUSED = 1.7
-"""What the allocator has mapped over what is in use in a step: planes come and go in more sizes than rows do."""
+"""What the host's allocator has mapped over what is in use in a step: planes come and go in more sizes than rows."""
 SECOND_ORDER = 0x4F524452  # keeps the key of the order of odd levels apart from others
 
 
@@ -75,8 +82,10 @@ def turns_of(config: TrainConfig, layout: Layout, plan: Plan, widths: list[int])
 
 def prices_of_turns(
     run: Run, layout: Layout, work: Work, widths: list[int], *, loops: bool, kept: bool, each: int
-) -> Iterator[tuple[Plan, list[dict[str, int]], int, int]]:
-    """All grids, with what each trainer sends in an epoch, and bytes of edges and of private memory of the busiest.
+) -> Iterator[tuple[Plan, list[dict[str, int]], int, int, int]]:
+    """All grids, with what each trainer sends in an epoch, and bytes of the busiest.
+
+    These are of edges, of private memory, and of a device.
 
     Args:
         run: whose plans are shown.
@@ -101,7 +110,7 @@ def prices_of_turns(
             volumes_of_turns(turns, rank, run.dtype.itemsize, first_moves=not kept, first_returns=returns)
             for rank in range(trainers)
         ]
-        held, private = [], []
+        held, private, on_device = [], [], []
         for rank in range(trainers):
             planes, edges = Planes(plan.grid, rank, orders), 0
             for layer in range(1, min(last, 6 if double else 3) + 1):
@@ -109,12 +118,17 @@ def prices_of_turns(
                 blocks = by_owner[layer % 2][planes.peers(roles.rows)][:, planes.peers(roles.columns)]
                 edges += int(blocks.sum())
             held.append(edges)
-            private.append(_private_peak(work, turns, planes, each * edges, double=double))
-        yield plan, sent, each * max(held), max(private)
+            on_host, there = _peaks(work, turns, planes, each * edges, double=double)
+            private.append(on_host)
+            on_device.append(there)
+        yield plan, sent, each * max(held), max(private), max(on_device)
 
 
-def _private_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> int:
-    """Bytes of private memory that a trainer takes at most (see :mod:`gsplit.engine.whole.private_memory`)."""
+def _peaks(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> tuple[int, int]:
+    """Bytes that a trainer takes at most, of private memory and of a device.
+
+    See :mod:`gsplit.engine.whole.private_memory`.
+    """
     grid, widths, item, n = turns.grid, turns.widths, work.itemsize, int(work.own_vertices.sum())
     last = len(widths) - 1
 
@@ -123,7 +137,7 @@ def _private_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, doubl
 
     own = turns.own[0][planes.rank]
     # The orders, what reading looks places up in, and rows at rest; then pointers of edges and factors of degrees.
-    stays = process_bytes() + COPIES_OF_PARAMETERS * work.parameters * item + edges + 8 * n * (1 + double)
+    stays = COPIES_OF_PARAMETERS * work.parameters * item + edges + 8 * n * (1 + double)
     stays += own * widths[0] * item * (3 if work.trained else 1) + 12 * n
     kept = first = step = most = 0
     for layer in range(1, last + 1):
@@ -140,8 +154,9 @@ def _private_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, doubl
             step += after * into
             most = max(most, 5 * (before + after) * into + 4 * after * out)  # backward adds up both
         step += after * out
-    steps = TURNED_UNUSED * (kept + step + most)
-    return int(stays + max(first, steps, UNUSED * (kept + evaluation_bytes(work, planes.rank))))
+    steps, evaluation = kept + step + most, kept + evaluation_bytes(work, planes.rank)
+    on_host = process_bytes() + stays + max(first, TURNED_UNUSED * steps, UNUSED * evaluation)
+    return int(on_host), int(stays + max(first, ON_DEVICES * steps, evaluation))
 
 
 def _edges_by_owner(layout: Layout, orders: tuple[Order, Order], layer: int, *, loops: bool) -> NDArray[np.int64]:

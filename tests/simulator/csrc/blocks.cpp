@@ -3,7 +3,12 @@
 // A device's blocks cover it without a gap. One that nobody owns goes to the stream that asks for it, and stays that
 // stream's when it is free again: the stream may use it at once, whatever it has still to do, because it is in order;
 // other streams may not, until all is given back. Free neighbours of one stream become one block, and a block that is
-// longer than what is asked for is split. That is what CUDA's allocator does, without its kinds of segments.
+// longer than what is asked for is split. That is what CUDA's allocator does.
+//
+// Segments. With GSPLIT_SIM_SEGMENTS=1 memory is reserved in pieces as CUDA's allocator does: of 2 MiB for what takes
+// up to 1 MiB, of 20 MiB for what takes less than 10, of multiples of 2 MiB for the rest. A block is never larger
+// than its segment, one of a large segment is split only where more than 1 MiB is left, and a segment is given back
+// as a whole. Without, a piece is what was asked for, and neighbours become one whatever they came as.
 //
 // A block that other streams were recorded for waits: at each allocation those are let go whose streams have passed
 // the point where it was freed. Nobody waits for them, and no lazy stream is pulled.
@@ -12,11 +17,12 @@
 // so whoever reads it later without having recorded its stream reads poison. Memory of nobody is filled when it is
 // taken. Pinned memory is filled when it is allocated.
 //
-// Invariants: no two neighbours are free for the same stream, and none are both unowned; `reserved` is the bytes of
-// all blocks with an owner, `allocated` those in use.
+// Invariants: no two neighbours are free for the same stream (of one segment), and none are both unowned; `reserved`
+// is the bytes of all blocks with an owner, `allocated` those in use.
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -31,7 +37,30 @@ namespace {
 constexpr std::size_t UNIT = 512;  // blocks are multiples of it, as CUDA's are
 constexpr std::size_t PAGE = 4096;
 
+constexpr std::size_t MIB = std::size_t{1} << 20;
+
 std::size_t rounded(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+bool in_segments() {
+  static const bool asked = std::getenv("GSPLIT_SIM_SEGMENTS") != nullptr;
+  return asked;
+}
+
+/// Bytes that are reserved for a block of so many.
+std::size_t segment_of(std::size_t bytes) {
+  if (!in_segments()) return bytes;
+  return bytes <= MIB ? 2 * MIB : bytes < 10 * MIB ? 20 * MIB : rounded(bytes, 2 * MIB);
+}
+
+/// Whether a block of so many bytes may be a part of a segment: small ones and others have segments of their own.
+bool may_lie_in(std::size_t bytes, std::size_t segment) {
+  return !in_segments() || (bytes <= MIB) == (segment == 2 * MIB);
+}
+
+/// Whether what is left of a block becomes one.
+bool is_split(std::size_t left, std::size_t segment) {
+  return left > 0 && (!in_segments() || segment == 2 * MIB || left > MIB);
+}
 
 void add(std::int64_t& now, std::int64_t& peak, std::int64_t bytes) {
   now += bytes;
@@ -90,22 +119,25 @@ void* DeviceBlocks::allocate(std::size_t bytes, Stream& stream) {
                       " bytes are asked for, " + std::to_string(stats_.reserved) + " of " + std::to_string(limit_) +
                       " are taken");
   }
-  if (block->second.bytes > bytes) {
-    blocks_[block->first + bytes] = {block->second.bytes - bytes, State::FREE, &stream};
-    block->second.bytes = bytes;
+  Block& found = block->second;
+  if (is_split(found.bytes - bytes, found.segment)) {
+    blocks_[block->first + bytes] = {found.bytes - bytes, State::FREE, &stream, {}, {}, found.segment, found.begin};
+    found.bytes = bytes;
   }
-  block->second.state = State::USED;
-  add(stats_.allocated, stats_.allocated_peak, static_cast<std::int64_t>(bytes));
+  found.state = State::USED;
+  add(stats_.allocated, stats_.allocated_peak, static_cast<std::int64_t>(found.bytes));
   ++stats_.allocations;
   return reinterpret_cast<void*>(device_base(device_) + block->first);
 }
 
-/// The smallest block in a state that is long enough.
-DeviceBlocks::Blocks::iterator DeviceBlocks::find(std::size_t bytes, State state, const Stream* owner) {
+/// The smallest block in a state that is long enough, for one of so many bytes that is wanted.
+DeviceBlocks::Blocks::iterator DeviceBlocks::find(std::size_t bytes, State state, const Stream* owner,
+                                                  std::size_t wanted) {
   auto best = blocks_.end();
   for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
     const Block& it = block->second;
     if (it.state != state || it.owner != owner || it.bytes < bytes) continue;
+    if (state == State::FREE && !may_lie_in(wanted, it.segment)) continue;
     if (best == blocks_.end() || it.bytes < best->second.bytes) best = block;
   }
   return best;
@@ -113,15 +145,18 @@ DeviceBlocks::Blocks::iterator DeviceBlocks::find(std::size_t bytes, State state
 
 /// A free block of the stream, or one of nobody's that becomes the stream's; the end where neither is there.
 DeviceBlocks::Blocks::iterator DeviceBlocks::find_or_reserve(std::size_t bytes, Stream& stream) {
-  auto block = find(bytes, State::FREE, &stream);
+  auto block = find(bytes, State::FREE, &stream, bytes);
   if (block != blocks_.end()) return block;
-  block = find(bytes, State::UNOWNED, nullptr);
+  bytes = segment_of(bytes);
+  block = find(bytes, State::UNOWNED, nullptr, bytes);
   if (block == blocks_.end() || static_cast<std::size_t>(stats_.reserved) + bytes > limit_) return blocks_.end();
   if (block->second.bytes > bytes) {
     blocks_[block->first + bytes].bytes = block->second.bytes - bytes;
     block->second.bytes = bytes;
   }
   block->second.owner = &stream;
+  block->second.segment = bytes;
+  block->second.begin = block->first;
   add(stats_.reserved, stats_.reserved_peak, static_cast<std::int64_t>(bytes));
   poison(block->first, block->second);
   return block;
@@ -175,7 +210,8 @@ void DeviceBlocks::let_go_of_passed() noexcept {
 /// Joins a block with its neighbours in the same state and of the same stream.
 DeviceBlocks::Blocks::iterator DeviceBlocks::merge(Blocks::iterator block) {
   const auto alike = [&](Blocks::iterator other) {
-    return other->second.state == block->second.state && other->second.owner == block->second.owner;
+    if (other->second.state != block->second.state || other->second.owner != block->second.owner) return false;
+    return !in_segments() || block->second.state == State::UNOWNED || other->second.begin == block->second.begin;
   };
   if (block != blocks_.begin() && alike(std::prev(block))) {
     const auto before = std::prev(block);
@@ -190,11 +226,12 @@ DeviceBlocks::Blocks::iterator DeviceBlocks::merge(Blocks::iterator block) {
   return block;
 }
 
-/// All free blocks are nobody's, and their pages the host's; all streams have been drained.
+/// All free blocks that are whole segments are nobody's, and their pages the host's; all streams have been drained.
 void DeviceBlocks::give_back() {
   drain(device_);  // poison that was only issued
   for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
     if (block->second.state != State::FREE) continue;
+    if (in_segments() && block->second.bytes != block->second.segment) continue;
     stats_.reserved -= static_cast<std::int64_t>(block->second.bytes);
     forget_pages(device_, block->first, block->second.bytes);
     block->second.state = State::UNOWNED;
@@ -233,9 +270,9 @@ void DeviceBlocks::reset_peaks() {
 
 void* HostBlocks::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  bytes = rounded(std::max<std::size_t>(bytes, 1), PAGE);
+  bytes = std::bit_ceil(std::max<std::size_t>(bytes, PAGE));  // blocks are of powers of two, as CUDA's are
   for (auto& [address, block] : blocks_) {
-    if (block.used || block.bytes < bytes || block.bytes > 2 * bytes || !passed(block.until)) continue;
+    if (block.used || block.bytes != bytes || !passed(block.until)) continue;
     block.used = true;
     block.until.clear();
     add(stats_.allocated, stats_.allocated_peak, static_cast<std::int64_t>(block.bytes));

@@ -249,11 +249,13 @@ class DeviceBlocks {
     Stream* owner = nullptr;
     std::set<Stream*> others = {};
     std::vector<Event> until = {};
+    std::size_t segment = 0;  // bytes of the piece that was reserved, and of which it is a part
+    std::size_t begin = 0;    // where that begins
   };
   using Blocks = std::map<std::size_t, Block>;  // by offset; they cover the device without a gap
 
   void begin();
-  Blocks::iterator find(std::size_t bytes, State state, const Stream* owner);
+  Blocks::iterator find(std::size_t bytes, State state, const Stream* owner, std::size_t wanted);
   Blocks::iterator find_or_reserve(std::size_t bytes, Stream& stream);
   Blocks::iterator merge(Blocks::iterator block);
   void poison(std::size_t offset, const Block& block) noexcept;

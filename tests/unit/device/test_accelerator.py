@@ -24,6 +24,7 @@ NAMED = {
     "device/accelerator.py": "what this is about",
     "device/runtime.py": "the runtime of a kind, by the names of its functions",
     "device/unusable.py": "what a driver and a build of PyTorch say of each other",
+    "device/left_behind.py": "names of files that a library of theirs gives",
     "config/parallel.py": "the values of --device",
 }
 """Files that may name a kind of device, and why."""

@@ -20,6 +20,7 @@ from gsplit.engine.dry import StepBytes, dry_step, room_for_step
 from gsplit.engine.dry.dry_step import _loading, largest_split, measured
 from gsplit.engine.sampled import Sampled
 from gsplit.errors import InputError
+from gsplit.features.room import floor_bytes
 from gsplit.launch import resolve as resolve_module
 from gsplit.sampling import MicroBatches
 
@@ -212,7 +213,8 @@ STEP = StepBytes(weights=1 << 20, kept=4 << 20, mini_batch=2 << 20, loading=0, s
 )
 def test_a_step_that_does_not_fit_is_refused_with_a_way_out(run, total, sharers, flags, said):
     of_rule = {"fan_out": TrainConfig.fan_out, "batch_size": TrainConfig.batch_size} if flags else {}
-    line = room_for_step.why_not(STEP, run(prefetch=1, **flags, **of_rule), total << 20, sharers)
+    there = ((total << 20) - floor_bytes(total << 20)) // sharers
+    line = room_for_step.why_not(STEP, run(prefetch=1, **flags, **of_rule), there)
     assert line is None if said is None else re.search(said, line)
 
 

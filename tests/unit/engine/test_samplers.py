@@ -9,8 +9,12 @@ from support.graphs import lay_out, random_graph
 
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
-from gsplit.engine.sampled.engine import Sampled, samplers_of
+from gsplit.engine.sampled import engine
+from gsplit.engine.sampled.engine import Sampled, sampler_bytes, samplers_of
 from gsplit.errors import InputError
+from gsplit.limits import HostMemory
+
+GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
@@ -28,17 +32,37 @@ from gsplit.errors import InputError
 )
 def test_the_default_is_what_the_trainers_leave_over(monkeypatch, cores, world, device, asked, samplers):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
-    assert samplers_of(TrainConfig(samplers=asked), world, device) == samplers
+    monkeypatch.setattr(engine, "host_memory", lambda: HostMemory(total_bytes=64 * GIB, available_bytes=64 * GIB))
+    assert samplers_of(TrainConfig(samplers=asked), world, device, 24 << 20) == samplers
+
+
+def test_samplers_that_nobody_asked_for_keep_to_a_share_of_the_memory(monkeypatch, caplog):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr(engine, "host_memory", lambda: HostMemory(total_bytes=64 * GIB, available_bytes=10 * GIB))
+    assert samplers_of(TrainConfig(), 4, "xpu", GIB) == 2
+    assert "2 samplers in place of 32: one takes 1.0 GiB of memory, and 10.0 GiB are available" in caplog.text
+    assert samplers_of(TrainConfig(), 4, "xpu", 20 * GIB) == 1
+    assert samplers_of(TrainConfig(samplers=10), 4, "xpu", GIB) == 10
+    with pytest.raises(InputError, match=r"--samplers 11 take 11.0 GiB of memory, and 10.0 GiB .* use at most 10"):
+        samplers_of(TrainConfig(samplers=11), 4, "xpu", GIB)
+
+
+def test_a_sampler_takes_its_maps(layouts):
+    n = layouts(2).graph.num_vertices
+    alone = sampler_bytes(TrainConfig(sampler_memory="0B"), layouts(2))
+    assert sampler_bytes(TrainConfig(), layouts(2)) == alone + 8 * n
+    assert sampler_bytes(TrainConfig(sampler_memory="1KiB"), layouts(2)) == alone + 1024
 
 
 def test_no_more_than_a_host_can_start(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     with pytest.raises(InputError, match="--samplers is 10000, but there are 2 cores; use at most 64"):
-        samplers_of(TrainConfig(samplers=10000), 4, "cpu")
+        samplers_of(TrainConfig(samplers=10000), 4, "cpu", 0)
 
 
 def test_slots_that_nobody_asked_for_keep_to_the_most_there_may_be(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(256)))
+    monkeypatch.setattr(engine, "host_memory", lambda: HostMemory(total_bytes=64 * GIB, available_bytes=64 * GIB))
     layout = open_layout(lay_out(random_graph(30, 3), tmp_path, parts=2).path)
     config = TrainConfig(gpus=2, device="cpu", samplers=900, prefetch=256)
     assert Sampled().resolve(config, layout).slots == 1024

@@ -11,7 +11,7 @@ from support.graphs import random_graph
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_ids
 from gsplit.features.placement import hottest
-from gsplit.features.room import spare_bytes
+from gsplit.features.room import SEGMENTS_BYTES, spare_bytes, usable_bytes
 from gsplit.limits import host_memory
 from gsplit.units import CacheSize
 
@@ -164,3 +164,9 @@ def test_a_cache_that_leaves_no_room_for_training_is_refused(monkeypatch):
 def test_trainers_agree_on_the_least():
     memories = [memory(free=9, auto=3), memory(free=7, auto=5, device="xpu:1"), memory(total=80, free=8, auto=4)]
     assert Memory.least(memories) == memory(total=80, free=7, auto=3, device="xpu:1")
+
+
+@pytest.mark.parametrize("gib", [4, 8, 16, 80])
+def test_a_ninth_and_some_segments_are_in_pieces_that_nobody_can_use(gib):
+    assert usable_bytes(9 * gib * GIB + SEGMENTS_BYTES) == 8 * gib * GIB
+    assert usable_bytes(16 * 9 * 1024) == 15 * 8 * 1024  # of a small device a sixteenth

@@ -105,6 +105,8 @@ TORCH_LIBRARY(sim, m) {
   m.def("device_bytes() -> int", [] { return static_cast<int64_t>(sim::device_bytes()); });
   m.def("memory_info(int device) -> (int, int)", memory_info);
   m.def("memory_stats(int device) -> Dict(str, int)", memory_stats);
+  m.def("pinned_bytes() -> int", [] { return static_cast<int64_t>(sim::host_blocks().stats().reserved); });
+  m.def("give_pinned_back() -> ()", [] { sim::host_blocks().empty(); });
   m.def("set_limit(int device, int bytes) -> ()", [](int64_t device, int64_t bytes) {
     sim::device_blocks(checked(device)).set_limit(static_cast<size_t>(bytes));
   });
