@@ -290,14 +290,18 @@ NB_MODULE(_core, m) {
                             positions ? span_of(*positions) : std::span<const int64_t>(), threads);
       },
       nb::arg("rows"), nb::arg("ids"), nb::arg("out"), nb::arg("threads"), nb::arg("positions") = nb::none());
+  const auto check_found = [](const auto& ids, const auto& rows, const auto& positions) {
+    if (rows.size() != ids.size() || positions.size() != ids.size())
+      throw nb::value_error("there must be a row and a position for each id");
+  };
   m.def(
       "find_rows",
-      [](Array<int64_t> ids, nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ranges,
-         Writable<int64_t> rows, Writable<int64_t> positions, Writable<int64_t> counts) {
+      [check_found](Array<int64_t> ids,
+                    nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ranges,
+                    Writable<int64_t> rows, Writable<int64_t> positions, Writable<int64_t> counts) {
         static_assert(sizeof(gsplit::Range) == 4 * sizeof(int64_t));
         if (ranges.shape(1) != 4) throw nb::value_error("a range is begin, end, first and place");
-        if (rows.size() != ids.size() || positions.size() != ids.size())
-          throw nb::value_error("there must be a row and a position for each id");
+        check_found(ids, rows, positions);
         const std::span every(reinterpret_cast<const gsplit::Range*>(ranges.data()), ranges.shape(0));
         if (!counts.size()) throw nb::value_error("the last place is that of ids in no range");
         int64_t before = std::numeric_limits<int64_t>::min();
@@ -315,9 +319,8 @@ NB_MODULE(_core, m) {
       nb::arg("counts").noconvert());
   m.def(
       "find_rows_by_table",
-      [](Array<int64_t> ids, Array<int32_t> table, Writable<int64_t> rows, Writable<int64_t> positions) {
-        if (rows.size() != ids.size() || positions.size() != ids.size())
-          throw nb::value_error("there must be a row and a position for each id");
+      [check_found](Array<int64_t> ids, Array<int32_t> table, Writable<int64_t> rows, Writable<int64_t> positions) {
+        check_found(ids, rows, positions);
         nb::gil_scoped_release unlocked;
         return gsplit::find_rows(span_of(ids), span_of(table), span_of(rows), span_of(positions));
       },

@@ -1,9 +1,8 @@
 """Memory with a name that a process which is killed leaves behind, and what sweeps it.
 
-GSplit's own memory has no name and goes with its processes. Libraries give theirs one in /dev/shm: PyTorch where it
-counts who has memory of a GPU, NCCL where GPUs meet through the host. A process that has such files keeps a list of
-them in a file beside them, and a lock on that for as long as it lives. Whoever starts processes, or has ended some,
-removes what is on lists that nobody holds.
+GSplit's own memory has no name and goes with its processes. NCCL names its memory in /dev/shm, where GPUs meet through
+the host. A process that has such files keeps a list of them in a file beside them, and a lock on that for as long as it
+lives. A process that starts others, or has ended some, removes what is on lists that nobody holds.
 
 The kernel gives the lock back, so what lives is never taken for dead: not after its number has gone to another
 process, and not in a container that shares the folder but sees no process of another.
@@ -22,8 +21,8 @@ from gsplit.host import SHARED_MEMORY
 
 LIST = "gsplit_"
 """What the names of lists begin with."""
-OF_LIBRARIES = re.compile(r"(torch_|nccl-)[\w-]+")
-"""Names that PyTorch (up to 2.13) and NCCL give."""
+OF_NCCL = re.compile(r"nccl-[\w-]+")
+"""Names that NCCL gives, where GPUs meet through the host."""
 
 _own: dict[str, int] = {}
 """The list of this process by the folder that it is in, a descriptor that holds the lock."""
@@ -35,7 +34,7 @@ def list_named_memory(folder: Path = SHARED_MEMORY) -> None:
         listed = _names(_own[str(folder)]) if str(folder) in _own else set()
         paths = [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
         names = {Path(path).name for path in paths if Path(path).parent == folder}
-        if new := sorted(name for name in names - listed if OF_LIBRARIES.fullmatch(name)):
+        if new := sorted(name for name in names - listed if OF_NCCL.fullmatch(name)):
             if str(folder) not in _own:
                 _own[str(folder)] = _new_list(folder)
             os.write(_own[str(folder)], "".join(f"{name}\n" for name in new).encode())
@@ -57,7 +56,7 @@ def sweep(folder: Path = SHARED_MEMORY) -> None:
         for path, descriptor in gone.items():
             for name in _names(descriptor) - living:
                 with contextlib.suppress(OSError):
-                    if OF_LIBRARIES.fullmatch(name) and _is_ours((folder / name).lstat()):
+                    if OF_NCCL.fullmatch(name) and _is_ours((folder / name).lstat()):
                         (folder / name).unlink()
             path.unlink(missing_ok=True)
     finally:

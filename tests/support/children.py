@@ -60,8 +60,8 @@ def leave(rank):
 
 
 def have_named_memory(folder):
-    """Map a file as PyTorch does where GPUs read each other's memory, and put it on this process's list."""
-    with open(folder / f"torch_{os.getpid()}_1_0", "w+b") as file:
+    """Map a file as NCCL does where GPUs meet through the host, and put it on this process's list."""
+    with open(folder / f"nccl-{os.getpid()}_1_0", "w+b") as file:
         file.truncate(4096)
         MAPPED.append(mmap.mmap(file.fileno(), 4096))
     list_named_memory(folder)

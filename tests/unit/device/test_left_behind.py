@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def holder(tmp_path):
 
 
 def names(folder):
-    return sorted(path.name.split("_")[0] for path in folder.iterdir())
+    return sorted(re.split("[_-]", path.name)[0] for path in folder.iterdir())
 
 
 def kill(process):
@@ -56,31 +57,31 @@ def kill(process):
 def test_what_killed_processes_left_is_swept_and_the_living_keep_theirs(holder, tmp_path):
     one, other = holder(), holder()
     sweep(tmp_path)
-    assert names(tmp_path) == ["gsplit", "gsplit", "torch", "torch"]
+    assert names(tmp_path) == ["gsplit", "gsplit", "nccl", "nccl"]
     kill(one)
-    (tmp_path / f"torch_{one.pid}_2_0").touch()  # a living process elsewhere may have the same number
-    (tmp_path / "torch_1_1_0").touch()  # on nobody's list
+    (tmp_path / f"nccl-{one.pid}_2_0").touch()  # a living process elsewhere may have the same number
+    (tmp_path / "nccl-1_1_0").touch()  # on nobody's list
     sweep(tmp_path)
-    left = {f"torch_{other.pid}_1_0", f"torch_{one.pid}_2_0", "torch_1_1_0"}
-    assert {path.name for path in tmp_path.glob("torch_*")} == left
+    left = {f"nccl-{other.pid}_1_0", f"nccl-{one.pid}_2_0", "nccl-1_1_0"}
+    assert {path.name for path in tmp_path.glob("nccl-*")} == left
     kill(other)
     sweep(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == left - {f"torch_{other.pid}_1_0"}
+    assert {path.name for path in tmp_path.iterdir()} == left - {f"nccl-{other.pid}_1_0"}
 
 
 def test_memory_that_a_living_process_has_too_stays(holder, tmp_path):
     one, other = holder(), holder()
     (other_list,) = (path for path in tmp_path.glob("gsplit_*") if str(other.pid) in path.read_text())
     with other_list.open("a") as file:
-        file.write(f"torch_{one.pid}_1_0\n")
+        file.write(f"nccl-{one.pid}_1_0\n")
     kill(one)
     sweep(tmp_path)
-    assert (tmp_path / f"torch_{one.pid}_1_0").exists()
+    assert (tmp_path / f"nccl-{one.pid}_1_0").exists()
 
 
 def test_another_user_s_are_not_touched(holder, tmp_path, monkeypatch):
     kill(holder())
-    (there,) = tmp_path.glob("torch_*")
+    (there,) = tmp_path.glob("nccl-*")
     (listed,) = tmp_path.glob("gsplit_*")
     monkeypatch.setattr(os, "getuid", lambda: there.stat().st_uid + 1)
     sweep(tmp_path)
@@ -88,14 +89,14 @@ def test_another_user_s_are_not_touched(holder, tmp_path, monkeypatch):
     assert listed.exists()
 
 
-def test_a_list_names_nothing_but_memory_of_libraries(tmp_path, monkeypatch):
+def test_a_list_names_nothing_but_memory_of_nccl(tmp_path, monkeypatch):
     inside = tmp_path / "shm"
     inside.mkdir()
-    (tmp_path / "torch_1").touch()
+    (tmp_path / "nccl-1").touch()
     (inside / "mine").touch()
-    (inside / "gsplit_0").write_text("../torch_1\nmine\ntorch_gone\n\n\0\n")
+    (inside / "gsplit_0").write_text("../nccl-1\nmine\nnccl-gone\n\n\0\n")
     sweep(inside)
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "shm", "torch_1"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine", "shm", "nccl-1"]
 
 
 def test_a_process_without_named_memory_has_no_list(tmp_path):
