@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.parallel import SAMPLED
+from gsplit.config.rules import COST, RESULTS, AsksForNothing, Only
 from gsplit.units import CacheSize
 
 CacheName = Literal["auto", "none", "partitioned", "replicated"]
@@ -17,22 +19,24 @@ FeatureDtype = Literal["stored", "float32", "float16", "bfloat16"]
 class FeaturesConfig(Checked):
     """What trainers keep of the feature rows, and how they load the others."""
 
-    train_features: Annotated[int | None, Range(1)] = None
+    train_features: Annotated[int | None, Range(1), Only(strategy="full")] = None
     """Width of features that are trained, instead of those that the graph has, if any; with --strategy full. They are
     drawn from --seed, trained like the weights and saved with them, and are of this graph's vertices alone."""
-    normalize_features: bool = False
+    normalize_features: Annotated[bool, Only(train_features=None), RESULTS] = False
     """Divide each feature row by the sum of its absolute values."""
-    feature_dtype: FeatureDtype = "stored"
+    feature_dtype: Annotated[FeatureDtype, Only(train_features=None), RESULTS] = "stored"
     """Type in which host and caches keep feature rows; other than stored takes a copy of them, shared by all
     trainers. The model computes in --dtype."""
-    cache: CacheName = "auto"
+    cache: Annotated[CacheName, Only(strategy=SAMPLED), AsksForNothing("none"), COST] = "auto"
     """Feature rows that trainers keep: none; partitioned (each row on one trainer; with data, read from its peers as
     in Quiver); replicated (data only: each trainer what is hottest for its own share of the training vertices, as in
     PaGraph). auto is partitioned with split on GPUs or where --cache-size is given, else none."""
-    cache_size: Annotated[str | None, Accepted(CacheSize.parse)] = None
+    cache_size: Annotated[
+        str | None, Accepted(CacheSize.parse), Only(strategy=SAMPLED), Only(cache=("partitioned", "replicated")), COST
+    ] = None
     """Size of each trainer's cache: bytes such as 4GiB (4GB is 4,000,000,000), a share of all feature rows such as
     10%, or auto, what its GPU has free less a reserve; on the CPU half of what is free, shared out. By default
     auto."""
-    loader: LoaderName = "auto"
+    loader: Annotated[LoaderName, Only(strategy=SAMPLED), COST] = "auto"
     """How rows come from the host to a GPU: gather (into pinned buffers, by the CPU) or zero-copy (the GPU reads host
     memory). auto is zero-copy where that can be had, but gather with --strategy full, which reads a row once."""

@@ -152,6 +152,17 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
     return value
 
 
+def takes_none(configuration: Any, name: str) -> bool:
+    """Whether a field of a configuration may be None."""
+    return type(None) in _arms(_unwrapped(_annotations(configuration)[name])[0])
+
+
+def metadata_of(annotation: Any) -> tuple[Any, ...]:
+    """What stands beside a kind in ``Annotated``, also where one of several kinds has it."""
+    kind, rules = _unwrapped(annotation)
+    return (*rules, *(rule for arm in _arms(kind) for rule in _unwrapped(arm)[1]))
+
+
 def _unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
     """The annotation inside ``Annotated``, and what stands beside it."""
     if get_origin(annotation) is not Annotated:

@@ -9,6 +9,7 @@ import tyro
 
 from gsplit.cli import IntList
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.rules import COST, RESULTS, AsksForNothing, Only
 from gsplit.errors import InputError
 
 SAMPLED = ("split", "data")
@@ -39,36 +40,36 @@ class ParallelConfig(Checked):
     that is registered with PyTorch."""
     threads: Annotated[int, Range(0)] = 0
     """CPU threads a trainer may use; 0 shares the cores out."""
-    strategy: str = "split"
+    strategy: Annotated[str, RESULTS] = "split"
     """split: all trainers compute one mini-batch together, and nothing twice; data: each computes a micro-batch of
     its own, overlaps and all, as DGL and PyG do; full: they compute the whole graph, without sampling, a step an
     epoch. Or package.module:Class, an engine of yours (CONTRIBUTING.md)."""
-    algorithm: Algorithm = "auto"
+    algorithm: Annotated[Algorithm, Only(strategy="full")] = "auto"
     """full: how rows come to where they are summed. shared: read where they lie, in the host's memory; 1d: all rows
     to all; 1d-sparse: only those that are needed; 1.5d, 2d, 3d: a grid of trainers, as CAGNET; columns: each trainer
     sums all rows, but some columns; rotate (gcn): a grid whose axes change roles from layer to layer, as Plexus.
     auto: shared on the CPU, 1d-sparse on GPUs."""
-    grid: Annotated[IntList | None, Accepted(_check_grid)] = None
+    grid: Annotated[IntList | None, Accepted(_check_grid), Only(strategy="full")] = None
     """full: trainers along the rows of the adjacency, its columns, and the features: R,K,F, with R*K*F of --gpus; for
     rotate along x, y and z. By default as even as --algorithm allows."""
-    permutation: Permutation = "double"
+    permutation: Annotated[Permutation, Only(strategy="full"), Only(algorithm="rotate"), COST] = "double"
     """full, rotate: single: all levels have the vertices in the layout's order; double: every other one in an order
     of its own, drawn from --seed, which evens blocks out."""
-    row_blocks: Annotated[int, Range(1)] = 1
+    row_blocks: Annotated[int, Range(1), Only(strategy="full"), Only(algorithm="rotate"), COST] = 1
     """full, rotate: blocks of rows that a layer sums and adds up one after another, for less memory at a time."""
-    replication: Annotated[int | None, Range(1)] = None
+    replication: Annotated[int | None, Range(1), Only(strategy="full")] = None
     """full, 1.5d: trainers that share the sums of a row, a divisor of --gpus. By default the least above 1."""
     timeout: Annotated[float, Range(above=0, most=24 * 60)] = 30.0
     """Minutes that trainers on GPUs wait for each other in an exchange: what takes longer hangs, and ends the run.
     Trainers on the CPU wait as long as the others live."""
-    split_group: Annotated[int | None, Range(1)] = None
+    split_group: Annotated[int | None, Range(1), Only(strategy="split"), AsksForNothing(1), RESULTS] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""
-    exchange: Exchange = "rows"
+    exchange: Annotated[Exchange, Only(strategy=SAMPLED), Only(sums_exchanged=True), COST, RESULTS] = "rows"
     """What travels between trainers before a layer: rows; or, by auto, for each pair of trainers rows or sums of them
     over the receiver's destinations, whichever are fewer, or a mix of both that is fewer still. sage and gcn take
     sums, other models rows."""
-    exchange_dtype: ExchangeDtype = "model"
+    exchange_dtype: Annotated[ExchangeDtype, Only(rows_exchanged=True), COST, RESULTS] = "model"
     """Type in which rows and gradients travel between trainers: model, that of --dtype; or bfloat16, with half the
     bytes of float32. Sums are taken in --dtype either way."""
 

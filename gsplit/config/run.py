@@ -12,11 +12,16 @@ import tyro
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.parallel import SAMPLED
+from gsplit.config.rules import NOT_RESUMED, RESULTS, AsksForNothing, FixedInEpoch, Only
 from gsplit.errors import InputError
 
 Predictions = Literal["no", "classes", "values", "logits"]
 StopOnNan = Literal["epoch", "batch", "never"]
 Evaluation = Literal["exact", "sampled", "none"]
+
+
+EVALUATED = Only(evaluate=("exact", "sampled"))
 
 
 def _check_validate_fan_out(fan_out: Sequence[int]) -> None:
@@ -27,16 +32,18 @@ def _check_validate_fan_out(fan_out: Sequence[int]) -> None:
 class EvaluationConfig(Checked):
     """When and how a run validates, and tests the model that is kept at the end."""
 
-    validate_every: Annotated[int, Range(0), tyro.conf.arg(aliases=("--eval-every",))] = 1
+    validate_every: Annotated[
+        int, Range(0), EVALUATED, AsksForNothing(0), tyro.conf.arg(aliases=("--eval-every",))
+    ] = 1
     """Validate after every so many epochs; 0 never."""
-    validate_every_batches: Annotated[int, Range(0)] = 0
+    validate_every_batches: Annotated[int, Range(0), Only(strategy=SAMPLED), EVALUATED] = 0
     """Validate, too, after every so many mini-batches of an epoch; 0 never."""
-    validate_vertices: Annotated[int, Range(1)] | None = None
+    validate_vertices: Annotated[int | None, Range(1), EVALUATED, Only(validation=True)] = None
     """Validate on so many of the validation vertices, the same each time; by default on all."""
     evaluate: Evaluation = "exact"
     """How to validate, and to test the model that is kept at the end: exact takes all neighbours; sampled draws
     --validate-fan-out of them, the same each time, and takes less memory; none does neither."""
-    validate_fan_out: Annotated[IntList, Accepted(_check_validate_fan_out)] | None = None
+    validate_fan_out: Annotated[IntList | None, Accepted(_check_validate_fan_out), Only(evaluate="sampled")] = None
     """sampled: neighbours drawn per hop, as --fan-out says them, which is the default where it draws any; else 10."""
 
     @property
@@ -53,19 +60,21 @@ class RunConfig(EvaluationConfig):
 
     layout: Annotated[Path | None, tyro.conf.Positional] = None
     """The layout to train on, made by gsplit partition. With --strategy full a graph store will do."""
-    out: Path | None = None
+    out: Annotated[Path | None, NOT_RESUMED] = None
     """RUN, the folder to write: config, metrics, summary, checkpoints and the model."""
-    overwrite: bool = False
+    overwrite: Annotated[bool, NOT_RESUMED] = False
     """Replace the run in --out."""
     resume: Path | None = None
     """Go on with the run in this folder, from its last checkpoint; its configuration is the default."""
-    check_model: Annotated[bool | None, tyro.conf.DisallowNone] = None
+    check_model: Annotated[
+        bool | None, Only(train_features=None), AsksForNothing(False), NOT_RESUMED, tyro.conf.DisallowNone
+    ] = None
     """Do not train: compare the gradients of two trainers with those of one, on a few mini-batches, and say whether
     the model can be split. Without the flag, a model that is not GSplit's own is tried on a few vertices, alone and
     together with others, before the run begins; --no-check-model leaves that out."""
-    dry_run: bool = False
+    dry_run: Annotated[bool, NOT_RESUMED] = False
     """Do not train: show what each plan of --strategy full would send, hold and take of memory."""
-    seed: Annotated[int, Range(0)] = 0
+    seed: Annotated[int, Range(0), RESULTS, FixedInEpoch()] = 0
     """Seed of the initial weights, the sampling and the dropout."""
     checkpoint_every: Annotated[int, Range(0)] = 1
     """Write a checkpoint after every so many epochs; 0 never."""
@@ -80,7 +89,7 @@ class RunConfig(EvaluationConfig):
     predicts."""
     log_every: Annotated[float, Range(0, below=math.inf)] = 30.0
     """Where the output is no terminal, which has a progress bar, write a line after so many seconds; 0 never."""
-    profile: bool = False
+    profile: Annotated[bool, NOT_RESUMED] = False
     """Write trace.json, in which chrome://tracing and Perfetto show what all processes did in the first 20
     mini-batches after the first one. Slows those down; --resume does not take it over."""
 

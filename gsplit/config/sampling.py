@@ -10,6 +10,8 @@ from tyro.conf import arg
 
 from gsplit.cli import IntList, check_fan_out
 from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.parallel import SAMPLED
+from gsplit.config.rules import COST, RESULTS, AsksForNothing, FixedInEpoch, Needed, Only
 from gsplit.errors import InputError
 from gsplit.units import parse_bytes
 
@@ -53,6 +55,11 @@ def _check_subgraph(text: str) -> None:
         raise InputError(f"--subgraph takes a number of vertices from 1 on, or a share such as 10%, not {text}")
 
 
+def takes_all(fan_out: tuple[int, ...]) -> bool:
+    """Whether all neighbours are taken at every hop."""
+    return all(number == -1 for number in fan_out)
+
+
 LayerSizes = Annotated[IntList, Accepted(_check_sizes)]
 Subgraph = Annotated[str, Accepted(_check_subgraph)]
 
@@ -61,55 +68,93 @@ Subgraph = Annotated[str, Accepted(_check_subgraph)]
 class SamplingConfig(Checked):
     """How mini-batches are sampled and handed to the trainers."""
 
-    sampling: Sampling = "neighbours"
+    sampling: Annotated[Sampling, Only(strategy=SAMPLED), RESULTS, FixedInEpoch()] = "neighbours"
     """neighbours: each destination keeps --fan-out of its in-edges; ladies: a layer draws --layer-sizes sources out
     of its in-neighbours, by importance; fastgcn: out of all vertices; uniform: the subgraph of a random --subgraph of
     the vertices, as ScaleGNN; saint: of one drawn by importance, as GraphSAINT's nodes; clusters: that of some
     --clusters of the layout's parts, as Cluster-GCN."""
-    fan_out: Annotated[IntList, Accepted(check_fan_out), arg(aliases=("--num-neighbors",))] = (20, 20, 20)
+    fan_out: Annotated[
+        IntList,
+        Accepted(check_fan_out),
+        Only(sampling="neighbours"),
+        AsksForNothing(takes_all),
+        RESULTS,
+        arg(aliases=("--num-neighbors",)),
+    ] = (20, 20, 20)
     """Neighbours drawn per hop, with commas or spaces; the first is for the targets (as in PyG; DGL lists them
     the other way round). -1 takes all."""
-    layer_sizes: LayerSizes | None = None
+    layer_sizes: Annotated[
+        LayerSizes | None,
+        Only(strategy=SAMPLED),
+        Only(sampling=LAYERWISE),
+        Needed("sources drawn per hop, such as 512,512,512"),
+        RESULTS,
+    ] = None
     """ladies, fastgcn: sources drawn per hop, with commas or spaces; the first is for the targets."""
-    subgraph: Subgraph | None = None
+    subgraph: Annotated[
+        Subgraph | None,
+        Only(strategy=SAMPLED),
+        Only(sampling=DRAWN_SETS),
+        Needed("the vertices of a subgraph: 10%"),
+        RESULTS,
+        FixedInEpoch(sampling=DRAWN_SETS),
+    ] = None
     """uniform: vertices of a subgraph, a number or a share such as 10%%; an epoch has every vertex once. saint: darts
     thrown at all vertices, so some fewer."""
-    clusters: Annotated[int | None, Range(1)] = None
+    clusters: Annotated[
+        int | None,
+        Range(1),
+        Only(strategy=SAMPLED),
+        Only(sampling="clusters"),
+        Needed("parts of each: 4"),
+        RESULTS,
+        FixedInEpoch(sampling="clusters"),
+    ] = None
     """clusters: parts of the layout that make a subgraph; a layout with many parts for few trainers is best."""
-    estimate: Estimate = "ratio"
+    estimate: Annotated[Estimate, Only(strategy=SAMPLED), Only(sampling=(*LAYERWISE, *DRAWN_SETS)), RESULTS] = "ratio"
     """ladies, fastgcn, uniform, saint: ratio takes the mean over the edges that are kept, each by what it stands for,
     which is off by a little; unbiased sums them, which is right on average, and varies more; so does saint with
     losses. With uniform and ratio a loop of the graph's own weighs more than its share, for it is always kept: let
     the model make loops instead."""
-    importance: Importance = "squares"
+    importance: Annotated[
+        Importance,
+        Only(strategy=SAMPLED),
+        Only(sampling=(*LAYERWISE, "saint")),
+        RESULTS,
+        FixedInEpoch(sampling="saint"),
+    ] = "squares"
     """ladies, fastgcn, saint: a source's chance goes by the sum of the squares of its edges' shares (LADIES), by the
     square of their number (the bulk sampling paper), or by the square root of that sum, their norm: errors are
     smaller where a layer draws much of its pool, and larger where it draws little."""
-    draw: Draw = "priority"
+    draw: Annotated[Draw, Only(strategy=SAMPLED), Only(sampling="ladies"), RESULTS] = "priority"
     """ladies: priority sampling; or race, one source after the other without replacement."""
-    batch_size: Annotated[int, Range(1)] = 512
+    batch_size: Annotated[
+        int, Range(1), Only(strategy=SAMPLED), Only(sampling=("neighbours", *LAYERWISE)), RESULTS, FixedInEpoch()
+    ] = 512
     """Targets of one mini-batch over ALL trainers together (DGL and PyG count per GPU)."""
-    samplers: Annotated[int | None, Range(0)] = None
+    samplers: Annotated[int | None, Range(0), Only(strategy=SAMPLED), AsksForNothing(0), COST] = None
     """Processes that sample and split mini-batches ahead of training. By default the cores that the trainers leave
     over, at least 1 and at most 2 for each trainer, 8 for each GPU; 0 lets every trainer sample for itself."""
-    slots: Annotated[int | None, Range(1, MAX_SLOTS)] = None
+    slots: Annotated[int | None, Range(1, MAX_SLOTS), Only(strategy=SAMPLED), Only(sampler_processes=True), COST] = (
+        None
+    )
     """Mini-batches, or bulks of them, that may be sampled, or being sampled, at a time, in shared memory. By default
     --samplers, --prefetch and 2 more."""
-    bulk: Annotated[str, Accepted(_check_bulk)] = "1"
+    bulk: Annotated[str, Accepted(_check_bulk), Only(strategy=SAMPLED), Only(sampler_processes=True), COST] = "1"
     """Mini-batches that a sampler draws, writes and reports at a time, into one slot: more where they are so small
     that messages take as long as they do. auto: as many as an eighth of the free memory takes, but at most a
     quarter of what a sampler samples of an epoch, and 256. Results stay the same."""
-    order: Order = "sequence"
+    order: Annotated[Order, Only(strategy=SAMPLED), Only(sampler_processes=True), COST, RESULTS] = "sequence"
     """sequence trains mini-batches in the order of the epoch, so that results do not depend on --samplers; ready
     trains first what is finished first."""
-    prefetch: Annotated[int, Range(0, 256)] = 1
+    prefetch: Annotated[int, Range(0, 256), Only(strategy=SAMPLED), COST] = 1
     """Mini-batches that each trainer loads ahead of the one it computes."""
-    sampler_memory: Annotated[str, Accepted(parse_bytes)] = "4GiB"
+    sampler_memory: Annotated[str, Accepted(parse_bytes), Only(strategy=SAMPLED), COST] = "4GiB"
     """What each sampler's maps of vertices may take. Where maps of all vertices of the graph would take more (8 bytes
     a vertex), it has hash maps of the vertices of a mini-batch, which are slower."""
-    sampler_threads: Annotated[int, Range(1, 256)] = 1
+    sampler_threads: Annotated[int, Range(1, 256), Only(strategy=SAMPLED), Only(sampler_processes=True), COST] = 1
     """CPU threads a sampler may use; more samplers are better where there are enough mini-batches and memory."""
-    max_sampler_restarts: Annotated[int, Range(0)] = 3
+    max_sampler_restarts: Annotated[int, Range(0), Only(strategy=SAMPLED), Only(sampler_processes=True), COST] = 3
     """Samplers that may be replaced when something kills them, before the run is given up."""
 
     @property

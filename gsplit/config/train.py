@@ -11,29 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.features import FeaturesConfig
+from gsplit.config.fields import takes_none
 from gsplit.config.model import ModelConfig
 from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
+from gsplit.config.rules import NOT_RESUMED, check_needed, marked
 from gsplit.config.run import RunConfig
-from gsplit.config.sampling import LAYERWISE, SamplingConfig
+from gsplit.config.sampling import LAYERWISE, SamplingConfig, takes_all
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
 from gsplit.runs.folder import CONFIG, RESOLVED, put_run_right
 
 logger = logging.getLogger(__name__)
-
-OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
-"""What says what a model is; null in ``config.json`` where the model takes nothing of it."""
-RESULTS_DEPEND_ON = (
-    *("seed", "batch_size", "fan_out", "sampling", "layer_sizes", "subgraph", "clusters", "estimate", "importance"),
-    *("draw", "optimizer", "lr", "lr_schedule", "warmup", "lr_step_size", "lr_gamma", "lr_patience"),
-    *("momentum", "weight_decay", "clip_grad_norm", "accumulate"),
-    *("loss", "huber_delta", "class_weights", "label_smoothing", "focal_gamma", "pos_weight"),
-    *("dropout", "input_dropout", "attention_dropout"),
-    *("normalize_features", "order", "strategy", "split_group", "feature_dtype", "exchange"),
-    "exchange_dtype",
-)
-"""What may change when a run goes on, and changes what it learns; each epoch says with which it was trained."""
 
 EVALUATION_FAN_OUT = 10
 """Neighbours that --evaluate sampled draws per hop where training draws none."""
@@ -71,8 +60,7 @@ class TrainConfig(
         super().__post_init__()
         if self.strategy == "full":
             object.__setattr__(self, "fan_out", self._all_neighbours())
-        elif self.sampling != "neighbours":
-            self._check_layers_of_rule()
+        check_needed(self)
         drawn = self.validate_fan_out
         if drawn is not None and len(drawn) != self.layers:
             raise InputError(
@@ -88,7 +76,7 @@ class TrainConfig(
 
     def _all_neighbours(self) -> tuple[int, ...]:
         """All neighbours at every hop, of as many as there are layers: nothing is sampled from the whole graph."""
-        given = self.fan_out != SamplingConfig.fan_out and any(number != -1 for number in self.fan_out)
+        given = self.fan_out != SamplingConfig.fan_out and not takes_all(self.fan_out)
         if given and self.resume is None:
             raise InputError(
                 f"--fan-out {','.join(map(str, self.fan_out))} contradicts --strategy full, which takes all "
@@ -131,16 +119,6 @@ class TrainConfig(
             return self.fan_out
         return (EVALUATION_FAN_OUT,) * self.layers
 
-    def _check_layers_of_rule(self) -> None:
-        """Refuse what says nothing of the layers of a rule that draws no neighbours, and what is missing."""
-        if self.resume is None and self.fan_out != SamplingConfig.fan_out and any(n != -1 for n in self.fan_out):
-            numbers = ",".join(map(str, self.fan_out))
-            raise InputError(f"--fan-out {numbers} is for --sampling neighbours, not {self.sampling}; drop it")
-        if self.sampling in LAYERWISE and self.layer_sizes is None:
-            raise InputError(
-                f"--sampling {self.sampling} needs --layer-sizes, sources drawn per hop, such as 512,512,512"
-            )
-
     def to_json(self, unused: Collection[str] = ()) -> str:
         """The content of ``config.json``; null stands for ``unused`` fields, which had no effect."""
         values = {f.name: None if f.name in unused else getattr(self, f.name) for f in fields(self)}
@@ -160,7 +138,9 @@ class TrainConfig(
             unknown = set(values) - {f.name for f in fields(cls)}
             if unknown:
                 raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
-            return cls(**{name: value for name, value in values.items() if value is not None or name not in OF_MODEL})
+            return cls(
+                **{name: value for name, value in values.items() if value is not None or takes_none(cls, name)}
+            )
         except InputError as error:
             raise InputError(f"{path} is damaged: {error}") from None
         except FileNotFoundError:
@@ -182,16 +162,8 @@ class TrainConfig(
         run = Path(run)
         put_run_right(run)
         before = cls.from_json(run / CONFIG)
-        fresh: dict[str, Any] = {
-            "out": None,
-            "overwrite": False,
-            "profile": False,
-            "dry_run": False,
-            "check_model": None,
-            "init_from": None,
-        }
-        fresh["resume"] = run
-        return replace(before, **{**fresh, **changes})
+        forgotten = {name: getattr(cls, name) for name in marked(cls, NOT_RESUMED)}
+        return replace(before, **{**forgotten, "resume": run, **changes})
 
 
 def save_configurations(run: Path, asked: TrainConfig, resolved: TrainConfig, unused: Collection[str]) -> None:

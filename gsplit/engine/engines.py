@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gsplit.config.names import object_named
 from gsplit.config.parallel import SAMPLED
-from gsplit.config.train import TrainConfig
+from gsplit.config.resolved import Placed, Resolved
 from gsplit.data import Layout
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
@@ -32,15 +32,12 @@ METHODS = ("resolve", "grid", "num_batches", "supply", "feed")
 class Engine(Protocol):
     """What an engine decides before a run, and does in it."""
 
-    def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
-        """Decide what is the engine's to decide, before any process is started.
+    def resolve(self, config: Placed, layout: Layout) -> Resolved:
+        """Decide what is the engine's to decide, before any process is started: ``config.resolved(...)``.
 
         Args:
             config: with the layout, the number of trainers (``gpus``), ``device`` and ``threads`` decided.
             layout: that is trained on.
-
-        Returns:
-            ``config`` with at least ``split_group``, ``cache`` and ``samplers`` as they will be.
 
         Raises:
             InputError: for what cannot be.
@@ -95,7 +92,7 @@ def engine_of(strategy: str) -> Engine:
     return engine
 
 
-def decided(config: TrainConfig, layout: Layout) -> tuple[Engine, TrainConfig]:
+def resolved_by_engine(config: Placed, layout: Layout) -> tuple[Engine, Resolved]:
     """The engine that ``config.strategy`` names, and the configuration with what that engine decides.
 
     Args:
@@ -106,18 +103,7 @@ def decided(config: TrainConfig, layout: Layout) -> tuple[Engine, TrainConfig]:
         InputError: where there is no such engine, or it, which may be a user's, decides less than a run needs.
     """
     strategy, engine = config.strategy, engine_of(config.strategy)
-    config = engine.resolve(config, layout)
-    if not isinstance(config, TrainConfig):
-        raise InputError(f"--strategy {strategy}: its resolve gives {config!r}, not a TrainConfig")
-    open_ones = [name for name in ("gpus", "split_group", "samplers") if getattr(config, name) is None]
-    open_ones += ["cache"] * (config.cache == "auto")
-    if open_ones:
-        raise InputError(f"--strategy {strategy}: its resolve leaves {', '.join(open_ones)} open")
-    assert config.gpus is not None
-    assert config.split_group is not None
-    if config.gpus % config.split_group:
-        raise InputError(
-            f"--strategy {strategy}: its resolve makes groups of {config.split_group}, which do not divide "
-            f"{config.gpus} trainers"
-        )
-    return engine, config
+    resolved = engine.resolve(config, layout)
+    if not isinstance(resolved, Resolved):
+        raise InputError(f"--strategy {strategy}: its resolve gives {resolved!r}, not config.resolved(...)")
+    return engine, resolved

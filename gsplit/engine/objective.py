@@ -14,12 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_LOSS, ERRORS, LOSSES, ObjectiveConfig, parse_weights
+from gsplit.config.rules import useless
 from gsplit.data import GraphArrays
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.classification import MultiClass, MultiLabel
-from gsplit.engine.objectives.own_loss import OwnLoss, WithOwnLoss
+from gsplit.engine.objectives.own_loss import OwnLoss, WithOwnLoss, is_built_in
 from gsplit.engine.objectives.regression import Regression
 from gsplit.errors import InputError
 
@@ -60,14 +60,6 @@ HERE = {
     "regression": "the labels of this graph are numbers to be predicted",
 }
 """What there is instead."""
-FLAGS = {
-    "class_weights": ("classes",),
-    "label_smoothing": ("classes",),
-    "focal_gamma": ("classes", "labels"),
-    "pos_weight": ("labels",),
-}
-"""Tasks that some fields of a configuration are for."""
-IN_ITS_PLACE = {("class_weights", "labels"): "; use --pos-weight", ("pos_weight", "classes"): "; use --class-weights"}
 
 
 def objective_of(task: Task, outputs: int = 1) -> Objective:
@@ -100,9 +92,8 @@ def objective_for(
     Raises:
         InputError: for what the labels of the graph do not go with.
     """
-    check_fits(config, graph.task)
+    check_fits(config, graph.task, own)
     if own is not None:
-        _check_no_other_loss(config, own)
         return WithOwnLoss(objective_of(graph.task, graph.num_classes), own, graph, device, dtype)
     if graph.task == "regression":
         loss, outputs = config.loss or DEFAULT_LOSS[graph.task], graph.num_classes
@@ -115,7 +106,7 @@ def objective_for(
     return MultiClass(weights, smoothing=config.label_smoothing, gamma=config.focal_gamma)
 
 
-def check_fits(config: ObjectiveConfig, task: Task) -> None:
+def check_fits(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) -> None:
     """Whether the loss, its flags and the metrics are for the labels that a graph has.
 
     Raises:
@@ -126,23 +117,13 @@ def check_fits(config: ObjectiveConfig, task: Task) -> None:
         of = LOSSES[config.loss]
         hint = imports if of == "regression" else f"; use --loss {DEFAULT_LOSS[task]}"
         raise InputError(f"--loss {config.loss} is for {OF[of]}, and {HERE[task]}{hint}")
-    for name, tasks in FLAGS.items():
-        given = getattr(config, name)
-        if given and task not in tasks:
-            of = " or ".join(OF[each] for each in tasks)
-            hint = IN_ITS_PLACE.get((name, task), "; drop it")
-            raise InputError(f"{flag_of(name)} {given} is for {of}, and {HERE[task]}{hint}")
+    for _, line in useless(config, {"task": task, "built_in_loss": is_built_in(own)}):
+        raise InputError(f"{line}; drop it")
     for name in config.metric_names:
         if (name in ERRORS) != (task == "regression"):
             of = OF["regression"] if name in ERRORS else "classes"
             hint = f"; there are {' and '.join(ERRORS)}" if task == "regression" else imports
             raise InputError(f"--metrics {name} is for {of}, and {HERE[task]}{hint}")
-
-
-def _check_no_other_loss(config: ObjectiveConfig, own: OwnLoss) -> None:
-    for name in FLAGS:
-        if given := getattr(config, name):
-            raise InputError(f"{flag_of(name)} {given} is of GSplit's own losses, and {own.name} is another; drop it")
 
 
 def _placed(weights: Tensor | None, device: torch.device | None, dtype: torch.dtype | None) -> Tensor | None:

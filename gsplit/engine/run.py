@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
+from gsplit.config.resolved import Resolved
+from gsplit.config.rules import RESULTS, Useless, marked
+from gsplit.config.train import TrainConfig
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.objectives.own_loss import OwnLoss
 from gsplit.engine.strategy import Strategy
@@ -23,9 +25,8 @@ from gsplit.models.prepared import Needs, prepare
 class Run:
     """All that is decided before a process is started. Nobody looks at the flags again."""
 
-    config: TrainConfig
-    """The resolved configuration: numbers of trainers, threads and samplers, the device, the cache are those that are
-    used, and nothing of the strategy is ``auto`` or None where it has an effect."""
+    config: Resolved
+    """The configuration with everything decided."""
     asked: TrainConfig
     """The configuration as it was asked for, with the layout's place and the number of threads: what ``--resume``
     begins with. It is saved, and compared with what was asked before; no decision is made from it."""
@@ -44,6 +45,8 @@ class Run:
     """What a training step takes of an accelerator, as a dry run found it; None on the CPU, and where none could."""
     unused: tuple[str, ...] = ()
     """Fields of ``config`` that the model takes nothing of."""
+    without_effect: tuple[Useless, ...] = ()
+    """Flags that were given and have no effect, which is warned of."""
 
     def new_model(self) -> nn.Module:
         """The model, ready for blocks: as it was handed over, or freshly initialised from torch's generator."""
@@ -63,7 +66,7 @@ class Run:
         What is exchanged is as decided, for a model that needs rows takes nothing else, and so is the dropout, which
         goes by the width. A loss that was handed over has the name that it goes by.
         """
-        given = {name: getattr(self.asked, name) for name in RESULTS_DEPEND_ON}
+        given = {name: getattr(self.asked, name) for name in marked(type(self.asked), RESULTS)}
         given |= {name: getattr(self.config, name) for name in ("exchange", "dropout")}
         if self.own_loss is not None:
             given["loss"] = self.own_loss.name
@@ -72,19 +75,16 @@ class Run:
     @property
     def layout(self) -> Path:
         """The folder of the layout."""
-        assert self.config.layout is not None
         return self.config.layout
 
     @property
     def trainers(self) -> int:
         """Number of trainers."""
-        assert self.config.gpus is not None
         return self.config.gpus
 
     @property
     def samplers(self) -> int:
         """Number of sampler processes; 0 where trainers sample for themselves."""
-        assert self.config.samplers is not None
         return self.config.samplers
 
     @property

@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from gsplit.config.features import CacheName, FeaturesConfig
 from gsplit.config.parallel import ParallelConfig
-from gsplit.config.train import TrainConfig
+from gsplit.config.resolved import Placed, Resolved
 from gsplit.data import Layout, first_parts
 from gsplit.device import accelerator, peer_memory
 from gsplit.errors import InputError
@@ -42,10 +42,8 @@ class Strategy:
     """Size of each trainer's cache; None without one."""
 
     @classmethod
-    def of(cls, config: TrainConfig) -> Strategy:
-        """The strategy that a resolved configuration describes."""
-        assert config.gpus is not None
-        assert config.split_group is not None
+    def of(cls, config: Resolved) -> Strategy:
+        """The strategy that a configuration describes."""
         return cls(
             grid=trainer_grid(config.gpus, config.split_group),
             fixed_shares=config.cache == "replicated",
@@ -83,24 +81,15 @@ def copied_dtype(config: FeaturesConfig, layout: Layout) -> torch.dtype | None:
     return dtype
 
 
-def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
-    """Decide what mini-batches and caches look like, and check the flags against each other and the layout.
-
-    Args:
-        config: with the number of trainers and the device decided.
-        layout: to train on.
-
-    Returns:
-        ``config`` with ``split_group``, ``cache`` and ``cache_size`` as they will be.
+def check_strategy(config: Resolved, layout: Layout) -> None:
+    """Refuse mini-batches and caches that cannot be on this layout and this host.
 
     Raises:
-        InputError: for what cannot be.
+        InputError: for the flag that is wrong.
     """
-    config = _with_groups(config, layout)
-    config = _with_cache(config)
     strategy = Strategy.of(config)
     trainers = strategy.grid.world
-    if strategy.cache == "partitioned" and _data_parallel(config) and layout.parts < trainers:
+    if strategy.cache == "partitioned" and _is_data_parallel(config, config.split_group) and layout.parts < trainers:
         raise InputError(
             f"--cache partitioned deals the parts of a layout out to the trainers, but {layout.path} has "
             f"{layout.parts} parts for {trainers} trainers; make a layout with --parts {trainers}"
@@ -114,10 +103,9 @@ def resolve_strategy(config: TrainConfig, layout: Layout) -> TrainConfig:
             f"--device {config.device}; use --cache replicated"
         )
     _check_memory(config, strategy, layout)
-    return config
 
 
-def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> None:
+def _check_memory(config: Resolved, strategy: Strategy, layout: Layout) -> None:
     """Refuse what cannot fit before anything is begun. What GPUs have free only trainers know, who check it again."""
     try:
         if copied_dtype(config, layout) is not None:
@@ -127,7 +115,7 @@ def _check_memory(config: TrainConfig, strategy: Strategy, layout: Layout) -> No
     check_cache(config, strategy, layout)
 
 
-def check_cache(config: TrainConfig, strategy: Strategy, layout: Layout, *, working_bytes: int | None = None) -> None:
+def check_cache(config: Resolved, strategy: Strategy, layout: Layout, *, working_bytes: int | None = None) -> None:
     """Refuse caches that are larger than the devices of the trainers.
 
     Args:
@@ -172,12 +160,13 @@ def row_bytes(config: FeaturesConfig, layout: Layout) -> int:
     return int(features.shape[1] * (features.itemsize if copied is None else copied.itemsize))
 
 
-def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
+def split_group_of(config: Placed, layout: Layout) -> int:
+    """Number of trainers that split a micro-batch between them.
+
+    Raises:
+        InputError: where trainers or parts cannot be dealt out to groups of so many.
+    """
     trainers = config.gpus
-    assert trainers is not None
-    # A run that goes on may have been split before: what was saved of that gives way.
-    if config.strategy == "data" and config.split_group not in (None, 1) and config.resume is None:
-        raise InputError(f"--strategy data has groups of one trainer, so drop --split-group {config.split_group}")
     size = 1 if config.strategy == "data" else config.split_group or trainers
     if trainers % size:
         divisors = ", ".join(str(k) for k in range(1, trainers + 1) if trainers % k == 0)
@@ -187,17 +176,21 @@ def _with_groups(config: TrainConfig, layout: Layout) -> TrainConfig:
             f"{layout.path} has {layout.parts} parts, which cannot be dealt out to {size} trainers; make a layout "
             f"with gsplit partition ... --parts {size}"
         )
-    return replace(config, split_group=size)
+    return size
 
 
-def _data_parallel(config: ParallelConfig) -> bool:
-    """Groups are of one trainer, and that is what was asked for, not all there is."""
-    return config.split_group == 1 and (config.gpus != 1 or config.strategy == "data")
+def _is_data_parallel(config: ParallelConfig, split_group: int) -> bool:
+    """Whether groups are of one trainer, and that is what was asked for, not all there is."""
+    return split_group == 1 and (config.gpus != 1 or config.strategy == "data")
 
 
-def _with_cache(config: TrainConfig) -> TrainConfig:
-    cache: CacheName = config.cache
-    data_parallel = _data_parallel(config)
+def cache_of(config: Placed, split_group: int) -> tuple[CacheName, str | None]:
+    """Kind of the caches, and the size of each; None without one.
+
+    Raises:
+        InputError: for one that does not go with the strategy.
+    """
+    cache, data_parallel = config.cache, _is_data_parallel(config, split_group)
     if cache == "auto":
         if data_parallel and config.cache_size is not None:
             raise InputError(
@@ -206,13 +199,9 @@ def _with_cache(config: TrainConfig) -> TrainConfig:
             )
         wanted = config.cache_size is not None or (not data_parallel and config.device != accelerator.HOST)
         cache = "partitioned" if wanted else "none"
-    if cache == "none":
-        if config.cache_size is not None and config.resume is None:
-            raise InputError(f"--cache none and --cache-size {config.cache_size} contradict each other; drop one")
-        return replace(config, cache="none", cache_size=None)
     if cache == "replicated" and not data_parallel:
         raise InputError(
             "--cache replicated belongs to --strategy data: under split parallelism only its owner loads a row; "
             "use --cache partitioned"
         )
-    return replace(config, cache=cache, cache_size=config.cache_size or "auto")
+    return cache, None if cache == "none" else config.cache_size or "auto"

@@ -32,7 +32,9 @@ FEATURES = "features"
 """Axis of the features; along it rows become columns and columns rows."""
 TURNING = ("x", "y", "z")
 """Axes of ``rotate``, each for rows, columns and features in turn."""
-OF_ALL_SOURCES = ("shared", "1d", "1d-sparse")
+SENDS_ROWS = ("1d", "1d-sparse")
+"""Algorithms by which trainers send each other rows as they are."""
+OF_ALL_SOURCES = ("shared", *SENDS_ROWS)
 """Algorithms that bring a layer all the rows that its edges come from, as attention and models of users need."""
 LARGEST_PRIME = 3
 """The largest prime number of trainers for which 2d and 3d may be 1d under another name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
+from gsplit.config.resolved import Placed
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
@@ -20,10 +21,11 @@ from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.dry.room_for_step import check_step
 from gsplit.engine.dry.step_bytes import StepBytes
-from gsplit.engine.engines import Engine, decided
+from gsplit.engine.engines import Engine, resolved_by_engine
 from gsplit.engine.evaluation import validated
 from gsplit.engine.evaluation.company import check_company
 from gsplit.engine.evaluation.evaluation_memory import check_evaluation
+from gsplit.engine.facts import facts_of
 from gsplit.engine.metrics import RANKED, check_installed, is_defined
 from gsplit.engine.objective import objective_for
 from gsplit.engine.objectives.own_loss import LossFunction, own_loss
@@ -33,8 +35,8 @@ from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_trainin
 from gsplit.engine.sampled.rules import check_model_of_rule
 from gsplit.errors import InputError
 from gsplit.files import real_path
+from gsplit.launch.effects import flags_without_effect, refuse
 from gsplit.launch.in_reach import no_layout
-from gsplit.launch.unused import refuse_unused
 from gsplit.models import registry
 from gsplit.models.initial import load_initial
 from gsplit.models.registry import BUILT_IN, describe
@@ -68,7 +70,6 @@ def resolve(
         raise InputError("--dry-run shows the plans of --strategy full; add it, or drop --dry-run")
     if config.dry_run and config.check_model:
         raise InputError("--dry-run and --check-model each show something else and train nothing; drop one")
-    _check_trained_features(config)
     layout = open_layout(real_path(config.layout))
     _check_trainable(layout, config.train_features)
     _check_scores_are_known(config, layout)
@@ -86,17 +87,19 @@ def resolve(
     check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:
         check_installed()
-    asked_for = replace(asked, num_layers=config.layers, dropout=config.share_dropped)
-    engine, config = decided(replace(asked_for, gpus=trainers, device=device), layout)
-    width = config.train_features
-    described = describe(config, layout.graph if width is None else with_width(layout.graph, width), model)
-    if not described.takes_sums:
-        config = replace(config, exchange="rows")
-    check_model_of_rule(config, described.estimates, described.signature)
+    engine, resolved = resolved_by_engine(placed(asked, trainers, device), layout)
+    width = asked.train_features
+    described = describe(resolved, layout.graph if width is None else with_width(layout.graph, width), model)
+    facts = facts_of(resolved, layout.graph.task, described, own)
+    without_effect = tuple(flags_without_effect(asked, facts, described))
+    refuse(without_effect, asked, before)
+    if facts["sums_exchanged"] is not True:
+        resolved = replace(resolved, exchange="rows")
+    check_model_of_rule(resolved, described.estimates, described.signature)
     weighed = Weighed.of(described.signature, described.needs, described.divisors)
-    check_weights_of_training(layout, config, weighed, described.estimates)
+    check_weights_of_training(layout, resolved, weighed, described.estimates)
     run = Run(
-        config=config,
+        config=resolved,
         asked=asked,
         signature=described.signature | ({} if width is None else {"train_features": width}),
         needs=described.needs,
@@ -104,21 +107,27 @@ def resolve(
         pickled_model=described.pickled_model,
         own_loss=own,
         unused=described.unused,
+        without_effect=without_effect,
     )
-    refuse_unused(run, before)
     grid = engine.grid(run)
     if grid.world != run.trainers:
         raise InputError(f"--strategy {config.strategy} lays {run.trainers} trainers out on a grid of {grid}")
     _check_company(run, layout)
-    _check_scores_come(config, engine.num_batches(run, layout))
-    if config.strategy != "full" and not config.check_model:  # the plans of the whole graph count evaluation, too
+    _check_scores_come(resolved, engine.num_batches(run, layout))
+    if resolved.strategy != "full" and not resolved.check_model:  # the plans of the whole graph count evaluation, too
         check_evaluation(run, layout)
-    if config.init_from is not None:
-        _check_initial_weights(run, config.init_from, layout)
-    if config.device != accelerator.HOST and not config.check_model and not config.dry_run:
+    if resolved.init_from is not None:
+        _check_initial_weights(run, resolved.init_from, layout)
+    if resolved.device != accelerator.HOST and not resolved.check_model and not resolved.dry_run:
         run = replace(run, step=dry_run_of(engine, run))
         check_step(run, layout)
     return run
+
+
+def placed(asked: TrainConfig, trainers: int, device: str) -> Placed:
+    """A configuration with what is known before an engine decides: trainers, device, layers and dropout."""
+    known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
+    return Placed(**({field.name: getattr(asked, field.name) for field in fields(asked)} | known))
 
 
 def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
@@ -130,6 +139,9 @@ def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
 def _check_company(run: Run, layout: Layout) -> None:
     """Refuse a model of the user's whose outputs depend on which vertices are computed together."""
     if run.signature["model"] in BUILT_IN:
+        if run.config.check_model is False:
+            name = run.config.model
+            logger.warning("--no-check-model has no effect on the model %s, which is GSplit's own", name)
         return
     model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
     if run.config.check_model is False:
@@ -191,24 +203,6 @@ def _check_scores_are_known(config: TrainConfig, layout: Layout) -> None:
         f"{first}, by which --metrics chooses the best model, is not defined on the validation vertices of "
         f"{layout.path}, which are all alike; let another one come first"
     )
-
-
-def _check_trained_features(config: TrainConfig) -> None:
-    """Refuse flags that say something of the features that trained ones replace."""
-    if config.train_features is None:
-        return
-    if config.strategy != "full":
-        raise InputError(
-            f"--train-features {config.train_features} takes --strategy full, not {config.strategy}: trainers own "
-            "rows of the whole graph; drop one of the flags"
-        )
-    for name, value, default in (
-        ("--normalize-features", config.normalize_features, False),
-        (f"--feature-dtype {config.feature_dtype}", config.feature_dtype, "stored"),
-        ("--check-model", config.check_model or None, None),
-    ):
-        if value != default:
-            raise InputError(f"{name} reads the features of the graph, which --train-features replaces; drop one")
 
 
 def _check_trainable(layout: Layout, trained_features: int | None) -> None:

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from gsplit.aside import InUse
+from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_METRIC
 from gsplit.config.parallel import SAMPLED
-from gsplit.config.sampling import DRAWN_SETS, SUBGRAPHS
-from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
+from gsplit.config.rules import RESULTS, FixedInEpoch, marked, rules_of_kind, without_effect
+from gsplit.config.sampling import SUBGRAPHS
+from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.data.graph import Task
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.rules import says_something
 from gsplit.engine.whole import without_the_plan_before
 from gsplit.errors import InputError
 from gsplit.files import read_json, real_path
-from gsplit.launch.unused import warn_of_unused_when_finished
 from gsplit.models.registry import CUSTOM
 from gsplit.runs import checkpoint
-from gsplit.runs.folder import CONFIG
+from gsplit.runs.folder import CONFIG, PREDICTIONS
 from gsplit.runs.log import SUMMARY
 from gsplit.supply.tickets import Position
 from gsplit.terminal import say
@@ -125,19 +126,10 @@ class Resumed:
         """Refuse what would put other targets into the mini-batches that are left of an epoch."""
         before, now, saved = self.before, self.run.asked, self.checkpoint
         stay: dict[str, tuple[Any, Any]] = {
-            "--seed": (before.seed, now.seed),
-            "--sampling": (before.sampling, now.sampling),
+            flag_of(name): (getattr(before, name), getattr(now, name)) for name in _fixed_in_epoch(now)
         }
-        if says_something(now, "batch_size"):
-            stay["--batch-size"] = (before.batch_size, now.batch_size)
-        if now.sampling in DRAWN_SETS:
-            stay["--subgraph"] = (before.subgraph, now.subgraph)
-        if now.sampling == "saint":  # it decides which vertices are in a set
-            stay["--importance"] = (before.importance, now.importance)
-        if now.sampling == "clusters":
-            stay["--clusters"] = (before.clusters, now.clusters)
-            if saved["layout_checksum"] != layout.checksum:
-                stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
+        if now.sampling == "clusters" and saved["layout_checksum"] != layout.checksum:
+            stay["LAYOUT"] = (f"{before.layout}, as it was", layout.path)
         if now.sampling in SUBGRAPHS:  # a set for each group
             groups = saved["trainers"] if before.strategy == "data" else 1
             if before.strategy != "data" and before.split_group is not None:
@@ -174,7 +166,8 @@ class Resumed:
             return None
         why = f"--early-stop {early_stop} ended the run" if done < epochs else f"--epochs is {epochs}"
         say(f"nothing to train: {done} epochs are done, {why}; the run stays as it is")
-        warn_of_unused_when_finished(self.run)
+        if self.run.asked.save_predictions != "no" and not (self.run.folder / PREDICTIONS).exists():
+            logger.warning("--save-predictions has no effect; gsplit predict writes predictions")
         return summary
 
     def warn_of_changes(self) -> None:
@@ -193,9 +186,23 @@ class Resumed:
                 now.cache,
                 before.cache,
             )
-        for name in RESULTS_DEPEND_ON:
-            if getattr(before, name) != getattr(now, name) and says_something(now, name):
+        for name in marked(type(now), RESULTS):
+            if getattr(before, name) != getattr(now, name) and _has_effect(now, name):
                 logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))
+
+
+def _has_effect(config: TrainConfig, name: str) -> bool:
+    return without_effect(type(config), name, vars(config)) is None
+
+
+def _fixed_in_epoch(config: TrainConfig) -> Iterator[str]:
+    """Fields that decide which targets the mini-batches of an epoch have."""
+    for field in fields(config):
+        fixed = any(
+            rule.broken(vars(config)) is None for rule in rules_of_kind(type(config), field.name, FixedInEpoch)
+        )
+        if fixed and _has_effect(config, field.name):
+            yield field.name
 
 
 def _check_same_recipe(folder: Path, before: TrainConfig, now: TrainConfig, task: Task, *, judged: bool) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from torch import nn
 
 from gsplit.config.model import MODELS, ModelConfig
 from gsplit.config.names import object_named
-from gsplit.config.train import OF_MODEL
+from gsplit.config.resolved import Placed
+from gsplit.config.rules import without_effect
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models import custom
@@ -18,6 +19,8 @@ from gsplit.models.prepared import Needs, check
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.nn.gcn import Divisor
 
+OF_MODEL = tuple(field.name for field in fields(ModelConfig) if field.name not in ("num_layers", "dtype"))
+"""What says what a model is, of the configuration; null in ``config.json`` where the model takes nothing of it."""
 CUSTOM = "custom"
 """The name of a model that was handed over as an object."""
 BUILT_IN: dict[str, type[nn.Module]] = dict(zip(MODELS, (SAGE, GAT, GCN), strict=True))
@@ -59,12 +62,19 @@ class Described:
     unused: tuple[str, ...]
     """Fields of the configuration that the model takes nothing of."""
 
+    @property
+    def name(self) -> str:
+        """The model in messages."""
+        if self.pickled_model is None:
+            return str(self.signature["model"])
+        return f"{self.signature['class'].rpartition('.')[2]} that was handed over"
 
-def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -> Described:
+
+def describe(config: Placed, graph: GraphArrays, model: nn.Module | None) -> Described:
     """The model of a run, constructed once and checked.
 
     Args:
-        config: of the run, with its number of layers.
+        config: of the run.
         graph: to train on.
         model: that was handed over as an object, which takes nothing of ``config``; None for the one that
             ``config.model`` names.
@@ -72,7 +82,6 @@ def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -
     Raises:
         InputError: for a ``config.model`` that names no class, and for a model that cannot be trained like this.
     """
-    assert config.num_layers is not None
     signature: dict[str, Any]
     call, used = None, set[str]()
     if model is not None:
@@ -89,7 +98,8 @@ def describe(config: ModelConfig, graph: GraphArrays, model: nn.Module | None) -
             **{name: getattr(config, flag) for name, flag in options.items()},
             **{name: True for name in LATER if getattr(config, name)},
         }
-        used = {"model", "hidden", *DROPOUTS[config.model], *options.values(), *LATER}
+        facts = {"model": config.model}
+        used = {name for name in OF_MODEL if without_effect(ModelConfig, name, facts) is None} - {"model_args"}
         candidate = _built_in(signature)
     else:
         named = object_named(config.model, "--model")

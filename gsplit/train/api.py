@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 
 from gsplit.callbacks import Callback
-from gsplit.config.fields import flag_of
 from gsplit.config.parallel import SAMPLED
+from gsplit.config.rules import Not, useless
 from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import Temporary
@@ -21,10 +22,10 @@ from gsplit.engine.whole.plan_table import plan_table
 from gsplit.errors import InputError
 from gsplit.files import as_path
 from gsplit.host import ending_tidily
+from gsplit.launch.effects import warn
 from gsplit.launch.resolve import resolve
 from gsplit.launch.resume import Resumed, taken_up
 from gsplit.launch.start import launch
-from gsplit.launch.unused import warn_of_unused
 from gsplit.models.prepared import in_bytes
 from gsplit.processes import check_script
 from gsplit.runs.folder import held_run
@@ -34,9 +35,6 @@ from gsplit.train.loop import live
 from gsplit.train.loops.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
 from gsplit.train.summary import Trained
-
-OF_LOSS = ("class_weights", "label_smoothing", "focal_gamma", "pos_weight")
-"""Flags of the engine's own losses."""
 
 
 def train(
@@ -112,29 +110,26 @@ def _train(
     callbacks: Sequence[Callback],
 ) -> dict[str, Any]:
     """Do what :func:`train` says, with a layout and a folder that have names."""
-    handed = _handed(config, loss, loop, callbacks)
-    trainer = functools.partial(live, handed=handed)
+    trainer = functools.partial(live, handed=_handed(config, loss, loop, callbacks))
     config, before = taken_up(config)
-    if before is None and is_store_of_run(config):
-        with ending_tidily(), held_run(config.out, overwrite=config.overwrite), laid_out(config) as config:
-            run = resolve(config, model, loss)
-            warn_of_unused(run)
-            save_configurations(run.folder, run.asked, run.config, run.unused)
-            return launch(run, trainer, Position())
-    run = resolve(config, model, loss, None if before is None else before.config)
-    if run.config.check_model:
-        return {"check": check_model(run)}
-    if run.config.dry_run:
-        return {"plans": plan_table(run)}
-    warn_of_unused(run)
-    folder = held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite)
-    with ending_tidily(), folder:
+    with ending_tidily(), ExitStack() as held:
+        if begins_from_store := before is None and is_store_of_run(config):
+            held.enter_context(held_run(config.out, overwrite=config.overwrite))
+            config = held.enter_context(laid_out(config))
+        run = resolve(config, model, loss, None if before is None else before.config)
+        if run.config.check_model:
+            return {"check": check_model(run)}
+        if run.config.dry_run:
+            return {"plans": plan_table(run)}
+        warn(run)
+        if not begins_from_store:
+            held.enter_context(held_run(run.config.out, resumes=run.resumes, overwrite=run.config.overwrite))
         position = Position()
         if before is not None:
             resumed = Resumed.checked(run, before)
             if (summary := resumed.finished()) is not None:
                 return summary
-            if handed.loop is None and (name := resumed.checkpoint.get("given_loop")):
+            if loop is None and (name := resumed.checkpoint.get("given_loop")):
                 raise InputError(
                     f"the run in {run.folder} trained by a loop that was handed over, {name}; resume it from Python, "
                     "with gsplit.train(config=gsplit.TrainConfig.resuming(...), loop=...)"
@@ -160,9 +155,9 @@ def _handed(
         raise InputError("a loop of one's own does not know what targets of --sampling saint count; use another rule")
     if loop is not None and not callable(loop):
         raise InputError(f"a loop is a function of the run, not {loop!r}")
-    for name in OF_LOSS if loop is not None else ():
-        if getattr(config, name) != getattr(TrainConfig, name):
-            raise InputError(f"a loop of one's own has its own loss; drop {flag_of(name)}")
+    if loop is not None:
+        for _, line in useless(config, {"built_in_loss": Not("on a loop of one's own, which has its own loss")}):
+            raise InputError(f"{line}; drop it")
     try:
         callbacks = list(callbacks)
     except TypeError:

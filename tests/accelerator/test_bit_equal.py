@@ -12,9 +12,9 @@ from support.runs import config_for
 from gsplit.config.features import FeaturesConfig
 from gsplit.config.parallel import SAMPLED, ParallelConfig
 from gsplit.config.parallel import STRATEGIES as NAMED
+from gsplit.config.rules import Only, rules_of_kind
 from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
-from gsplit.engine.sampled.rules import FLAGS
 
 pytestmark = pytest.mark.accelerator
 
@@ -133,7 +133,7 @@ def choices():
         for cache in values["cache"]:
             if (strategy, cache) != ("split", "replicated"):  # refused
                 yield (("strategy", strategy), ("cache", cache))
-    for rule in FLAGS["estimate"]:
+    for rule in rules_of_kind(TrainConfig, "estimate", Only)[-1].values["sampling"]:
         yield from ((("sampling", rule), ("estimate", value)) for value in values["estimate"])
 
 

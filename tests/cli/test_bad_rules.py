@@ -23,20 +23,20 @@ FLAGS = [
     ((*LADIES, "--layer-sizes", "0,5"), "--layer-sizes takes a number from 1 to .* for each hop.*not 0,5"),
     ((*LADIES, "--layer-sizes", "x"), "--layer-sizes.*'x'"),
     ((*LADIES, *SIZES, "--num-layers", "3"), "--layer-sizes has 2 numbers, but --num-layers is 3"),
-    ((*LADIES, *SIZES, "--fan-out", "5,5"), "--fan-out 5,5 is for --sampling neighbours, not ladies; drop it"),
-    ((*TRAIN, *SIZES), "--layer-sizes 20,20 is for --sampling ladies and fastgcn, not neighbours; drop it"),
+    ((*LADIES, *SIZES, "--fan-out", "5,5"), "--fan-out 5,5 has no effect .* ladies, only with neighbours; drop it"),
+    ((*TRAIN, *SIZES), "--layer-sizes 20,20 has no effect .* neighbours, only with ladies and fastgcn; drop"),
     (
         (*TRAIN, "--estimate", "unbiased"),
-        "--estimate unbiased is for --sampling ladies, fastgcn, uniform and saint, not",
+        "--estimate unbiased has no effect with --sampling neighbours, only with ladies, fastgcn, uniform and",
     ),
-    ((*TRAIN, "--draw", "race"), "--draw race is for --sampling ladies, not neighbours"),
+    ((*TRAIN, "--draw", "race"), "--draw race has no effect with --sampling neighbours, only with ladies"),
     (
         (*TRAIN, "--importance", "counts"),
-        "--importance counts is for --sampling ladies, fastgcn and saint, not neighbours",
+        "--importance counts has no effect with --sampling neighbours, only with ladies, fastgcn and saint",
     ),
-    ((*TRAIN, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform and saint, not neighbours"),
-    ((*TRAIN, "--clusters", "2"), "--clusters 2 is for --sampling clusters, not neighbours"),
-    ((*LADIES, *SIZES, "--subgraph", "10%"), "--subgraph 10% is for --sampling uniform and saint, not ladies"),
+    ((*TRAIN, "--subgraph", "10%"), "--subgraph 10% has no effect with --sampling neighbours, only with"),
+    ((*TRAIN, "--clusters", "2"), "--clusters 2 has no effect with --sampling neighbours, only with clusters"),
+    ((*LADIES, *SIZES, "--subgraph", "10%"), "--subgraph 10% has no effect with --sampling ladies, only"),
     ((*LADIES, *SIZES, "--estimate", "mean"), "'mean'.*--estimate.*unbiased"),
     ((*LADIES, *SIZES, "--estimate", "unbiased", "--model", "gat"), "--estimate unbiased is for sums.*model gat"),
     ((*LADIES, "--layer-sizes", "99999999999999999999,5"), "--layer-sizes takes a number from 1 to 134217728"),
@@ -44,7 +44,7 @@ FLAGS = [
         (*LADIES, *SIZES, "--model", "torch_geometric.nn:GAT"),
         "--sampling ladies lets each edge.*torch_geometric.nn:GAT",
     ),
-    ((*TRAIN, "--residual-after"), "--residual-after says where --residual adds; add --residual, or drop it"),
+    ((*TRAIN, "--residual-after"), "--residual-after has no effect without --residual; drop it"),
     *(
         ((*TRAIN, "--bulk", bulk), f"--bulk takes a number of mini-batches from 1 to 4096, or auto, not {bulk}")
         for bulk in ("0", "-1", "all", "99999999999999999999")
@@ -60,10 +60,10 @@ FLAGS = [
     ),
     ((*UNIFORM, "--subgraph", "1001"), "--subgraph is 1001, but .*layout has 1000 vertices"),
     ((*UNIFORM, "--subgraph", "1"), "--subgraph 1 has less than one training vertex on average; it takes [0-9]+ or"),
-    ((*UNIFORM, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 says nothing with --sampling uniform"),
+    ((*UNIFORM, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 has no effect with --sampling uniform"),
     (
         (*UNIFORM, "--subgraph", "10%", "--importance", "counts"),
-        "--importance counts is for --sampling ladies, fastgcn",
+        "--importance counts has no effect with --sampling uniform",
     ),
     (
         (*UNIFORM, "--subgraph", "10%", "--strategy", "data", "--cache", "replicated", "--cache-size", "10%"),
@@ -74,7 +74,7 @@ FLAGS = [
         "--subgraph 1000 makes 1 subgraphs of all vertices, and 2 groups of trainers take one each; it takes 500 or",
     ),
     (SAINT, "--sampling saint needs --subgraph, the vertices of a subgraph: 10%"),
-    ((*SAINT, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 says nothing with --sampling saint"),
+    ((*SAINT, "--subgraph", "10%", "--batch-size", "50"), "--batch-size 50 has no effect with --sampling saint"),
     ((*SAINT, "--subgraph", "10%", "--model", "torch_geometric.nn:GAT"), "--sampling saint lets each edge count"),
     (
         (*SAINT, "--subgraph", "10%", "--estimate", "unbiased", "--model", "gat"),
@@ -89,9 +89,9 @@ FLAGS = [
     ),
     (
         (*CLUSTERS, "--clusters", "1", "--estimate", "unbiased"),
-        "--estimate unbiased is for --sampling ladies, fastgcn",
+        "--estimate unbiased has no effect with --sampling clusters",
     ),
-    ((*LADIES, *SIZES, "--strategy", "full"), "--sampling ladies contradicts --strategy full"),
+    ((*LADIES, *SIZES, "--strategy", "full"), "--sampling ladies has no effect with --strategy full"),
 ]
 
 

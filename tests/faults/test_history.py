@@ -15,7 +15,8 @@ from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, trainer_of
 
 import gsplit
-from gsplit.config.train import RESULTS_DEPEND_ON, TrainConfig
+from gsplit.config.rules import RESULTS, marked
+from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 from gsplit.train import ends, loop
@@ -189,7 +190,7 @@ def test_each_epoch_says_with_which_settings_it_was_trained(run):
     settings = [record["settings"] for record in records(run.out)]
     assert [s["lr"] for s in settings] == [0.01, 0.5]
     assert [s["dropout"] for s in settings] == [0.0, 0.25]
-    assert all(set(s) == set(RESULTS_DEPEND_ON) for s in settings)
+    assert all(set(s) == set(marked(TrainConfig, RESULTS)) for s in settings)
 
 
 def test_a_resume_with_nothing_left_to_train_changes_nothing(run, caplog, capfd):

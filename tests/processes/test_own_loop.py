@@ -188,7 +188,7 @@ def raised(text):
         ({"loop": plain, "loss": F.cross_entropy}, "a loop of one's own has its own loss; drop the other one"),
         ({"loop": lambda run: None}, "the loop .*lambda.* cannot be sent to the trainers"),
         ({"loop": 5}, "a loop is a function of the run, not 5"),
-        ({"loop": plain, "class_weights": "balanced"}, "a loop of one's own has its own loss; drop --class-weights"),
+        ({"loop": plain, "class_weights": "balanced"}, "--class-weights balanced has no effect on a loop of"),
         ({"callbacks": 5}, "callbacks takes a list of gsplit.callbacks.Callback, not 5"),
         ({"callbacks": (name for name in ["tensorboard"])}, "callbacks has a str, which is no"),
         ({"callbacks": ["tensorboard"]}, "callbacks has a str, which is no gsplit.callbacks.Callback"),

@@ -24,7 +24,7 @@ class Everything:
     """One mini-batch an epoch: each trainer computes a share of all targets, with all neighbours, by itself."""
 
     def resolve(self, config, layout):
-        return replace(config, split_group=1, cache="none", cache_size=None, samplers=0)
+        return config.resolved(split_group=1, cache="none", samplers=0)
 
     def grid(self, run):
         return Grid.of(rows=run.trainers)

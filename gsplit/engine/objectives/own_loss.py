@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.config.names import object_named
+from gsplit.config.rules import Not
 from gsplit.data import GraphArrays
 from gsplit.errors import InputError
 from gsplit.models.prepared import in_bytes
@@ -53,6 +54,11 @@ class OwnLoss:
         """The function itself."""
         found: Any = object_named(self.name, "--loss") if self.pickled is None else pickle.loads(self.pickled)
         return found
+
+
+def is_built_in(own: OwnLoss | None) -> bool | Not:
+    """Whether a loss is GSplit's, in the words that rules of flags want (:mod:`gsplit.config.rules`)."""
+    return own is None or Not(f"on {own.name}, a loss of one's own")
 
 
 def own_loss(named: str | None, given: LossFunction | None, graph: GraphArrays, dtype: torch.dtype) -> OwnLoss | None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from gsplit.config.model import MODELS
 from gsplit.config.parallel import SAMPLED
-from gsplit.config.train import TrainConfig
+from gsplit.config.resolved import Resolved
 from gsplit.data import Layout
 from gsplit.data.looking.negative_weights import weight_signs
 from gsplit.engine.sampled.rules import NotBelowZero, draws_by_weights, why_not_below_zero
@@ -49,9 +49,7 @@ class Weighed(NamedTuple):
         return "say uses_edge_weight = False in the model's class, so that it takes none"
 
 
-def check_weights_of_training(
-    layout: Layout, config: TrainConfig, model: Weighed, estimates: tuple[str, ...]
-) -> None:
+def check_weights_of_training(layout: Layout, config: Resolved, model: Weighed, estimates: tuple[str, ...]) -> None:
     """Refuse the weights of a layout that a run cannot be computed with, in training or evaluation.
 
     Args:

@@ -11,14 +11,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
-from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
 from gsplit.engine.dry.dry_step import step_bytes
@@ -28,9 +27,9 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.rules import check_rule, needs_scales, rule_of
+from gsplit.engine.sampled.rules import check_rule, rule_of
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
-from gsplit.engine.strategy import resolve_strategy
+from gsplit.engine.strategy import cache_of, check_strategy, split_group_of
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.limits import host_memory
@@ -69,17 +68,22 @@ SPARE_SLOTS = 2
 class Sampled:
     """The strategies ``split`` and ``data``; see :class:`gsplit.engine.engines.Engine`."""
 
-    def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
+    def resolve(self, config: Placed, layout: Layout) -> Resolved:
         """Decide groups, caches, samplers and slots."""
-        config = resolve_strategy(config, layout)
-        check_rule(config, layout)
-        if needs_scales(config) or config.sampling == "uniform":  # a sum that is sent knows no scale of its edges
-            config = replace(config, exchange="rows")
-        assert config.gpus is not None
+        split_group = split_group_of(config, layout)
+        cache, cache_size = cache_of(config, split_group)
         samplers = samplers_of(config, config.gpus, config.device, sampler_bytes(config, layout))
-        wanted = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
-        slots = wanted if samplers else None
-        return replace(config, samplers=samplers, slots=slots)
+        slots = config.slots or min(MAX_SLOTS, samplers + config.prefetch + SPARE_SLOTS)
+        resolved = config.resolved(
+            split_group=split_group,
+            cache=cache,
+            cache_size=cache_size,
+            samplers=samplers,
+            slots=slots if samplers else None,
+        )
+        check_strategy(resolved, layout)
+        check_rule(resolved, layout)
+        return resolved
 
     def grid(self, run: Run) -> Grid:
         """Micro-batches x the trainers that split each of them."""

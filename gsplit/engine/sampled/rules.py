@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gsplit.config.fields import flag_of
+from gsplit.config.resolved import Resolved
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SUBGRAPHS
-from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
@@ -15,31 +14,8 @@ from gsplit.sampling import Rule
 from gsplit.sampling.named import rule_named
 from gsplit.sampling.subgraphs import set_size
 
-FLAGS = {
-    "layer_sizes": LAYERWISE,
-    "subgraph": DRAWN_SETS,
-    "clusters": ("clusters",),
-    "importance": (*LAYERWISE, "saint"),
-    "draw": ("ladies",),
-    "estimate": (*LAYERWISE, *DRAWN_SETS),
-}
-"""Flags of some rules, with those."""
-NEEDED = {
-    **dict.fromkeys(DRAWN_SETS, ("subgraph", "the vertices of a subgraph: 10%")),
-    "clusters": ("clusters", "parts of each: 4"),
-}
-"""Flags that a rule cannot do without."""
-OF_NEIGHBOURS = {"fan_out": ("neighbours",), "batch_size": ("neighbours", *LAYERWISE)}
-"""Flags that some rules do not know, though they are everybody's by default; with the rules that do."""
 
-
-def says_something(config: TrainConfig, name: str) -> bool:
-    """Whether a flag says something with the rule of a configuration; flags that are not of rules always do."""
-    rules = {**FLAGS, **OF_NEIGHBOURS}.get(name)
-    return rules is None or config.strategy == "full" or config.sampling in rules
-
-
-def rule_of(config: TrainConfig, *, estimates: tuple[str, ...] = ()) -> Rule:
+def rule_of(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
     """The rule that the flags ask for, which :func:`check_rule` has seen.
 
     Args:
@@ -59,14 +35,14 @@ def rule_of(config: TrainConfig, *, estimates: tuple[str, ...] = ()) -> Rule:
     )
 
 
-def needs_scales(config: TrainConfig) -> bool:
+def needs_scales(config: Resolved) -> bool:
     """Whether each edge has to count by its source; where it is not, a model may do without."""
     return config.sampling in (*LAYERWISE, "saint") or (
         config.sampling == "uniform" and config.estimate == "unbiased"
     )
 
 
-def check_rule(config: TrainConfig, layout: Layout) -> None:
+def check_rule(config: Resolved, layout: Layout) -> None:
     """Refuse what does not go with the rule.
 
     Args:
@@ -76,22 +52,7 @@ def check_rule(config: TrainConfig, layout: Layout) -> None:
     Raises:
         InputError: by the flag that is wrong.
     """
-    rule, defaults = config.sampling, TrainConfig()
-    if config.resume is None:
-        for name, rules in FLAGS.items():
-            if rule not in rules and getattr(config, name) != getattr(defaults, name):
-                value = getattr(config, name)
-                shown = ",".join(map(str, value)) if isinstance(value, tuple) else value
-                wanted = " and ".join(rules) if len(rules) < 3 else f"{', '.join(rules[:-1])} and {rules[-1]}"
-                raise InputError(f"{flag_of(name)} {shown} is for --sampling {wanted}, not {rule}; drop it")
-        if rule in SUBGRAPHS and config.batch_size != defaults.batch_size:
-            raise InputError(
-                f"--batch-size {config.batch_size} says nothing with --sampling {rule}, whose mini-batches are "
-                f"subgraphs; drop it, and say --{'clusters' if rule == 'clusters' else 'subgraph'}"
-            )
-    if rule in NEEDED and getattr(config, NEEDED[rule][0]) is None:
-        name, what = NEEDED[rule]
-        raise InputError(f"--sampling {rule} needs {flag_of(name)}, {what}")
+    rule = config.sampling
     if rule in SUBGRAPHS and config.cache == "replicated":
         raise InputError(
             f"--cache replicated gives each trainer training vertices of its own, and --sampling {rule} takes them "
@@ -101,7 +62,7 @@ def check_rule(config: TrainConfig, layout: Layout) -> None:
         _check_sets(config, layout)
 
 
-def _check_sets(config: TrainConfig, layout: Layout) -> None:
+def _check_sets(config: Resolved, layout: Layout) -> None:
     """Refuse sets that the graph is too small for, or that have no training vertex on average."""
     graph, groups = layout.graph, Strategy.of(config).micro_batches
     if config.sampling == "clusters":
@@ -130,7 +91,7 @@ def _check_sets(config: TrainConfig, layout: Layout) -> None:
         )
 
 
-def check_model_of_rule(config: TrainConfig, estimates: tuple[str, ...], signature: Mapping[str, Any]) -> None:
+def check_model_of_rule(config: Resolved, estimates: tuple[str, ...], signature: Mapping[str, Any]) -> None:
     """Refuse a model that a rule's sums would be wrong of.
 
     Args:
@@ -166,12 +127,12 @@ class NotBelowZero(NamedTuple):
     """What to do in its place."""
 
 
-def draws_by_weights(config: TrainConfig) -> bool:
+def draws_by_weights(config: Resolved) -> bool:
     """Whether the chances of a rule go by the weights of edges, where the model uses them."""
     return config.sampling in LAYERWISE
 
 
-def why_not_below_zero(config: TrainConfig, estimates: tuple[str, ...], *, divides: bool) -> NotBelowZero | None:
+def why_not_below_zero(config: Resolved, estimates: tuple[str, ...], *, divides: bool) -> NotBelowZero | None:
     """Why a rule takes no negative edge weights of a model that uses weights; None: it takes them.
 
     Args:

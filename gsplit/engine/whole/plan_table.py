@@ -17,7 +17,7 @@ from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
 from gsplit.full import Plan, levels_of
 from gsplit.full.moves import MOVES
-from gsplit.full.plans import OF_ALL_SOURCES, grids_of
+from gsplit.full.plans import OF_ALL_SOURCES, SENDS_ROWS, grids_of
 from gsplit.full.volumes import Widths, volumes, widths_of_sums
 from gsplit.nn import GAT, GCN, SAGE
 from gsplit.units import binary
@@ -120,7 +120,7 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
     widths, itemsize = moved_widths(model, epoch=1, trained=trained), run.dtype.itemsize
     weights = itemsize if work.weights else 0
     for plan in _plans(run, layout, model):
-        travels = run.exchange_dtype if plan.algorithm in ("1d", "1d-sparse") else None
+        travels = run.exchange_dtype if plan.algorithm in SENDS_ROWS else None
         wire = itemsize if travels is None else travels.itemsize
         sent = [volumes(plan, work.sizes, widths, wire, rank, work.needed) for rank in range(run.trainers)]
         busiest = max(sent, key=sent_bytes)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from gsplit.config.fields import flag_of
+from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.engine.minibatch import MiniBatch
@@ -32,8 +32,6 @@ from gsplit.supply.tickets import Position, tickets
 
 logger = logging.getLogger(__name__)
 
-SAMPLED_ONLY = ("sampling", "batch_size", "split_group", "samplers", "cache", "cache_size")
-"""Flags that contradict the strategy: they say something of samples, or of rows that are loaded again and again."""
 MOST_VERTICES = (1 << 31) - 1
 """Number of vertices at most: rows are int32."""
 SUMMED_BY_GRIDS = ("sage", "gcn")
@@ -43,11 +41,8 @@ SUMMED_BY_GRIDS = ("sage", "gcn")
 class WholeGraph:
     """The strategy ``full``; see :class:`gsplit.engine.engines.Engine`."""
 
-    def resolve(self, config: TrainConfig, layout: Layout) -> TrainConfig:
+    def resolve(self, config: Placed, layout: Layout) -> Resolved:
         """Decide the plan; nothing is sampled or cached."""
-        assert config.gpus is not None
-        if config.resume is None:
-            _refuse_what_contradicts(config)
         if layout.graph.num_vertices < config.gpus:
             raise InputError(f"--gpus {config.gpus} is more than the {layout.graph.num_vertices} vertices")
         if config.layers > MOST_LAYERS:
@@ -69,21 +64,12 @@ class WholeGraph:
                 f"--algorithm 1d-sparse sends rows between parts of a layout, but {layout.path} has {layout.parts} "
                 f"for {config.gpus} trainers; make a layout with gsplit partition ... --parts {config.gpus}"
             )
-        if plan.algorithm != "rotate" and config.resume is None:
-            _refuse_what_is_rotate_s(config, plan)
-        if config.exchange_dtype != "model" and plan.algorithm not in ("1d", "1d-sparse") and config.resume is None:
-            raise InputError(
-                f"--exchange-dtype {config.exchange_dtype} is for --algorithm 1d and 1d-sparse, not {plan.algorithm}"
-            )
-        return replace(
-            config,
+        return config.resolved(
             algorithm=plan.algorithm,
             grid=plan.sizes,
             replication=None,
             split_group=config.gpus,
-            exchange="rows",
             cache="none",
-            cache_size=None,
             samplers=0,
             slots=None,
         )
@@ -157,23 +143,3 @@ def without_the_plan_before(config: TrainConfig, before: TrainConfig, trainers: 
             logger.warning(left_out, "--replication", replication)
             replication = None
     return replace(config, grid=grid, replication=replication)
-
-
-def _refuse_what_is_rotate_s(config: TrainConfig, plan: Plan) -> None:
-    defaults = TrainConfig()
-    for name in ("permutation", "row_blocks"):
-        value = getattr(config, name)
-        if value != getattr(defaults, name):
-            raise InputError(f"{flag_of(name)} {value} is of --algorithm rotate, not of {plan.algorithm}; drop it")
-
-
-def _refuse_what_contradicts(config: TrainConfig) -> None:
-    defaults = TrainConfig()
-    for name in SAMPLED_ONLY:
-        value = getattr(config, name)
-        allowed = {"samplers": (0,), "cache": ("none",), "split_group": (config.gpus,)}.get(name, ())
-        if value != getattr(defaults, name) and value not in allowed:
-            raise InputError(
-                f"{flag_of(name)} {value} contradicts --strategy full, which computes the whole graph at once and "
-                "loads it once; drop it"
-            )

@@ -14,9 +14,9 @@ from support.graphs import lay_out, random_graph
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
 from gsplit.device.seen import seen
-from gsplit.engine import strategy
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
+from gsplit.launch.resolve import resolve
 from gsplit.parallel.join import backend_for
 
 PACKAGE = Path(accelerator.__file__).parent.parent
@@ -174,7 +174,7 @@ def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend
         layout=layout.path, gpus=2, device="xpu", strategy="data", cache="partitioned", cache_size="10%"
     )
     with pytest.raises(InputError, match=r"reads the memory of other GPUs, .* --device xpu; use --cache replicated"):
-        strategy.resolve_strategy(asked, layout)
+        resolve(asked)
 
 
 def test_what_pytorch_was_built_for_is_said(monkeypatch):

@@ -119,9 +119,9 @@ def test_balanced_weights_are_those_of_the_training_vertices():
     ("given", "multi_label", "message"),
     [
         ({"class_weights": "1,2"}, False, "--class-weights has 2 numbers, but there are 3 classes"),
-        ({"class_weights": "1,2,3"}, True, "--class-weights 1,2,3 is for one class of several.*; use --pos-weight"),
-        ({"label_smoothing": 0.1}, True, "--label-smoothing 0.1 is for one class of several"),
-        ({"pos_weight": "2"}, False, "--pos-weight 2 is for labels of which .*; use --class-weights"),
+        ({"class_weights": "1,2,3"}, True, "--class-weights 1,2,3 has no effect .* labels, only with classes"),
+        ({"label_smoothing": 0.1}, True, "--label-smoothing 0.1 has no effect where the task is labels"),
+        ({"pos_weight": "2"}, False, "--pos-weight 2 has no effect where the task is classes, only with labels"),
         ({"pos_weight": "2,3"}, True, "--pos-weight has 2 numbers, but there are 3 classes"),
         ({"class_weights": "even"}, False, "--class-weights: 'even' is neither balanced nor numbers from 0 on"),
         ({"class_weights": "1,-2,3"}, False, "--class-weights: '1,-2,3' is neither"),

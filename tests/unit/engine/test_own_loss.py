@@ -175,9 +175,7 @@ def test_one_of_two_ways_to_give_a_loss():
 
 def test_flags_of_other_losses_do_not_go_with_it():
     own = tried(each_target, CLASSES)
-    with pytest.raises(
-        InputError, match="--class-weights 1,2,3 is of GSplit's own losses, and each_target is another"
-    ):
+    with pytest.raises(InputError, match="--class-weights 1,2,3 has no effect on each_target, a loss of one's own"):
         objective_for(ObjectiveConfig(class_weights="1,2,3"), CLASSES, own=own)
 
 

@@ -15,8 +15,8 @@ from gsplit.launch.resolve import resolve
     [
         ("made", "is no engine: it needs the methods .*, in a class"),
         ("NeedsArguments", r"NeedsArguments\(\) fails: .* missing 1 required positional argument: 'depth'"),
-        ("GivesNothing", "its resolve gives None, not a TrainConfig"),
-        ("DecidesNothing", "its resolve leaves split_group, samplers, cache open"),
+        ("GivesNothing", r"its resolve gives None, not config\.resolved"),
+        ("DecidesNothing", r"its resolve gives Placed.*, not config\.resolved"),
         ("UnevenGroups", "its resolve makes groups of 3, which do not divide 2 trainers"),
         ("LargerGrid", "lays 2 trainers out on a grid of data 1 x split 3"),
     ],

@@ -6,8 +6,8 @@ import pytest
 from support.graphs import lay_out, random_graph
 
 from gsplit import TrainConfig
+from gsplit.launch.effects import warn
 from gsplit.launch.resolve import resolve
-from gsplit.launch.unused import warn_of_unused
 from gsplit.nn import SAGE, GATConv, SAGEConv
 from gsplit.nn.layered import LayeredModel
 
@@ -43,7 +43,7 @@ def test_models_say_whether_they_take_sums(layout, caplog, model, takes_sums):
     named = {"model": model} if isinstance(model, str) else {}
     config = TrainConfig(layout=layout, device="cpu", fan_out=(2,), exchange="auto", **named)
     run = resolve(config, None if named else model)
-    warn_of_unused(run)
+    warn(run)
     assert run.partial_sums == takes_sums
     assert run.settings["exchange"] == ("auto" if takes_sums else "rows")
     lines = [record.message for record in caplog.records if "--exchange" in record.message]
@@ -52,14 +52,14 @@ def test_models_say_whether_they_take_sums(layout, caplog, model, takes_sums):
 
 def test_rows_are_the_default(layout, caplog):
     run = resolve(TrainConfig(layout=layout, device="cpu", fan_out=(2,), model="gat"))
-    warn_of_unused(run)
+    warn(run)
     assert not run.partial_sums
     assert "--exchange" not in caplog.text
 
 
 def test_a_flag_without_an_exchange_is_told(layout, caplog):
     run = resolve(TrainConfig(layout=layout, device="cpu", fan_out=(2,), strategy="data", exchange="auto"))
-    warn_of_unused(run)
+    warn(run)
     assert [record.message for record in caplog.records] == [
         "--exchange auto has no effect where no rows are exchanged"
     ]

@@ -1,0 +1,52 @@
+"""Facts of a run that no field of its configuration holds, and that decide which fields have an effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gsplit.config.resolved import Resolved
+from gsplit.config.rules import Not
+from gsplit.data.graph import Task
+from gsplit.engine.objectives.own_loss import OwnLoss, is_built_in
+from gsplit.full.plans import SENDS_ROWS
+from gsplit.models.registry import BUILT_IN, Described
+
+Facts = dict[str, Any]
+
+
+def facts_of(config: Resolved, task: Task, described: Described, own_loss: OwnLoss | None) -> Facts:
+    """What the rules of fields go by: the values that were decided, and facts that no field holds.
+
+    Args:
+        config: as decided.
+        task: of the graph.
+        described: the model.
+        own_loss: a loss of the user's, if any.
+    """
+    return {
+        **vars(config),
+        "model": config.model if described.signature["model"] in BUILT_IN else f"a user's: {described.name}",
+        "task": task,
+        "built_in_loss": is_built_in(own_loss),
+        "sampler_processes": config.samplers > 0 or Not("with --samplers 0"),
+        "rows_exchanged": _rows_exchanged(config),
+        "sums_exchanged": _sums_exchanged(config, described),
+        "validation": config.validates or Not("where nothing is validated"),
+    }
+
+
+def _rows_exchanged(config: Resolved) -> bool | Not:
+    """Whether trainers send each other rows of hidden values as they are."""
+    if config.strategy == "full":
+        rows = " and ".join(SENDS_ROWS)
+        return config.algorithm in SENDS_ROWS or Not(f"with --algorithm {config.algorithm}, only with {rows}")
+    return config.split_group > 1 or Not("where no rows are exchanged")
+
+
+def _sums_exchanged(config: Resolved, described: Described) -> bool | Not:
+    """Whether trainers may send each other sums in the place of rows."""
+    if config.sampling not in ("neighbours", "clusters"):
+        return Not(f"with --sampling {config.sampling}: sums have no scales")
+    if not described.takes_sums:
+        return Not(f"on the model {described.name}, which needs the rows of all sources")
+    return config.split_group > 1 or Not("where no rows are exchanged")
