@@ -1,8 +1,8 @@
 """Memory with a name that a process which is killed leaves behind, and what sweeps it.
 
-GSplit's own memory has no name and goes with its processes. NCCL names its memory in /dev/shm, where GPUs meet through
-the host. A process that has such files keeps a list of them in a file beside them, and a lock on that for as long as it
-lives. A process that starts others, or has ended some, removes what is on lists that nobody holds.
+GSplit's own memory has no name and goes with its processes. NCCL names its memory in /dev/shm, where GPUs meet
+through the host. A process that has such files keeps a list of them in a file beside them, and a lock on that for as
+long as it lives. A process that starts others, or has ended some, removes what is on lists that nobody holds.
 
 The kernel gives the lock back, so what lives is never taken for dead: not after its number has gone to another
 process, and not in a container that shares the folder but sees no process of another.
