@@ -25,6 +25,11 @@ LAZY_PEER_ACCESS = 1
 """Flag cudaIpcMemLazyEnablePeerAccess, and ROCm's: the current device is given access to the owner's."""
 
 
+WHOLE_BYTES = 2 << 20
+"""An allocation of a multiple of it shares its block with no other: a handle stands for a block, and is opened where
+that begins (CUDA C++ Programming Guide, "Interprocess Communication")."""
+
+
 class Handle(ctypes.Structure):
     """What stands for an allocation in other processes: cudaIpcMemHandle_t, or hipIpcMemHandle_t."""
 
@@ -55,7 +60,8 @@ class PeerMemory:
         """
         address = ctypes.c_void_p()
         torch.get_device_module(device).empty_cache()  # of what PyTorch keeps for itself
-        runtime.call(device, "Malloc", ctypes.byref(address), ctypes.c_size_t(num_bytes))
+        whole = -(-num_bytes // WHOLE_BYTES) * WHOLE_BYTES
+        runtime.call(device, "Malloc", ctypes.byref(address), ctypes.c_size_t(whole))
         return cls(address.value or 0, num_bytes, device, "Free")
 
     @classmethod

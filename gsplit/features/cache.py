@@ -178,7 +178,7 @@ class PeerCaches:
         _fill(own, host, prefixes.ids(rank, host.row_bytes), threads)
         accelerator.synchronize(device)  # filled, before anyone else may look
         caches = {rank: own}
-        for peer, sent in enumerate(all_gather_object((device, memory[rank].handle) if memory else None)):
+        for peer, sent in enumerate(all_gather_object(_shared(memory[rank], device) if memory else None)):
             if peer == rank or sent is None:
                 continue
             owner, handle = sent
@@ -249,6 +249,15 @@ def _empty(host: HostRows, num_rows: int, device: torch.device) -> Tensor:
 
 def _rows_in(memory: PeerMemory, host: HostRows) -> Tensor:
     return memory.bytes.view(host.dtype).view(-1, host.width)
+
+
+def _shared(memory: PeerMemory, device: torch.device) -> tuple[torch.device, bytes] | None:
+    """What the others open a device's memory with; None with a warning where its driver shares none."""
+    try:
+        return device, memory.handle
+    except RuntimeError as error:
+        logger.warning("what %s caches is for itself alone, others read it from the host: %s", device, error)
+        return None
 
 
 def _opened(owner: torch.device, handle: bytes, num_bytes: int, device: torch.device) -> PeerMemory | None:

@@ -16,7 +16,6 @@ from torch.torch_version import TorchVersion
 
 from gsplit.device import accelerator, numa, runtime
 from gsplit.device.failures import refused_by_device
-from gsplit.device.left_behind import list_named_memory
 from gsplit.errors import InputError
 from gsplit.host import keep_freed_memory
 from gsplit.parallel.connecting import connect
@@ -36,8 +35,8 @@ LIBUV_LISTENS = TorchVersion(torch.__version__) >= "2.8"
 """Whether PyTorch's store takes a socket that listens where libuv serves it; before 2.8 its older server does."""
 STORE_FILES = 16
 """Files that the process with the store needs for it: 11, and a few that are open while a trainer is started."""
-TRAINER_FILES = 3
-"""Files that it needs for a trainer: its connection to the store, the pipe it reports through, and its end."""
+TRAINER_FILES = 4
+"""Files that it needs for a trainer: two connections to the store, the pipe it reports through, and its end."""
 
 
 def no_loopback() -> str | None:
@@ -165,14 +164,23 @@ def joined(
         raise InputError(f"trainer {rank} on {device}: {line}") from None
 
 
+def _client(port: int) -> dist.TCPStore:
+    """A connection to the store of a :func:`rendezvous`."""
+    store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=ANSWER)
+    store.set_timeout(TIMEOUT)
+    return store
+
+
 def _member(rank: int, world: int, port: int, device: torch.device, patience: timedelta) -> Member:
     """This trainer in PyTorch's default group, whose members each work on their device and can exchange rows."""
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
-    store = dist.TCPStore(LOOPBACK, port, world_size=None, is_master=False, timeout=ANSWER)
-    store.set_timeout(TIMEOUT)
+    store = _client(port)
+    group_store = store
+    if accelerator.is_one(device):  # a client that waits answers to nobody: who looks for whom it waits has another
+        group_store = _client(port)
     make_group = partial(
-        dist.init_process_group, backend_for(device), store=store, rank=rank, world_size=world, timeout=PATIENCE
+        dist.init_process_group, backend_for(device), store=group_store, rank=rank, world_size=world, timeout=PATIENCE
     )
     if accelerator.is_one(device):
         limit_s = min(LIMIT_S, patience.total_seconds())
@@ -182,8 +190,6 @@ def _member(rank: int, world: int, port: int, device: torch.device, patience: ti
         make_group()
     member = Member.of_default_group(device, patience)
     limit_waits(member.group, device, patience)
-    store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
+    group_store.set_timeout(PATIENCE)  # all have started; through it they also meet in groups made later
     check_exchange(member, store, min(LIMIT_S, patience.total_seconds() / 4))
-    if accelerator.is_one(device):
-        list_named_memory()
     return member

@@ -25,7 +25,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from gsplit.device.left_behind import sweep
+from gsplit.device.left_behind import remove_abandoned
 from gsplit.host import held_back
 from gsplit.processes.child import GRACE_S, Child, cause, child_main, ended_by_signal, hear
 from gsplit.processes.interrupts import Interrupts, interrupts
@@ -61,7 +61,7 @@ def start(function: Callable[..., Any], world: int, *arguments: Any, own: Sequen
         arguments: for all of them.
         own: an argument more for each, by rank.
     """
-    sweep()  # what is left of runs that nobody could end
+    remove_abandoned()  # by runs that nobody could end
     context = multiprocessing.get_context("spawn")
     children = Children([])
     # Where a signal comes between two lines of ours. Before multiprocessing's own, which would wait for them.
@@ -131,7 +131,6 @@ class Children:
             self._wait_until_gone(GONE_S)
             for child in self.members:
                 child.pipe.close()
-            sweep()
             atexit.unregister(self.end)
 
     def _wait_until_gone(self, limit_s: float) -> None:

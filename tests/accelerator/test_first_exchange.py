@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -106,17 +109,20 @@ def test_an_exchange_that_failed_is_an_error_with_its_text(controls, device, mon
     assert time.monotonic() - began_s < 10
 
 
-def never_connects(rank, world, port):
+def never_connects(rank, world, port, stops):
+    """Trainer 1 waits for ever, or stands still as a whole."""
     if rank == 1:
-        dist.init_process_group = lambda *_, **__: time.sleep(600)
+        stay = partial(os.kill, os.getpid(), signal.SIGSTOP) if stops else partial(time.sleep, 600)
+        dist.init_process_group = lambda *_, **__: stay()
     return joins(rank, world, port, 4.0)
 
 
 @pytest.mark.slow
-def test_a_device_that_never_connects_ends_the_start_and_is_named(controls):
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_device_that_never_connects_ends_the_start_and_is_named(controls, stops):
     others, began_s = children_here(), time.monotonic()
     with pytest.raises(InputError) as error, rendezvous(2) as port:
-        start(never_connects, 2, 2, port).join()
+        start(never_connects, 2, 2, port, stops).join()
     assert str(error.value).startswith("trainer 0 (sim:0) and trainer 1 (sim:1) did not connect within 4 s; NCCL_P2P")
     assert time.monotonic() - began_s < START_S + 4.0
     assert children_here() <= others

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import gc
-import mmap
 import os
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 
-from gsplit.device.left_behind import list_named_memory
-
-MAPPED: list[mmap.mmap] = []
 """What stays mapped."""
 
 
@@ -55,16 +50,7 @@ def join_and_leave(rank, port):
 
 
 def leave(rank):
-    have_named_memory(Path("/dev/shm"))
     os._exit(7)
-
-
-def have_named_memory(folder):
-    """Map a file as NCCL does where GPUs meet through the host, and put it on this process's list."""
-    with open(folder / f"nccl-{os.getpid()}_1_0", "w+b") as file:
-        file.truncate(4096)
-        MAPPED.append(mmap.mmap(file.fileno(), 4096))
-    list_named_memory(folder)
 
 
 def write_into(rank, buffer):

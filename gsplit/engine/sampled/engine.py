@@ -179,7 +179,7 @@ def samplers_of(config: SamplingConfig, trainers: int, device: str, each: int) -
         fit = available // SHARE_OF_SAMPLERS // each
         if fit < wanted:
             logger.warning(
-                "%d samplers in place of %d: one takes %s of memory, and %s are available (--samplers)",
+                "--samplers: %d in place of %d, for one takes %s of memory, and %s are available",
                 max(1, fit),
                 wanted,
                 binary(each),

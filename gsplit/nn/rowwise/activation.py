@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -50,12 +51,16 @@ def activated(
 
 
 def _dropped(x: Tensor, dropout: nn.Dropout, seed: int) -> Tensor:
-    """What the core drops of rows [n, D] by a seed, on any device and in any type."""
+    """What the core drops of rows [n, D] by a seed, on any device and in any type.
+
+    The rest is scaled as there, in float32 for shorter types, which are rounded once.
+    """
     assert isinstance(dropout, nn.Dropout)
     if not _drops(dropout):
         return x
-    scale = 0.0 if dropout.p == 1 else 1 / (1 - dropout.p)
-    return x * kept(x, dropout.p, seed).to(x.dtype).mul_(scale)
+    one = np.float64(1) if x.dtype == torch.float64 else np.float32(1)
+    scale = float(one / (one - type(one)(dropout.p))) if dropout.p < 1 else 0.0
+    return (x * kept(x, dropout.p, seed).to(x.dtype)).mul_(scale)
 
 
 def _fits(bias: Tensor, x: Tensor) -> bool:

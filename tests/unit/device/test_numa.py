@@ -125,6 +125,20 @@ def test_a_process_of_one_node_allocates_there(host, nodes, allowed):
     buffer.close()
 
 
+def test_where_a_sandbox_forbids_it_nobody_is_bound_and_memory_is_had_all_the_same(host, monkeypatch):
+    host()
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    assert not numa.bind(GPUS, 0, threads=1)
+    buffer = SharedBuffer("test")
+    buffer.grow(20_000, allocate=numa.allocate)
+    assert (buffer.view((20_000,), np.uint8) == 0).all()
+    buffer.close()
+
+
 def test_cores_are_as_before_where_there_is_no_memory(host, monkeypatch):
     calls = host()
 

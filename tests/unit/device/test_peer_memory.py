@@ -33,6 +33,8 @@ class Runtime:
             self.asked.append((name, self.current))
             if name == "GetErrorString":
                 return b"out of memory"
+            if name == "Malloc":
+                assert arguments[1].value == peer_memory.WHOLE_BYTES  # or the handle would stand for others, too
             if name in ("Malloc", "IpcOpenMemHandle") and not code:
                 arguments[0]._obj.value = address
             if name == "IpcGetMemHandle":

@@ -41,7 +41,7 @@ def test_samplers_that_nobody_asked_for_keep_to_a_share_of_the_memory(monkeypatc
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)))
     monkeypatch.setattr(engine, "host_memory", lambda: HostMemory(total_bytes=64 * GIB, available_bytes=10 * GIB))
     assert samplers_of(TrainConfig(), 4, "xpu", GIB) == 2
-    assert "2 samplers in place of 32: one takes 1.0 GiB of memory, and 10.0 GiB are available" in caplog.text
+    assert "--samplers: 2 in place of 32, for one takes 1.0 GiB of memory, and 10.0 GiB are available" in caplog.text
     assert samplers_of(TrainConfig(), 4, "xpu", 20 * GIB) == 1
     assert samplers_of(TrainConfig(samplers=10), 4, "xpu", GIB) == 10
     with pytest.raises(InputError, match=r"--samplers 11 take 11.0 GiB of memory, and 10.0 GiB .* use at most 10"):

@@ -24,7 +24,7 @@ from gsplit.features import (
     Prefixes,
     ReplicatedCache,
 )
-from gsplit.features.cache import _opened
+from gsplit.features.cache import _opened, _shared
 from gsplit.features.placement import prefixes
 
 OFFSETS = np.array([0, 10, 14, 14, 30, 61, 70])
@@ -222,3 +222,13 @@ def test_memory_that_cannot_be_opened_is_told_of(monkeypatch, caplog, reached, s
     monkeypatch.setattr(PeerMemory, "opened", opened)
     assert _opened(torch.device("xpu", 1), b"", 4, torch.device("xpu", 0)) is None
     assert f"xpu:0 reads what xpu:1 caches from the host: {said}; --cache replicated" in caplog.text
+
+
+def test_memory_that_a_driver_does_not_share_is_kept_to_oneself_with_a_warning(caplog):
+    class Refused:
+        @property
+        def handle(self):
+            raise RuntimeError("cudaIpcGetMemHandle: operation not supported")
+
+    assert _shared(Refused(), torch.device("cpu")) is None
+    assert "operation not supported" in caplog.text

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -122,14 +121,9 @@ def test_children_that_nobody_waits_for_end_with_their_parent(tmp_path):
     assert done.returncode == 143
 
 
-def test_a_silent_exit_is_a_failure_and_leaves_no_named_memory():
-    before = set(os.listdir("/dev/shm"))
-    children = start(leave, 1)
+def test_a_silent_exit_is_a_failure():
     with pytest.raises(ProcessDied, match="exit code 7"):
-        children.join()
-    pid = str(children.members[0].process.pid)
-    assert not [name for name in set(os.listdir("/dev/shm")) - before if pid in name]
-    assert not [path for path in Path("/dev/shm").glob("gsplit_*") if pid in path.read_text()]
+        start(leave, 1).join()
 
 
 def test_shared_buffer_is_seen_by_all_and_has_no_name():
