@@ -160,7 +160,7 @@ def checked(pool, layout, model, config=None):
     config = config or config_of()
     outcomes = run_apart(pool, 2, compare_in_trainer, layout.path, config, prepared.pickled(model), name)
     # As the launcher does: the first failure counts, for the other may be of the connection that it broke.
-    failed = [outcome for outcome in sorted(outcomes, key=lambda outcome: outcome.seconds) if outcome.error]
+    failed = [outcome for outcome in sorted(outcomes, key=lambda outcome: outcome.ended_s) if outcome.error]
     assert not failed or isinstance(failed[0].error, InputError), outcomes
     return str(failed[0].error) if failed else outcomes[0].result
 

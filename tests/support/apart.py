@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import threading
+import os
+import socket
 import time
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,8 +17,8 @@ from support.pool import SIZE
 LIMIT_S = 60.0
 """After which a collective gives up: many times what a run takes that ends as it should."""
 
-THREAD_S = 10.0
-"""Seconds that a thread which loads ahead may take for the mini-batch at work."""
+KEPT: list[object] = []
+"""Groups that were used, which are never taken down."""
 
 
 @dataclass
@@ -26,6 +28,8 @@ class Outcome:
     result: object
     error: Exception | None
     seconds: float
+    ended_s: float
+    """By the clock that all processes of the host share."""
 
 
 def run_apart(pool, world, function, *arguments, size=None):
@@ -33,37 +37,44 @@ def run_apart(pool, world, function, *arguments, size=None):
     return pool.run(SIZE, _apart, world, size or world, function, arguments)[:world]
 
 
-def loads(thread) -> bool:
-    """Whether that is the thread of a feed."""
-    return thread.name.startswith("gsplit-feed")
-
-
 def _apart(member, world, size, function, arguments):
     sets = sorted({tuple(range(world)), *(tuple(range(a, a + size)) for a in range(0, world, size))})
+    before = _sockets()
     groups = {ranks: dist.new_group(list(ranks), timeout=timedelta(seconds=LIMIT_S)) for ranks in sets}
     if member.rank >= world:
         return None
     groups = {ranks: group for ranks, group in groups.items() if member.rank in ranks}
-    before = set(threading.enumerate())
+    opened = _sockets() - before
     start_s = time.monotonic()
     result = error = None
     try:
         inside = replace(member, world=world, group=groups[tuple(range(world))], made=groups)
         result = function(inside, *arguments)
     except Exception as raised:
-        error = type(raised)(str(raised))  # without the frames, which hold the connections
-    seconds = time.monotonic() - start_s
-    # As when the process ends: whoever waits for this trainer finds its connections closed.
-    inside = None
-    # A thread that loads ahead at this moment holds its trainer, and waits for it to be collected when it is done. It
-    # may end at any moment, so what it held is collected after each look, the last one too.
-    deadline_s = time.monotonic() + THREAD_S
-    while True:
-        loading = set(filter(loads, threading.enumerate())) - before
-        gc.collect()
-        if not loading or time.monotonic() > deadline_s:
-            break
-        loading.pop().join(0.05)
-    while groups:
-        dist.destroy_process_group(groups.popitem()[1])
-    return Outcome(result, error, seconds)
+        error = type(raised)(str(raised))  # without the frames, and the tensors in them
+    ended_s = time.monotonic()
+    _hang_up(opened)
+    gc.collect()  # a trainer that broke, with its memory
+    KEPT.append(groups)
+    return Outcome(result, error, ended_s - start_s, ended_s)
+
+
+def _sockets() -> set[int]:
+    """Descriptors of this process that are sockets."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one that lists them
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                found.add(int(name))
+    return found
+
+
+def _hang_up(sockets: set[int]) -> None:
+    """Close connections as the end of the process does: whoever waits for this trainer finds them closed.
+
+    Taking the groups down would do that as well, but waits, holding Python's lock, for threads that may want it.
+    """
+    for descriptor in sockets & _sockets():
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:
+            if not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):  # gloo looks after the one that listens
+                one.shutdown(socket.SHUT_RDWR)

@@ -16,18 +16,24 @@ HERE = Path(__file__).parent
 LIMIT_S = 300.0
 SUMS = "compiled and not dot and not shares and not split and not 2257 and not 16257 and not attention"
 """Tests of all kernels that sum, but for the widest rows, which the interpreter takes long for."""
-FEW = f"{SUMS} and (long_sums or compiled-3- or compiled-130- or part_of_the_rows)"
-"""Those of long lists, and of two widths that no block of columns divides, one of them beyond a block."""
+FEW = f"{SUMS} and (compiled-130- or part_of_the_rows or compiled-5-uniform or lost_one_by_one)"
+"""Those of a width beyond a block of columns that no block divides, and some of long lists."""
+FEW_OF_ITS_OWN = "interpreted and not (gradients and (1] or 16] or 100] or 300]))"
+"""Tests of the interpreter alone, but for gradients of all widths but one."""
 
 
 @pytest.mark.parametrize(
-    ("sums", "least"), [pytest.param(FEW, 70, id="few"), pytest.param(SUMS, 135, id="all", marks=pytest.mark.slow)]
+    ("tests", "least"),
+    [
+        pytest.param(f"({FEW_OF_ITS_OWN}) or ({FEW})", 50, id="few"),
+        pytest.param(f"interpreted or ({SUMS})", 135, id="all", marks=pytest.mark.slow),
+    ],
 )
-def test_in_the_interpreter(sums, least):
+def test_in_the_interpreter(tests, least):
     """Whatever fails there fails here; ``least``: number of tests that there are at least."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=short"]
     done = subprocess.run(
-        [*command, "interpreted", "test_kernels.py", "test_long_sums.py", "-k", f"interpreted or ({sums})"],
+        [*command, "interpreted", "test_kernels.py", "test_long_sums.py", "-k", tests],
         cwd=HERE,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
