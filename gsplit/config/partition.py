@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, get_args
 import tyro
 
 from gsplit.cli import IntList, check_fan_out
-from gsplit.config.fields import Accepted, Checked, Range, flag_of
+from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.rules import Needed, Only, check_needed, refuse_useless
 from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, LayerSizes, Subgraph
 from gsplit.errors import InputError
 
@@ -53,6 +54,7 @@ Presampled = Literal["neighbours", "ladies", "fastgcn", "uniform", "saint"]
 FanOut = Annotated[IntList, Accepted(_check_fan_out)]
 BatchSize = Annotated[int, Range(1)]
 Threads = Annotated[int, Range(0, MAX_THREADS)]
+PRESAMPLED = Only(presampling=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,20 +67,21 @@ class Training(Checked):
     """Targets of a mini-batch over all trainers."""
     sampling: Presampled = "neighbours"
     """The rule; the others than neighbours take no fan-out, uniform and saint no size of mini-batches."""
-    layer_sizes: LayerSizes | None = None
+    layer_sizes: Annotated[
+        LayerSizes | None, Only(sampling=LAYERWISE), Needed("sources drawn per hop, such as 512,512,512")
+    ] = None
     """ladies, fastgcn: sources drawn per hop."""
-    subgraph: Subgraph | None = None
+    subgraph: Annotated[
+        Subgraph | None, Only(sampling=DRAWN_SETS), Needed("the vertices of a subgraph, such as 10%")
+    ] = None
     """uniform, saint: vertices of a subgraph."""
     num_layers: Annotated[int, Range(1)] = 3
     """uniform, saint: layers of the model."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, rules, such_as in (("layer_sizes", LAYERWISE, "512,512,512"), ("subgraph", DRAWN_SETS, "10%")):
-            if self.sampling in rules and getattr(self, name) is None:
-                raise InputError(f"--sampling {self.sampling} needs {flag_of(name)}, such as {such_as}")
-            if self.sampling not in rules and getattr(self, name) is not None:
-                raise InputError(f"{flag_of(name)} is for --sampling {' and '.join(rules)}, not {self.sampling}")
+        check_needed(self)
+        refuse_useless(self, vars(self))
 
     def described(self) -> dict[str, Any]:
         """What a layout or a report says of it."""
@@ -99,7 +102,7 @@ class PartitionConfig(Checked):
     """The layout folder to write."""
     parts: Annotated[int | None, Range(1, MAX_INT32)] = None
     """Number of parts: one a trainer. By default 4, or as many as the file of --method has."""
-    method: Annotated[str, Accepted(_check_method), tyro.conf.arg(metavar="METHOD|FILE")] = "metis"
+    method: Annotated[str, Accepted(_check_method), Only(keep=None), tyro.conf.arg(metavar="METHOD|FILE")] = "metis"
     """metis; kaminpar (several threads, a quarter of the memory; pip install kaminpar); streaming, for graphs that
     fit neither; auto: the first of these that is installed and fits (kaminpar comes first with presample); deal, for
     training on the whole graph: equal parts and even blocks in seconds, whatever is cut. random and range are
@@ -109,33 +112,33 @@ class PartitionConfig(Checked):
     """A layout of the store that this one was grown from (gsplit import --add): its vertices stay in their parts, and
     the new ones are placed beside their neighbours, as far as --imbalance lets them. It stands in place of --method,
     and there are as many parts as in that layout."""
-    weights: Weights = "uniform"
+    weights: Annotated[Weights, Only(weighed_parts=True)] = "uniform"
     """What to balance, and what a cut costs: vertices (uniform); in-edges (degree); presample: the edges that
     sampling draws for a vertex, and how often it draws the edge that is cut. Give it the training's --fan-out and
     --batch-size. deal makes parts equal in vertices, and balances edges in and out with uniform."""
     hotness: Hotness | None = None
     """Which vertices of a part come first, and are cached: those with most out-edges (degree), or those that sampling
     needs most often (presample). By default presample with --weights presample, else degree."""
-    fan_out: FanOut = (20, 20, 20)
+    fan_out: Annotated[FanOut, PRESAMPLED] = (20, 20, 20)
     """presample: --fan-out of the training to come."""
-    batch_size: BatchSize = 4096
+    batch_size: Annotated[BatchSize, PRESAMPLED] = 4096
     """presample: --batch-size of the training to come."""
-    sampling: Presampled = "neighbours"
+    sampling: Annotated[Presampled, PRESAMPLED] = "neighbours"
     """presample: --sampling of the training to come, with --layer-sizes or --subgraph in the place of --fan-out."""
-    layer_sizes: LayerSizes | None = None
+    layer_sizes: Annotated[LayerSizes | None, PRESAMPLED] = None
     """presample: --layer-sizes of the training to come."""
-    subgraph: Subgraph | None = None
+    subgraph: Annotated[Subgraph | None, PRESAMPLED] = None
     """presample: --subgraph of the training to come."""
-    num_layers: Annotated[int, Range(1)] = 3
+    num_layers: Annotated[int, Range(1), PRESAMPLED] = 3
     """presample: --num-layers of a training by subgraphs."""
-    presample_epochs: Annotated[int, Range(1, MAX_INT32)] = 3
+    presample_epochs: Annotated[int, Range(1, MAX_INT32), PRESAMPLED] = 3
     """presample: how many epochs to sample."""
     threads: Threads = 0
     """Threads of presample and of kaminpar, whose parts are the same every time only with 1; 0: all cores."""
-    imbalance: Annotated[float, Accepted(_check_imbalance)] = 0.03
+    imbalance: Annotated[float, Accepted(_check_imbalance), Only(balanced_cut=True)] = 0.03
     """metis, kaminpar and streaming: how much more than the mean a part may hold of what is balanced. More room finds
     smaller cuts."""
-    cuts: Annotated[int, Range(0, MAX_CUTS)] = 0
+    cuts: Annotated[int, Range(0, MAX_CUTS), Only(several_cuts=True)] = 0
     """metis, kaminpar, streaming and deal: make so many, one after another, and keep the best. 0: 4 with deal and
     with --weights presample, where chance decides much about what is found, else 1."""
     seed: Annotated[int, Range(0, MAX_SEED)] = 0

@@ -143,6 +143,16 @@ def useless(asked: Any, facts: Mapping[str, Any]) -> Iterator[Useless]:
             yield Useless(name, f"{given(name, value)} has no effect {where}")
 
 
+def refuse_useless(asked: Any, facts: Mapping[str, Any]) -> None:
+    """Refuse a field that was given and has no effect.
+
+    Raises:
+        InputError: for the first one.
+    """
+    for _, line in useless(asked, facts):
+        raise InputError(f"{line}; drop it")
+
+
 def check_needed(configuration: Any) -> None:
     """Refuse a configuration without a field that it cannot do without.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gsplit.config.optimisation import DEFAULT_LOSS, ERRORS, LOSSES, ObjectiveConfig, parse_weights
-from gsplit.config.rules import useless
+from gsplit.config.rules import refuse_useless
 from gsplit.data import GraphArrays
 from gsplit.data.graph import Task
 from gsplit.engine.objectives.classification import MultiClass, MultiLabel
@@ -117,8 +117,7 @@ def check_fits(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) 
         of = LOSSES[config.loss]
         hint = imports if of == "regression" else f"; use --loss {DEFAULT_LOSS[task]}"
         raise InputError(f"--loss {config.loss} is for {OF[of]}, and {HERE[task]}{hint}")
-    for _, line in useless(config, {"task": task, "built_in_loss": is_built_in(own)}):
-        raise InputError(f"{line}; drop it")
+    refuse_useless(config, {"task": task, "built_in_loss": is_built_in(own)})
     for name in config.metric_names:
         if (name in ERRORS) != (task == "regression"):
             of = OF["regression"] if name in ERRORS else "classes"

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.config.partition import PARTS, PartitionConfig, Training
+from gsplit.config.partition import PARTS, PartitionConfig
+from gsplit.config.rules import Not, useless
 from gsplit.data import GraphStore, open_store
 from gsplit.data.folders import check_free
 from gsplit.errors import InputError
@@ -52,7 +53,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     source, given, parts, kept = _open(config)
     config = replace(config, parts=parts)
     graph = source.graph
-    _warn_of_what_is_ignored(config)
+    _warn_of_what_is_useless(config)
     estimate_of(graph).check_disk(config.out)
     threads = _threads(config)
     stages = stages or Stages()
@@ -107,7 +108,7 @@ def dry_run(config: PartitionConfig) -> list[str]:
     """What :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
     source, _, parts, _ = _open(config)
     config, graph = replace(config, parts=parts), source.graph
-    _warn_of_what_is_ignored(config)
+    _warn_of_what_is_useless(config)
     size = size_of(graph, None, edge_weights=config.weights == "presample")
     method = config.asked_method
     method = methods.choose("auto", size) if method == "auto" else method
@@ -149,20 +150,28 @@ def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None
     return source, given, parts, kept
 
 
-def _warn_of_what_is_ignored(config: PartitionConfig) -> None:
-    if config.keep and config.method != PartitionConfig.method:
-        logger.warning(
-            "--method %s is ignored: --keep has new vertices placed beside their neighbours", config.method
-        )
-    if config.keep and config.cuts:
-        logger.warning("--cuts is ignored: with --keep nothing is cut")
-    if not config.keep:
-        _warn_of_what_a_method_ignores(config)
-    if not config.presamples:
-        for name in (*(field.name for field in fields(Training)), "presample_epochs"):
-            if getattr(config, name) != getattr(PartitionConfig, name):
-                flag = name.replace("_", "-")
-                logger.warning("--%s is ignored: nothing is presampled; see --weights and --hotness", flag)
+def _warn_of_what_is_useless(config: PartitionConfig) -> None:
+    for _, line in useless(config, _facts(config)):
+        logger.warning(line)
+
+
+def _facts(config: PartitionConfig) -> dict[str, Any]:
+    """What the rules of flags go by (:mod:`gsplit.config.rules`)."""
+    by_method = Not(f"with --method {config.method}")
+    cut = config.part_file is None and config.method not in NOT_CUT
+    one = config.part_file is not None or config.method in methods.ABLATIONS
+    several: bool | Not = not one or by_method
+    if config.method == "deal" and (config.parts or PARTS) > MOST_JUDGED:
+        several = Not(f"where parts are more than {MOST_JUDGED}, which are dealt out once")
+    return {
+        **vars(config),
+        "presampling": config.presamples or Not("where nothing is presampled; see --weights and --hotness"),
+        "weighed_parts": bool(config.keep)
+        or (config.method != "random" and not (config.part_file and config.weights == "degree"))
+        or by_method,
+        "balanced_cut": bool(config.keep) or cut or by_method,
+        "several_cuts": Not(f"with --keep {config.keep}") if config.keep else several,
+    }
 
 
 def _warn_of_age(kept: Kept, vertices: int, local_edges: float) -> None:
@@ -176,19 +185,6 @@ def _warn_of_age(kept: Kept, vertices: int, local_edges: float) -> None:
         reasons.append(f"{placed:,} of {vertices:,} vertices were placed since parts were last cut")
     if reasons:
         logger.warning("%s: a new cut, without --keep, may do better", "; ".join(reasons))
-
-
-def _warn_of_what_a_method_ignores(config: PartitionConfig) -> None:
-    if config.method == "random" and config.weights != "uniform":
-        logger.warning("--weights %s is ignored: random parts are equal in vertices", config.weights)
-    if config.part_file and config.weights == "degree":
-        logger.warning("--weights degree is ignored: %s says where every vertex goes", config.method)
-    if config.imbalance != PartitionConfig.imbalance and (config.part_file or config.method in NOT_CUT):
-        logger.warning("--imbalance is ignored: %s has no cut to find", config.method)
-    if config.cuts and (config.part_file or config.method in methods.ABLATIONS):
-        logger.warning("--cuts is ignored: %s makes one", config.method)
-    if config.cuts and config.method == "deal" and (config.parts or PARTS) > MOST_JUDGED:
-        logger.warning("--cuts is ignored: deals into more than %d parts are not compared", MOST_JUDGED)
 
 
 def _cuts(config: PartitionConfig, method: str) -> int:

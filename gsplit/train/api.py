@@ -13,7 +13,7 @@ from torch import nn
 
 from gsplit.callbacks import Callback
 from gsplit.config.parallel import SAMPLED
-from gsplit.config.rules import Not, useless
+from gsplit.config.rules import Not, refuse_useless
 from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import Temporary
@@ -156,8 +156,7 @@ def _handed(
     if loop is not None and not callable(loop):
         raise InputError(f"a loop is a function of the run, not {loop!r}")
     if loop is not None:
-        for _, line in useless(config, {"built_in_loss": Not("on a loop of one's own, which has its own loss")}):
-            raise InputError(f"{line}; drop it")
+        refuse_useless(config, {"built_in_loss": Not("on a loop of one's own, which has its own loss")})
     try:
         callbacks = list(callbacks)
     except TypeError:
