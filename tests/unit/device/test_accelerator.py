@@ -14,9 +14,10 @@ from support.graphs import lay_out, random_graph
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
 from gsplit.device.seen import seen
+from gsplit.engine.sampled import Sampled
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
-from gsplit.launch.resolve import resolve
+from gsplit.launch.resolve import placed
 from gsplit.parallel.join import backend_for
 
 PACKAGE = Path(accelerator.__file__).parent.parent
@@ -170,11 +171,9 @@ def test_a_module_of_its_own_reads_rows(pretend):
 def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend, tmp_path):
     pretend("xpu", device_count=lambda: 2)
     layout = lay_out(random_graph(60, 5, seed=1), tmp_path, parts=2)
-    asked = TrainConfig(
-        layout=layout.path, gpus=2, device="xpu", strategy="data", cache="partitioned", cache_size="10%"
-    )
+    asked = TrainConfig(layout=layout.path, strategy="data", cache="partitioned", cache_size="10%")
     with pytest.raises(InputError, match=r"reads the memory of other GPUs, .* --device xpu; use --cache replicated"):
-        resolve(asked)
+        Sampled().resolve(placed(asked, 2, "xpu"), layout)
 
 
 def test_what_pytorch_was_built_for_is_said(monkeypatch):
