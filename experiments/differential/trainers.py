@@ -29,7 +29,7 @@ from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.rows.shared import Shared
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models.prepared import prepare
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Member, reduce_gradients, rendezvous, trainer_grid, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
@@ -146,9 +146,9 @@ def train(member: Member, order: Order, shared: Shared) -> Step:
     sampler = sampler_of(layout, layout.offsets, fan_outs=[-1] * order.layers, seed=0, edge_ids=edges.weights)
     sampler.sample(targets, epoch=0, batch=0)
     segment = sampler.segment(member.rank)
-    chain = Chain(member.group, ExchangeCounters(), member.device, everyone=member.group, board=member.board)
-    blocks, x = loader.inputs(segment, chain)
-    loss = chain.tie(mini_batch_loss(objective, model(blocks, x), loader.labels(segment), segment.num_targets))
+    comm = BatchComm(member.group, ExchangeCounters(), member.device, everyone=member.group, board=member.board)
+    blocks, x = loader.inputs(segment, comm)
+    loss = comm.tie(mini_batch_loss(objective, model(blocks, x), loader.labels(segment), segment.num_targets))
     loss.backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
     reduce_gradients(list(trained.values()), loss, member)

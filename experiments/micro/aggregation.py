@@ -72,7 +72,7 @@ def random_block(config: AggregationConfig) -> Block:
         edge_weight=None,
         degrees=None,
         route=None,
-        chain=None,
+        comm=None,
     )
 
 

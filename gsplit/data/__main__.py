@@ -15,11 +15,11 @@ from gsplit.data.importers import USUAL
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.vertex_files import VertexFiles
-from gsplit.data.looking.overview import look
-from gsplit.data.looking.shown.graph_page import check_free, write_page
-from gsplit.data.looking.shown.lines import lines
-from gsplit.data.looking.shown.sentences import counts
-from gsplit.data.looking.shown.text_table import for_output
+from gsplit.data.inspect.overview import look
+from gsplit.data.inspect.render.graph_page import check_free, write_page
+from gsplit.data.inspect.render.lines import lines
+from gsplit.data.inspect.render.sentences import counts
+from gsplit.data.inspect.render.text_table import for_output
 from gsplit.errors import InputError
 from gsplit.terminal import say
 

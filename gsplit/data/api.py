@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gsplit.config.fields import check_options
+from gsplit.data.append.grow import from_store, is_store
 from gsplit.data.build import BuildOptions, fill_store
 from gsplit.data.folders import writing_folder
-from gsplit.data.growing.grow import from_store, is_store
 from gsplit.data.importers import TABLES, check_of_kind, kind_of, load_source
 from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges

@@ -26,8 +26,8 @@ from gsplit.data.ids import kept_ids
 from gsplit.data.importers.arrays import clean_labels, entry_of, integers, numbers_to_regress
 from gsplit.data.importers.source import Source
 from gsplit.data.labels.class_names import checked_names
+from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
-from gsplit.data.labels.remarks import remark
 from gsplit.data.labels.time_sets import sets_by_time
 from gsplit.data.store import FILE, FORMAT, VERSION, describe
 from gsplit.errors import InputError

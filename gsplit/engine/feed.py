@@ -35,7 +35,7 @@ class Maker(Protocol):
     def make(self, handle: Handle) -> MiniBatch:
         """Load a mini-batch; its ``seconds`` hold ``sample`` and ``load``."""
 
-    def let_go(self, handle: Handle) -> None:
+    def release(self, handle: Handle) -> None:
         """The mini-batch is on the device: the memory that it came in may be written again."""
 
 
@@ -70,7 +70,7 @@ class Feed:
             for tensor in mini_batch.tensors():
                 # Or the feed's stream would use its memory again.
                 tensor.record_stream(accelerator.current_stream(self._device))
-            self._hold_back()
+            self._limit_run_ahead()
         return mini_batch
 
     def drain(self) -> None:
@@ -81,7 +81,7 @@ class Feed:
         while self._ahead:
             self._ahead.popleft().result()
 
-    def _hold_back(self) -> None:
+    def _limit_run_ahead(self) -> None:
         """Wait for the device, which may be far behind: each mini-batch that it has not computed takes its memory."""
         self._begun.append(accelerator.current_stream(self._device).record_event())
         if len(self._begun) > MOST_BEGUN:
@@ -102,7 +102,7 @@ class Feed:
             made_s = time.perf_counter()
         if self._stream:
             self._stream.synchronize()  # waits here, in the thread: whoever gets the mini-batch need not
-        self._maker.let_go(handle)
+        self._maker.release(handle)
         mini_batch.seconds["load"] += time.perf_counter() - made_s
         return mini_batch
 

@@ -14,7 +14,7 @@ from gsplit.data import Layout
 from gsplit.device import accelerator
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.kernels import Edges, TwoWayEdges
-from gsplit.nn import Block, Chain, Route
+from gsplit.nn import BatchComm, Block, Route
 from gsplit.sampling import Segment
 
 NONE_OF_LAYERS: Mapping[int, Tensor] = MappingProxyType({})
@@ -43,18 +43,18 @@ class SplitLoader:
     def __init__(self, layout: Layout, device: torch.device, features: FeatureLoader, edges: EdgeLoader) -> None:
         self.layout, self.device, self.features, self.edges = layout, device, features, edges
 
-    def inputs(self, segment: Segment, chain: Chain | None) -> Inputs:
+    def inputs(self, segment: Segment, comm: BatchComm | None) -> Inputs:
         """Blocks and features of a split.
 
         Args:
             segment: of this trainer.
-            chain: of the mini-batch; None where the segment is not split.
+            comm: of the mini-batch; None where the segment is not split.
         """
-        return Inputs(self.blocks(segment, chain), self.features.load(segment.vertices))
+        return Inputs(self.blocks(segment, comm), self.features.load(segment.vertices))
 
-    def blocks(self, segment: Segment, chain: Chain | None) -> dict[int, Block]:
+    def blocks(self, segment: Segment, comm: BatchComm | None) -> dict[int, Block]:
         """The blocks alone, where the rows do not come from the features."""
-        return blocks_of(segment, self.device, chain, **self.edges.load(segment), graph_loops=self._loops(segment))
+        return blocks_of(segment, self.device, comm, **self.edges.load(segment), graph_loops=self._loops(segment))
 
     def whole_blocks(self, segment: Segment) -> dict[int, Block]:
         """Blocks of all neighbours, not split, which answer out-degrees with those of the whole graph."""
@@ -89,7 +89,7 @@ class SplitLoader:
 def blocks_of(
     segment: Segment,
     device: torch.device,
-    chain: Chain | None,
+    comm: BatchComm | None,
     *,
     edge_weights: dict[int, Tensor] | None = None,
     send_weights: Mapping[int, Tensor] = NONE_OF_LAYERS,
@@ -104,9 +104,9 @@ def blocks_of(
     """The blocks of all layers, keyed 1 .. L. Copies the segment to the device in one piece.
 
     Args:
-        segment: this trainer's; unsplit (one part) where ``chain`` is None.
+        segment: this trainer's; unsplit (one part) where ``comm`` is None.
         device: where the blocks shall be.
-        chain: the chain of the mini-batch.
+        comm: the communicator of the mini-batch.
         edge_weights: [edges] of each layer, on the device.
         send_weights: [own rows sent or summed] of the layers that send weighted sums, on the device.
         drawn_weights: [num_destinations] of the layers where others sum weighted in-edges, on the device.
@@ -117,7 +117,7 @@ def blocks_of(
         whole_out_degrees: gives the out-degrees of the same vertices, for blocks with all neighbours.
         graph_loops: says which of the same vertices have an edge to themselves.
     """
-    assert chain is not None or segment.parts == 1
+    assert comm is not None or segment.parts == 1
     data = accelerator.moved(segment.data, device)
 
     def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
@@ -126,7 +126,7 @@ def blocks_of(
     blocks = {}
     for layer, header in segment.layers.items():
         route = None
-        if chain is not None and segment.parts > 1:
+        if comm is not None and segment.parts > 1:
             send_rows, sums = view(header.send_rows_at, header.num_send_rows, torch.int32), None
             if header.send_indptr_at:
                 indptr = view(header.send_indptr_at, sum(header.send_counts) + 1, torch.int32)
@@ -153,9 +153,9 @@ def blocks_of(
             whole_out_degrees=whole_out_degrees,
             graph_loops=graph_loops,
             route=route,
-            chain=chain,
+            comm=comm,
             send_weight=send_weights.get(layer),
-            drawn_degrees=in_degrees,
+            sampled_degrees=in_degrees,
             edge_scale=edge_scales.get(layer),
             drawn_weights=drawn_weights.get(layer),
             sums_all=layer in sums_all,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gsplit.features import LoadCounters
 from gsplit.kernels import StoredRows
-from gsplit.nn import Block, Chain, Neighbourhood
+from gsplit.nn import BatchComm, Block, Neighbourhood
 from gsplit.supply.ring import Handle
 
 
@@ -23,7 +23,7 @@ class MiniBatch:
     """Ticket of the mini-batch, and where it was sampled."""
     num_targets: int
     """Number of targets of all trainers, by which the sum of losses is divided."""
-    chain: Chain
+    comm: BatchComm
     """What its collectives share."""
     blocks: Mapping[int, Neighbourhood]
     """Block of each layer, 1 .. L."""

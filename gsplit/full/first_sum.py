@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from gsplit.host import large_pieces_given_back
 from gsplit.kernels import StoredRows, copied
-from gsplit.nn import Chain
+from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.rowwise.dense import is_plain, linear, linear_sum
 
@@ -57,9 +57,9 @@ class FirstBlock(Neighbourhood):
         return self.inner.num_destinations
 
     @property
-    def chain(self) -> Chain | None:  # type: ignore[override]
-        """The chain of the mini-batch."""
-        return self.inner.chain
+    def comm(self) -> BatchComm | None:  # type: ignore[override]
+        """The communicator of the mini-batch."""
+        return self.inner.comm
 
     @property
     def sums_all(self) -> bool:  # type: ignore[override]
@@ -111,8 +111,8 @@ class FirstBlock(Neighbourhood):
         raise ValueError("attention has no first sum that could be kept")
 
     @override
-    def drawn_weight(self) -> Tensor:
-        return self.inner.drawn_weight()
+    def sampled_weight(self) -> Tensor:
+        return self.inner.sampled_weight()
 
     @override
     def graph_degrees(self) -> Tensor:
@@ -120,15 +120,15 @@ class FirstBlock(Neighbourhood):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakenBlock(Neighbourhood):
+class CachedFirstLayer(Neighbourhood):
     """What is left of a first block whose sums are kept: numbers of rows; its edges are gone."""
 
     num_own_sources: int
     """Number of this trainer's sources."""
     num_destinations: int
     """Number of this trainer's destinations."""
-    chain: Chain | None
-    """The chain of the mini-batch."""
+    comm: BatchComm | None
+    """The communicator of the mini-batch."""
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
@@ -152,7 +152,7 @@ class TakenBlock(Neighbourhood):
         raise ValueError(GONE)
 
     @override
-    def drawn_weight(self) -> Tensor:
+    def sampled_weight(self) -> Tensor:
         raise ValueError(GONE)
 
     @override

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from typing_extensions import override
 
 from gsplit.full.operators import NO_FACTORS, Operator
-from gsplit.nn import Chain
+from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.parallel.board import Board, Step
 
@@ -37,8 +37,8 @@ class WholeBlock(Neighbourhood):
     """Sum of their weights, [num_destinations]; None where the model takes none."""
     degrees: Tensor | None
     """Degree of each own source, [num_own_sources], as :meth:`graph_degrees` gives it; None: the model wants none."""
-    chain: Chain
-    """The chain of the mini-batch."""
+    comm: BatchComm
+    """The communicator of the mini-batch."""
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
@@ -68,7 +68,7 @@ class WholeBlock(Neighbourhood):
         raise ValueError("attention needs all the rows that its edges come from: use --algorithm 1d or 1d-sparse")
 
     @override
-    def drawn_weight(self) -> Tensor:
+    def sampled_weight(self) -> Tensor:
         """Weight of all in-edges, [num_destinations]; without weights, their number."""
         return self.in_degrees if self.in_weights is None else self.in_weights
 
@@ -86,18 +86,18 @@ class WholeBlock(Neighbourhood):
     def _summed(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
-        chain = self.chain
-        way = _Way(operator=self.operator, layer=self.layer, board=chain.board, weighted=weighted, by=by)
+        comm = self.comm
+        way = _Way(operator=self.operator, layer=self.layer, board=comm.board, weighted=weighted, by=by)
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
             return way.forward(x)
-        out, chain.token = _Sum.apply(x, chain.token, way)
+        out, comm.token = _Sum.apply(x, comm.token, way)
         return out
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """What a sum takes beside its tensors; not the chain, which holds the token, which holds this."""
+    """What a sum takes beside its tensors; not the communicator, which holds the token, which holds this."""
 
     operator: Operator
     layer: int

@@ -41,7 +41,7 @@ class Before:
     """When and where that was written down; another one says that somebody has gone on with the run since."""
 
 
-def taken_up(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
+def resume_config(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
     """What a run was, if one goes on, and what is asked for, in which the number of trainers follows a new layout.
 
     Args:

@@ -20,7 +20,7 @@ from gsplit.nn.adapters import Adapter, wrap
 from gsplit.nn.adapters.adapter import DEPTH
 from gsplit.nn.gcn import Divisor
 from gsplit.nn.layered import LayeredModel
-from gsplit.nn.norm import convert_batch_norms, follow_chain
+from gsplit.nn.norm import convert_batch_norms, follow_comm
 from gsplit.nn.rowwise.activation import convert_dropouts
 from gsplit.processes import finds_main
 
@@ -66,7 +66,7 @@ def prepare(model: nn.Module) -> Prepared:
     convert_batch_norms(model)
     if not isinstance(model, LayeredModel):  # whose activation and dropout are one pass
         convert_dropouts(model)
-    follow_chain(model)
+    follow_comm(model)
     weights = bool(getattr(model, "uses_edge_weight", True))
     return Prepared(model, {"weights": weights, "degrees": bool(getattr(model, "uses_degrees", False))})
 

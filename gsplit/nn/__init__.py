@@ -3,7 +3,7 @@
 from gsplit.nn.aggregate import mean_of_neighbours, sum_of_neighbours
 from gsplit.nn.attention import softmax_over_neighbours
 from gsplit.nn.block import Block
-from gsplit.nn.exchange import Chain, ExchangeCounters, Route, exchange
+from gsplit.nn.exchange import BatchComm, ExchangeCounters, Route, exchange
 from gsplit.nn.gat import GAT, GATConv
 from gsplit.nn.gcn import GCN, GCNConv
 from gsplit.nn.layered import LayeredModel
@@ -15,9 +15,9 @@ __all__ = [
     "GAT",
     "GCN",
     "SAGE",
+    "BatchComm",
     "BatchNorm",
     "Block",
-    "Chain",
     "ExchangeCounters",
     "Factors",
     "GATConv",

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import TwoWayEdges, kernels_for
-from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
+from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
 
 class DrawnEdges(Protocol):
@@ -62,7 +62,7 @@ def neighbour_sum(
     two_way: TwoWayEdges,
     x: Tensor,
     route: Route | None,
-    chain: Chain | None,
+    comm: BatchComm | None,
     *,
     weight: Tensor | None = None,
     mean: bool = False,
@@ -75,7 +75,7 @@ def neighbour_sum(
     Args:
         two_way: the in-edges of the layer.
         x: [num_own_sources, D] rows of the own sources.
-        route, chain: of the exchange; None: x are the rows of all sources.
+        route, comm: of the exchange; None: x are the rows of all sources.
         weight: [edges] or [edges, H] in the dtype of x.
         mean: divide by the number of in-edges.
         start: [num_destinations, D] that the sums are added to.
@@ -88,19 +88,19 @@ def neighbour_sum(
     """
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
-    if route is None or chain is None:
+    if route is None or comm is None:
         way = _Way(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn)
         return _NeighbourSum.apply(x, weight, start, None, way)[:2]
-    way = _Way(edges=two_way, route=route, link=chain.link, mean=mean, own=own, drawn=drawn)
+    way = _Way(edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn)
     if not wants_gradient_back(x, route):
         return _NeighbourSum.apply(x, weight, start, None, way)[:2]
-    out, rows, chain.token = _NeighbourSum.apply(x, weight, start, chain.token, way)
+    out, rows, comm.token = _NeighbourSum.apply(x, weight, start, comm.token, way)
     return out, rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """What a sum takes beside its tensors; not the block or the chain, which hold the token, which holds this."""
+    """What a sum takes beside its tensors: neither block nor communicator, which hold the token."""
 
     edges: TwoWayEdges
     route: Route | None

@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import TwoWayEdges, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
-from gsplit.nn.exchange import Chain, Link, Route, wants_gradient_back
+from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
 if TYPE_CHECKING:
     from gsplit.nn.block import Block
@@ -33,7 +33,7 @@ def attention_over_neighbours(
     two_way: TwoWayEdges,
     z: Tensor,
     route: Route | None,
-    chain: Chain | None,
+    comm: BatchComm | None,
     att_source: Tensor,
     att_destination: Tensor,
     *,
@@ -47,7 +47,7 @@ def attention_over_neighbours(
     Args:
         two_way: the in-edges of the layer.
         z: [num_own_sources, H, D] projected rows of the own sources.
-        route, chain: of the exchange; None: z are the rows of all sources.
+        route, comm: of the exchange; None: z are the rows of all sources.
         att_source, att_destination: [H, D].
         negative_slope: slope of the LeakyReLU below 0.
         dropout: multiplies the shares by what it makes of ones.
@@ -57,11 +57,11 @@ def attention_over_neighbours(
     Returns:
         [num_destinations, H, D].
     """
-    split = route is not None and chain is not None
+    split = route is not None and comm is not None
     way = _Way(
         edges=two_way,
         route=route,
-        link=chain.link if chain is not None else None,
+        link=comm.link if comm is not None else None,
         slope=negative_slope,
         dropout=dropout,
         loops=loops,
@@ -69,16 +69,16 @@ def attention_over_neighbours(
         scale=scale,
     )
     returns = split and wants_gradient_back(z, route) if route is not None else False
-    token = chain.token if returns and chain is not None else None
+    token = comm.token if returns and comm is not None else None
     out, new_token = _Attention.apply(z.flatten(1), att_source, att_destination, token, way)
-    if new_token is not None and chain is not None:
-        chain.token = new_token
+    if new_token is not None and comm is not None:
+        comm.token = new_token
     return out.unflatten(1, (z.shape[1], -1))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Way:
-    """What attention takes beside its tensors; not the block or the chain, which hold the token, which holds this."""
+    """What attention takes beside its tensors: neither block nor communicator, which hold the token."""
 
     edges: TwoWayEdges
     route: Route | None

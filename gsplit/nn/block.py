@@ -18,7 +18,7 @@ from typing_extensions import override
 from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied, is_autocast, kernels_for
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
-from gsplit.nn.exchange import Chain, Route, exchange, scatter_back
+from gsplit.nn.exchange import BatchComm, Route, exchange, scatter_back
 from gsplit.nn.neighbourhood import Neighbourhood, narrows
 from gsplit.nn.rowwise.dense import both_linear, is_plain, linear_sum
 
@@ -60,7 +60,7 @@ class Block(Neighbourhood):
     """Which rows the exchange moves; None where the block is not split, and the exchange does nothing."""
     send_weight: Tensor | None = None
     """Weight of each of the route's ``send_rows`` in the sums sent, [own rows]; None: no weights, or no sums."""
-    drawn_degrees: Tensor | None = None
+    sampled_degrees: Tensor | None = None
     """Number of in-edges that the sum of each destination stands for, int32 [num_destinations]: of all that were
     drawn where some of the rows received are sums, of all in the graph where edges have scales. None: as ``indptr``
     says."""
@@ -68,12 +68,12 @@ class Block(Neighbourhood):
     """Weight of the same in-edges, [num_destinations]; None: that of the block's edges."""
     sums_all: bool = False
     """Whether sums are known to stand for all in-edges in the whole graph: all were drawn, or edges have scales."""
-    chain: Chain | None
-    """The chain of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
+    comm: BatchComm | None
+    """The communicator of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
 
-    def with_chain(self, chain: Chain) -> Block:
+    def with_chain(self, comm: BatchComm) -> Block:
         """The same block in another mini-batch; what was made of its edges stays made."""
-        other = replace(self, chain=chain)
+        other = replace(self, comm=comm)
         other.__dict__["two_way"] = self.two_way
         return other
 
@@ -92,9 +92,9 @@ class Block(Neighbourhood):
             whole_out_degrees=None,
             route=None,
             send_weight=None,
-            drawn_degrees=None if self.drawn_degrees is None else self.drawn_degrees[:0],
+            sampled_degrees=None if self.sampled_degrees is None else self.sampled_degrees[:0],
             drawn_weights=None if self.drawn_weights is None else self.drawn_weights[:0],
-            chain=None,
+            comm=None,
         )
 
     @property
@@ -114,10 +114,10 @@ class Block(Neighbourhood):
 
     def in_degrees(self) -> Tensor:
         """Number of in-edges that the sum of each destination stands for, int32 [num_destinations]."""
-        return self.indptr.diff() if self.drawn_degrees is None else self.drawn_degrees
+        return self.indptr.diff() if self.sampled_degrees is None else self.sampled_degrees
 
     @override
-    def drawn_weight(self) -> Tensor:
+    def sampled_weight(self) -> Tensor:
         """Weight of the in-edges that :meth:`sum` stands for, [num_destinations]; without weights, their number."""
         if self.drawn_weights is not None:
             return self.drawn_weights
@@ -161,9 +161,9 @@ class Block(Neighbourhood):
             return self.whole_out_degrees()[: self.num_sources]
         self._check_rows_alone()
         counts = torch.bincount(self.indices, minlength=self.num_sources)
-        if self.route is None or self.chain is None:
+        if self.route is None or self.comm is None:
             return counts
-        return exchange(scatter_back(counts, self.num_own_sources, self.route, self.chain), self.route, self.chain)
+        return exchange(scatter_back(counts, self.num_own_sources, self.route, self.comm), self.route, self.comm)
 
     def destinations(self) -> Tensor:
         """Destination row of each edge, int32 [edges].
@@ -195,16 +195,16 @@ class Block(Neighbourhood):
         """
         self._check_rows(x)
         self._check_rows_alone()
-        if self.route is None or self.chain is None:
+        if self.route is None or self.comm is None:
             return x
-        return exchange(x, self.route, self.chain)
+        return exchange(x, self.route, self.comm)
 
     def _check_rows(self, x: Tensor | StoredRows) -> None:
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
 
     def _check_rows_alone(self) -> None:
-        receives_sums = self.drawn_degrees is not None and self.edge_scale is None
+        receives_sums = self.sampled_degrees is not None and self.edge_scale is None
         if receives_sums or (self.route is not None and self.route.sums is not None):
             raise ValueError(
                 "trainers send sums of rows here, so the rows of all sources cannot be had; leave out "
@@ -234,11 +234,11 @@ class Block(Neighbourhood):
             self.two_way,
             copied(x),
             self.route,
-            self.chain,
+            self.comm,
             weight=self._scale(x),
             mean=True,
             own=True,
-            drawn=self.drawn_degrees,
+            drawn=self.sampled_degrees,
         )
         assert own_rows is not None
         return linear_sum(own_rows, means, lin_self, lin_neigh)
@@ -254,7 +254,7 @@ class Block(Neighbourhood):
         if route is not None and weight is not None and self.send_weight is not None:
             route = replace(route, sum_weight=self.send_weight.to(x.dtype).unsqueeze(1))
         return neighbour_sum(
-            self.two_way, x, route, self.chain, weight=weight, mean=mean, start=start, drawn=self.drawn_degrees
+            self.two_way, x, route, self.comm, weight=weight, mean=mean, start=start, drawn=self.sampled_degrees
         )[0]
 
     @override
@@ -274,7 +274,7 @@ class Block(Neighbourhood):
             self.two_way,
             z,
             self.route,
-            self.chain,
+            self.comm,
             att_source,
             att_destination,
             negative_slope=negative_slope,

@@ -125,7 +125,7 @@ class Link:
         return x if self.dtype is None or not x.is_floating_point() else x.to(self.dtype)
 
 
-class Chain:
+class BatchComm:
     """What the collectives of one mini-batch share: process groups, token and counters.
 
     Args:
@@ -205,21 +205,21 @@ def wants_gradient_back(x: Tensor, route: Route) -> bool:
     return torch.is_grad_enabled() and (x.requires_grad or (route.always_returns and x.is_floating_point()))
 
 
-def exchange(x: Tensor, route: Route, chain: Chain) -> Tensor:
+def exchange(x: Tensor, route: Route, comm: BatchComm) -> Tensor:
     """Own rows, then the rows received from trainer 0, 1, ...
 
     Args:
         x: [own rows, ...] rows of this trainer.
         route: which of them go where, and whether gradients come back; it sends no sums.
-        chain: the chain of the mini-batch.
+        comm: the communicator of the mini-batch.
 
     Returns:
         [own rows + received rows, ...].
     """
     assert route.sums is None
     if not wants_gradient_back(x, route):
-        return _beside(x, route, chain.link)
-    out, chain.token = _Exchange.apply(x, chain.token, route, chain.link)
+        return _beside(x, route, comm.link)
+    out, comm.token = _Exchange.apply(x, comm.token, route, comm.link)
     return out
 
 
@@ -228,7 +228,7 @@ class _Exchange(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, token: Tensor, route: Route, link: Link) -> tuple[Tensor, Tensor]:
-        # Not the chain: it holds the token, which holds this, and such a ring keeps its segment in memory until the
+        # Not the comm: it holds the token, which holds this, and such a ring keeps its segment in memory until the
         # garbage collector comes by.
         ctx.route, ctx.link, ctx.num_own = route, link, x.shape[0]
         return _beside(x, route, link), token.clone()
@@ -239,19 +239,19 @@ class _Exchange(torch.autograd.Function):
         return _folded(grad_out, ctx.num_own, ctx.route, ctx.link), grad_token, None, None
 
 
-def scatter_back(rows: Tensor, num_own: int, route: Route, chain: Chain) -> Tensor:
+def scatter_back(rows: Tensor, num_own: int, route: Route, comm: BatchComm) -> Tensor:
     """Add what each row holds to the row that it is a copy of, on its owner: what backward does, for counts.
 
     Args:
         rows: [num_own + received rows, ...], in the order that :func:`exchange` returns.
         num_own: number of own rows.
-        route, chain: those of the exchange.
+        route, comm: those of the exchange.
 
     Returns:
         [num_own, ...].
     """
     assert route.sums is None
-    return _folded(rows, num_own, route, chain.link)
+    return _folded(rows, num_own, route, comm.link)
 
 
 def _rows_to_send(x: Tensor, route: Route) -> Tensor:

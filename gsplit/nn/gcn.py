@@ -72,7 +72,7 @@ class GCNConv(nn.Module):
         return Divisor(loop=float(self.loops))
 
     @property
-    def late_bias(self) -> Tensor | None:
+    def bias_to_fuse(self) -> Tensor | None:
         """The bias [out], where nothing but :meth:`forward` is called for the layer: no hooks, no other forward."""
         own = type(self) is GCNConv and "forward" not in vars(self)
         return self.bias if own and not has_hooks(self) else None
@@ -81,7 +81,7 @@ class GCNConv(nn.Module):
         """Rows of the destinations [num_destinations, out] for rows of the own sources [num_own_sources, in]."""
         return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows), self.bias)
 
-    def before_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
+    def forward_without_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """The rows of :meth:`forward` without the bias, which the activation adds in its own pass."""
         return block.projected(x, self.lin, lambda rows: self._normalised_sum(block, rows))
 
@@ -91,7 +91,7 @@ class GCNConv(nn.Module):
 
     def _factors(self, block: Neighbourhood, dtype: torch.dtype) -> Factors:
         if self.normalization == "mean":
-            drawn = block.drawn_weight().to(dtype)
+            drawn = block.sampled_weight().to(dtype)
             share = _or_one(float(self.loops) + drawn).reciprocal()
             return Factors(sums=share, own=share if self.loops else None)
         return symmetric_factors(block, dtype, 1.0 if self.loops else None)
@@ -113,7 +113,7 @@ def symmetric_factors(block: Neighbourhood, dtype: torch.dtype, loops: Tensor | 
     factor = torch.where(whole > 0, whole.rsqrt(), torch.zeros_like(whole))
     sums, own = factor[:n], None
     if not block.sums_all:
-        missing = _or_one(degrees[:n]) / _or_one(block.drawn_weight().to(dtype))
+        missing = _or_one(degrees[:n]) / _or_one(block.sampled_weight().to(dtype))
         sums = missing * sums
     if loops is not None:
         own = factor[:n].square() * (loops[:n] if isinstance(loops, Tensor) else loops)

@@ -39,14 +39,14 @@ class Between(TypedDict, total=False):
 
 
 @runtime_checkable
-class LeavesBias(Protocol):
+class FusesBias(Protocol):
     """A convolution that can leave its bias to whoever makes the next pass over its rows."""
 
     @property
-    def late_bias(self) -> Tensor | None:
-        """The bias, where :meth:`before_bias` may be called in place of the layer, else None."""
+    def bias_to_fuse(self) -> Tensor | None:
+        """The bias, where :meth:`forward_without_bias` may be called in place of the layer, else None."""
 
-    def before_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
+    def forward_without_bias(self, block: Neighbourhood, x: Tensor) -> Tensor:
         """The rows of the layer [num_destinations, out] without the bias."""
 
 
@@ -162,9 +162,9 @@ class LayeredModel(nn.Module):
     def _convolved(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> tuple[Tensor, Tensor | None]:
         """What a layer's convolution gives, and its bias where that is left for the activation to add."""
         conv = self.convs[layer - 1]
-        if isinstance(conv, LeavesBias) and isinstance(x, Tensor) and self._activates_next(layer, x):
-            late = conv.late_bias
-            return (conv(block, x) if late is None else conv.before_bias(block, x)), late
+        if isinstance(conv, FusesBias) and isinstance(x, Tensor) and self._activates_next(layer, x):
+            late = conv.bias_to_fuse
+            return (conv(block, x) if late is None else conv.forward_without_bias(block, x)), late
         return conv(block, x), None
 
     def _activates_next(self, layer: int, x: Tensor) -> bool:

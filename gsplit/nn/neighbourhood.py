@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gsplit.kernels import StoredRows, copied
-from gsplit.nn.exchange import Chain
+from gsplit.nn.exchange import BatchComm
 from gsplit.nn.rowwise.dense import linear
 
 
@@ -52,10 +52,10 @@ class Neighbourhood(ABC):
     """Number of own sources: the rows that a convolution gives."""
     num_destinations: int
     """Number of destinations: the rows that it gets. The first own sources are the destinations."""
-    chain: Chain | None
-    """The chain of the mini-batch, which batch normalisation sums over; None where one process has all rows."""
+    comm: BatchComm | None
+    """The communicator of the mini-batch, over which batch normalisation sums; None: one process has all rows."""
     sums_all: bool = False
-    """Whether sums are known to stand for all in-edges in the whole graph, so that :meth:`drawn_weight` is what
+    """Whether sums are known to stand for all in-edges in the whole graph, so that :meth:`sampled_weight` is what
     :meth:`graph_degrees` says of the destinations, but for rounding."""
 
     @abstractmethod
@@ -134,7 +134,7 @@ class Neighbourhood(ABC):
         """
 
     @abstractmethod
-    def drawn_weight(self) -> Tensor:
+    def sampled_weight(self) -> Tensor:
         """Weight of the in-edges that :meth:`sum` stands for, [num_destinations]; without weights, their number."""
 
     @abstractmethod

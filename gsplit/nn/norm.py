@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from gsplit.nn.exchange import Chain
+from gsplit.nn.exchange import BatchComm
 
 CONVERTED = (nn.BatchNorm1d, nn.SyncBatchNorm)
 
@@ -24,8 +24,8 @@ class BatchNorm(nn.BatchNorm1d):
     A single row is normalised to the bias, and leaves the running variance as it is.
     """
 
-    chain: Chain | None = None
-    """The chain of the mini-batch at work, set by :func:`follow_chain`; None: this trainer holds all rows."""
+    comm: BatchComm | None = None
+    """The communicator of the mini-batch at work, set by :func:`follow_comm`; None: this trainer holds all rows."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""
@@ -44,7 +44,7 @@ class BatchNorm(nn.BatchNorm1d):
         return out if self.weight is None else out * self.weight + self.bias
 
     def _over_trainers(self, sums: Tensor) -> Tensor:
-        return sums if self.chain is None else self.chain.sum(sums)
+        return sums if self.comm is None else self.comm.sum(sums)
 
     def _remember(self, mean: Tensor, variance: Tensor, count: Tensor, some: Tensor) -> None:
         """Take statistics of so many rows over; ``some`` is 0 where there are none, which say nothing.
@@ -85,18 +85,18 @@ def _ours(theirs: _BatchNorm) -> BatchNorm:
     return ours
 
 
-def follow_chain(model: nn.Module) -> None:
-    """Let the batch normalisations of a model use the chain of the blocks that the model is called with."""
+def follow_comm(model: nn.Module) -> None:
+    """Let the batch normalisations of a model use the communicator of the blocks that the model is called with."""
     norms = [module for module in model.modules() if isinstance(module, BatchNorm)]
 
     def tell(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        chain = next(iter(arguments[0].values())).chain
+        comm = next(iter(arguments[0].values())).comm
         for norm in norms:
-            norm.chain = chain
+            norm.comm = comm
 
     def forget(*_: Any) -> None:
         for norm in norms:
-            norm.chain = None
+            norm.comm = None
 
     if norms:
         model.register_forward_pre_hook(tell)

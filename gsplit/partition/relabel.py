@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data import layout, store
+from gsplit.data.append.lineage import GROWN_FROM
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, row_ranges
-from gsplit.data.growing.lineage import GROWN_FROM
 from gsplit.data.ids.kept_ids import copy_ids
 from gsplit.data.npy import forget
 from gsplit.limits import host_memory

@@ -28,7 +28,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.models import prepared
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
 from gsplit.parallel.board import Step
 from gsplit.parallel.join import joined
@@ -135,8 +135,8 @@ def _sampled(model: nn.Module, member: Member, loader: SplitLoader, request: Req
     for batch, begin in enumerate(range(0, len(targets), spec.batch_size)):
         sampler.sample(targets[begin : begin + spec.batch_size], epoch=0, batch=batch)
         segment = sampler.segment(member.rank)
-        chain = Chain(member.group, ExchangeCounters(), member.device, board=member.board)
-        blocks, x = loader.inputs(segment, chain)
+        comm = BatchComm(member.group, ExchangeCounters(), member.device, board=member.board)
+        blocks, x = loader.inputs(segment, comm)
         vectors = forward_to(spec.level, spec.num_layers, model, blocks, x)
         if member.board is not None:
             member.board.enter(Step.END)

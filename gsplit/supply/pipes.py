@@ -63,7 +63,7 @@ class Supply:
     def __init__(self, trainers: int, pool: MakePool | None = None) -> None:
         context = multiprocessing.get_context("spawn")
         heard, leader = context.Pipe(duplex=False)
-        self._leader = Told(leader)
+        self._leader = NonBlockingWriter(leader)
         followers = [context.Pipe(duplex=False) for _ in range(trainers - 1)]
         released = [context.Pipe(duplex=False) for _ in range(trainers)]
         self._pool = None if pool is None else pool(self._tell_leader)
@@ -128,7 +128,7 @@ class Supply:
         self._leader.tell(handles)
 
 
-class Told:
+class NonBlockingWriter:
     """The writing end of a pipe, which whoever tells something does not wait for.
 
     A pipe holds 64 KiB, and the handles of some bulks take more; its reader may be busy for long, as a trainer is in

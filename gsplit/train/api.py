@@ -24,7 +24,7 @@ from gsplit.files import as_path
 from gsplit.host import ending_tidily
 from gsplit.launch.effects import warn
 from gsplit.launch.resolve import resolve
-from gsplit.launch.resume import Resumed, taken_up
+from gsplit.launch.resume import Resumed, resume_config
 from gsplit.launch.start import launch
 from gsplit.models.prepared import in_bytes
 from gsplit.processes import check_script
@@ -111,7 +111,7 @@ def _train(
 ) -> dict[str, Any]:
     """Do what :func:`train` says, with a layout and a folder that have names."""
     trainer = functools.partial(live, handed=_handed(config, loss, loop, callbacks))
-    config, before = taken_up(config)
+    config, before = resume_config(config)
     with ending_tidily(), ExitStack() as held:
         if begins_from_store := before is None and is_store_of_run(config):
             held.enter_context(held_run(config.out, overwrite=config.overwrite))

@@ -59,7 +59,7 @@ def train(trainer: Trainer) -> bool:
         with clock("forward"):
             logits = mini_batch.logits(trainer.model)
             check_logits(logits, len(labels), trainer.layout.graph.num_classes)
-            loss = mini_batch.chain.tie(mini_batch_loss(trainer.objective, logits, labels, num_targets, each))
+            loss = mini_batch.comm.tie(mini_batch_loss(trainer.objective, logits, labels, num_targets, each))
             if mini_batch.share_of_whole is None:
                 weight = weight_of(trainer.objective, labels, each)
             else:

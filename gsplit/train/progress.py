@@ -43,7 +43,7 @@ class Computed:
 
 def counts_of(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
     """What is counted of a mini-batch that was just computed."""
-    loaded, exchanged = mini_batch.loaded, mini_batch.chain.counters
+    loaded, exchanged = mini_batch.loaded, mini_batch.comm.counters
     return {
         **mini_batch.counts,
         "cache_hits": loaded.cache_hits,

@@ -54,7 +54,7 @@ def given_in_an_epoch(member, config):
 
     controls, device = torch.ops.sim, member.device.index
     given = Given(device=device, noted=[], before={}, launches=[], feed=0, loaded=[], begun=[])
-    load_next, hold_back = Feed._load_next, Feed._hold_back
+    load_next, hold_back = Feed._load_next, Feed._limit_run_ahead
 
     def loaded(feed):
         mini_batch = load_next(feed)
@@ -78,7 +78,7 @@ def given_in_an_epoch(member, config):
     with (
         mock.patch.object(accelerator, "reader_of_rows", return_value=None),
         mock.patch.multiple(zero_copy, prepare=mock.DEFAULT, _read_rows=Kernel()),
-        mock.patch.multiple(Feed, _load_next=loaded, _hold_back=begun),
+        mock.patch.multiple(Feed, _load_next=loaded, _limit_run_ahead=begun),
     ):
         accelerator.synchronize(member.device)
         given.before = {stream: controls.issued(device, stream) for stream in range(STREAMS)}

@@ -107,16 +107,16 @@ class Loads:
         blocks, x = self._loader.inputs(segment, None)
         return mini_batch_of(handle, x, self._loader.labels(segment), blocks)
 
-    def let_go(self, handle):
+    def release(self, handle):
         self.devices.add(torch.accelerator.current_device_index())
-        self._source.let_go(handle)
+        self._source.release(handle)
 
 
 def mini_batch_of(handle, x, labels, blocks):
     return MiniBatch(
         handle=handle,
         num_targets=1,
-        chain=None,
+        comm=None,
         blocks=blocks,
         x=x,
         labels=labels,
@@ -166,7 +166,7 @@ class Fresh:
     def make(self, handle):
         return mini_batch_of(handle, torch.zeros(FRESH_BYTES, dtype=torch.uint8, device=self._device), None, {})
 
-    def let_go(self, handle):
+    def release(self, handle):
         pass
 
 

@@ -9,7 +9,7 @@ import torch
 from support.steps import CPU
 from torch import nn
 
-from gsplit.nn import BatchNorm, Chain, ExchangeCounters
+from gsplit.nn import BatchComm, BatchNorm, ExchangeCounters
 from gsplit.nn.norm import convert_batch_norms
 
 ROWS = 12
@@ -51,9 +51,9 @@ def normalised(member, counts):
     x = rows()[begin : begin + counts[member.rank]].requires_grad_()
     torch.manual_seed(2)
     norm, _ = both()
-    norm.chain = Chain(member.group, ExchangeCounters(), CPU)
+    norm.comm = BatchComm(member.group, ExchangeCounters(), CPU)
     out = norm(x)
-    norm.chain.tie((out**3).sum()).backward()
+    norm.comm.tie((out**3).sum()).backward()
     return out.detach(), x.grad, norm.running_var
 
 

@@ -13,7 +13,7 @@ from support.reference import sample_and_split
 from support.steps import CPU, Step
 
 from gsplit.data import open_layout
-from gsplit.nn import Chain, ExchangeCounters, Route, exchange
+from gsplit.nn import BatchComm, ExchangeCounters, Route, exchange
 from gsplit.parallel import Member
 
 FAN_OUTS = [4, 3, 5]
@@ -186,10 +186,10 @@ def random_route(rank, world, seed, num_own, *, always_returns=False):
 def inner_products(member, seed, trailing):
     num_own = 6
     route = random_route(member.rank, member.world, seed, num_own)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     torch.manual_seed(100 * seed + member.rank)
     x = torch.randn(num_own, *trailing, dtype=torch.float64, requires_grad=True)
-    out = exchange(x, route, chain)
+    out = exchange(x, route, comm)
     y = torch.randn_like(out)
     (adjoint,) = torch.autograd.grad(out, x, y)
     return (out * y).sum().item(), (x * adjoint).sum().item()
@@ -213,7 +213,7 @@ def slope_two_ways(member, path, targets, name):
     step.x.requires_grad_(True)
     out = step.model(step.blocks, step.x)
     y = torch.randn(out.shape, generator=random, dtype=torch.float64)
-    step.chain.tie((out * y).sum()).backward()
+    step.comm.tie((out * y).sum()).backward()
     with torch.no_grad():
         ahead, behind = (step.model(step.blocks, step.x + h * v) for h in (DIFFERENCE, -DIFFERENCE))
     return ((ahead - behind) / (2 * DIFFERENCE) * y).sum().item(), (v * step.x.grad).sum().item()
@@ -232,9 +232,9 @@ def test_law_4_backward_of_every_model_is_the_adjoint_of_its_forward(pool, layou
 def rows_received(member):
     num_own = 4
     route = random_route(member.rank, member.world, 0, num_own)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     x = (100 * member.rank + torch.arange(num_own, dtype=torch.float32)).unsqueeze(1)
-    return exchange(x, route, chain).squeeze(1).tolist(), route.send_rows.tolist(), route.send_counts
+    return exchange(x, route, comm).squeeze(1).tolist(), route.send_rows.tolist(), route.send_counts
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
@@ -251,13 +251,13 @@ def test_exchange_brings_the_rows_asked_for_in_order(pool, world):
 def two_branches(member):
     """Two exchanges that do not depend on each other: only the token says which backward comes first."""
     route = random_route(member.rank, member.world, 0, 5)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     x = torch.ones(5, 3, dtype=torch.float64, requires_grad=True)
-    narrow, wide = exchange(x * 2, route, chain), exchange(torch.cat([x, x], dim=1), route, chain)
+    narrow, wide = exchange(x * 2, route, comm), exchange(torch.cat([x, x], dim=1), route, comm)
     # Autograd walks the branch added last first; the ranks disagree about which that is.
     parts = [narrow.sum(), wide.sum()]
     loss = parts[0] + parts[1] if member.rank % 2 else parts[1] + parts[0]
-    chain.tie(loss).backward()
+    comm.tie(loss).backward()
     sent = np.bincount(route.send_rows.numpy(), minlength=5)
     return bool((x.grad == torch.from_numpy(4.0 * (1 + sent)).unsqueeze(1)).all())
 
@@ -270,11 +270,11 @@ def test_independent_exchanges_run_backward_in_one_order(pool, world):
 def unused_rows(member):
     """A trainer whose loss does not depend on what it received must still send the (zero) gradients back."""
     route = random_route(member.rank, member.world, 1, 5)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     x = torch.ones(5, 2, requires_grad=True)
-    out = exchange(x, route, chain)
+    out = exchange(x, route, comm)
     loss = out.sum() if member.rank == 0 else out.new_zeros(())
-    chain.tie(loss).backward()
+    comm.tie(loss).backward()
     return x.grad is not None
 
 
@@ -286,14 +286,14 @@ def test_a_loss_without_the_exchange_still_takes_part(pool, world):
 def zeros_of_one_trainer(member):
     """Before a later layer a trainer may hold rows that want no gradient; its part of backward is waited for."""
     route = random_route(member.rank, member.world, 0, 5, always_returns=True)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     x = torch.ones(5, 2, dtype=torch.float64, requires_grad=True)
     rows = torch.zeros_like(x) if member.rank == 0 else x * 2
-    chain.tie(exchange(rows, route, chain).sum()).backward()
+    comm.tie(exchange(rows, route, comm).sum()).backward()
     sent = np.bincount(route.send_rows.numpy(), minlength=5)
     messages = sum(count > 0 for count in route.receive_counts)
     wanted = None if member.rank == 0 else torch.from_numpy(2.0 * (1 + sent)).unsqueeze(1).expand(5, 2)
-    return chain.counters.backward_messages == messages and (
+    return comm.counters.backward_messages == messages and (
         x.grad is None if wanted is None else torch.equal(x.grad, wanted)
     )
 
@@ -306,12 +306,12 @@ def test_rows_of_a_later_layer_always_return(pool, world):
 def messages_of_features(member):
     """Messages in backward so far, after exchanges before layer 1 of features, of features again, of projections."""
     route = random_route(member.rank, member.world, 0, 5)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     features, weight = torch.ones(5, 2), torch.ones(2, 3, requires_grad=True)
     messages = []
     for x in (features, features, features @ weight):
-        chain.tie(exchange(x, route, chain).sum()).backward()
-        messages.append(chain.counters.backward_messages)
+        comm.tie(exchange(x, route, comm).sum()).backward()
+        messages.append(comm.counters.backward_messages)
     return messages, sum(count > 0 for count in route.receive_counts)
 
 

@@ -93,7 +93,7 @@ def what_outlives_a_mini_batch(member, path, targets, name, sums=False):
     gc.disable()
     try:
         step.gradients()
-        parts = {"chain": step.chain, "segment": step.segment.data, "x": step.x, "route": step.blocks[1].route}
+        parts = {"comm": step.comm, "segment": step.segment.data, "x": step.x, "route": step.blocks[1].route}
         watched = {part: weakref.ref(value) for part, value in parts.items()}
         model = step.model
         del step, parts

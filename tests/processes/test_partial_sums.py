@@ -12,7 +12,7 @@ from support.steps import CPU, Step
 
 from gsplit.data import open_layout
 from gsplit.kernels import Edges, TwoWayEdges
-from gsplit.nn import Chain, ExchangeCounters, GATConv, Route
+from gsplit.nn import BatchComm, ExchangeCounters, GATConv, Route
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.parallel import Member
 
@@ -124,11 +124,11 @@ def products_of_sums(member, seed, weighted):
     sources = num_own + received
     indices = torch.arange(sources, dtype=torch.int32).repeat(2)
     edges = Edges(indptr=torch.tensor([0, sources, 2 * sources], dtype=torch.int32), indices=indices)
-    chain = Chain(member.group, ExchangeCounters(), CPU)
+    comm = BatchComm(member.group, ExchangeCounters(), CPU)
     torch.manual_seed(100 * seed + member.rank)
     x = torch.randn(num_own, 3, dtype=torch.float64, requires_grad=True)
     weight = torch.rand(2 * sources, 1, dtype=torch.float64)
-    out, _ = neighbour_sum(TwoWayEdges(edges, sources), x, route, chain, weight=weight)
+    out, _ = neighbour_sum(TwoWayEdges(edges, sources), x, route, comm, weight=weight)
     y = torch.randn_like(out)
     (adjoint,) = torch.autograd.grad(out, x, y)
     return (out * y).sum().item(), (x * adjoint).sum().item()

@@ -28,7 +28,7 @@ from gsplit import TrainConfig
 from gsplit.data import open_layout
 from gsplit.errors import InputError
 from gsplit.launch.resolve import resolve
-from gsplit.launch.resume import Resumed, taken_up
+from gsplit.launch.resume import Resumed, resume_config
 from gsplit.runs import checkpoint
 
 EPOCHS = 5
@@ -182,7 +182,7 @@ def test_a_run_ends_early_after_the_same_epoch_for_any_number_of_trainers(pool, 
 
 def resumable(config):
     """What ``Resumed.checked`` takes."""
-    config, before = taken_up(config)
+    config, before = resume_config(config)
     return resolve(config), before
 
 

@@ -9,7 +9,7 @@ from support.graphs import random_graph
 from support.steps import CPU
 
 from gsplit.engine.inputs import blocks_of
-from gsplit.nn import Chain, ExchangeCounters, GATConv, SAGEConv
+from gsplit.nn import BatchComm, ExchangeCounters, GATConv, SAGEConv
 from gsplit.parallel import Member
 from gsplit.sampling import MiniBatchSampler
 
@@ -17,13 +17,13 @@ N = 120
 
 
 def layer_of(member: Member, exchange_dtype=None, layer=2):
-    """A layer of a mini-batch that all trainers split, and its chain."""
+    """A layer of a mini-batch that all trainers split, and its communicator."""
     graph = random_graph(N, 9, seed=8)
     offsets = np.linspace(0, N, member.world + 1).astype(int).tolist()
     sampler = MiniBatchSampler(graph.indptr, graph.indices, offsets, fan_outs=[4, 4], seed=0)
     sampler.sample(np.arange(0, N, 2), epoch=0, batch=0)
-    chain = Chain(member.group, ExchangeCounters(), CPU, exchange_dtype=exchange_dtype)
-    return blocks_of(sampler.segment(member.rank), CPU, chain)[layer], chain
+    comm = BatchComm(member.group, ExchangeCounters(), CPU, exchange_dtype=exchange_dtype)
+    return blocks_of(sampler.segment(member.rank), CPU, comm)[layer], comm
 
 
 def conv_of(name, width):
@@ -38,12 +38,12 @@ def conv_of(name, width):
 
 def without_the_layer(member, name):
     """One trainer's loss does not depend on the layer; the others' gradients are waited for all the same."""
-    block, chain = layer_of(member)
+    block, comm = layer_of(member)
     torch.manual_seed(member.rank)
     x = torch.randn(block.num_own_sources, 6, dtype=torch.float64, requires_grad=True)
     out = conv_of(name, 6)(block, x)
     loss = out.new_zeros(()) if member.rank == 0 else (out**2).sum()
-    chain.tie(loss).backward()
+    comm.tie(loss).backward()
     return bool((x.grad != 0).any())
 
 
@@ -55,11 +55,11 @@ def test_a_loss_without_the_layer_still_takes_part(pool, world, name):
 
 def without_gradient(member, name):
     """Before a later layer rows may want no gradient on one trainer; its part of backward is waited for."""
-    block, chain = layer_of(member)
+    block, comm = layer_of(member)
     assert block.route.always_returns
     x = torch.ones(block.num_own_sources, 6, dtype=torch.float64, requires_grad=member.rank > 0)
     conv = conv_of(name, 6).requires_grad_(False)
-    chain.tie(conv(block, x).sum()).backward()
+    comm.tie(conv(block, x).sum()).backward()
     return (x.grad is None) == (member.rank == 0)
 
 
@@ -71,12 +71,12 @@ def test_rows_that_want_no_gradient_return_those_of_others(pool, world, name):
 
 def results_in(member, dtype, name):
     """Bytes sent both ways, the result, and gradients of rows, with rows that bfloat16 rounds."""
-    block, chain = layer_of(member, dtype)
+    block, comm = layer_of(member, dtype)
     torch.manual_seed(member.rank)
     x = torch.randn(block.num_own_sources, 6, requires_grad=True)
     out = conv_of(name, 6).float()(block, x)
-    chain.tie((out**2).sum()).backward()
-    return chain.counters.forward_bytes, chain.counters.backward_bytes, out.detach(), x.grad
+    comm.tie((out**2).sum()).backward()
+    return comm.counters.forward_bytes, comm.counters.backward_bytes, out.detach(), x.grad
 
 
 @pytest.mark.parametrize("name", ["widening", "narrowing", "gat"])
@@ -98,14 +98,14 @@ def test_bfloat16_halves_the_bytes_of_both_ways(pool, world, name):
 
 def sums_of_whole_numbers(member):
     """Rows of ones in bfloat16 on the wire: sums are taken in float32, or counts above 256 would stop growing."""
-    block, chain = layer_of(member, torch.bfloat16)
+    block, comm = layer_of(member, torch.bfloat16)
     x = torch.ones(block.num_own_sources, 1, requires_grad=True)
     (block.sum(x) * 1000).sum().backward()
     sent = torch.bincount(block.indices, minlength=block.num_sources)[: block.num_own_sources]
     return (
         bool((x.grad.squeeze(1) >= 1000 * sent).all()),
         bool((block.sum(x.detach()).squeeze(1) == block.in_degrees()).all()),
-        chain.world,
+        comm.world,
     )
 
 

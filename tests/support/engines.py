@@ -11,7 +11,7 @@ from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.sampled.engine import Sampled, counts_of
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Grid
 from gsplit.sampling import sampler_of
 from gsplit.supply.order import order_of
@@ -65,7 +65,7 @@ class Whole:
         return MiniBatch(
             handle=handle,
             num_targets=self.num_targets,
-            chain=Chain(None, ExchangeCounters(), self.member.device, everyone=self.member.group),
+            comm=BatchComm(None, ExchangeCounters(), self.member.device, everyone=self.member.group),
             blocks=self.blocks,
             x=self.loader.features.load(self.segment.vertices),
             labels=self.loader.labels(self.segment),
@@ -74,7 +74,7 @@ class Whole:
             seconds={"sample": 0.0, "load": 0.0},
         )
 
-    def let_go(self, handle):
+    def release(self, handle):
         """The blocks stay."""
 
 

@@ -77,7 +77,7 @@ def whole_graph_vectors(graph, model, num_layers, dtype=torch.float64):
         edge_weight=None,
         degrees=None,
         route=None,
-        chain=None,
+        comm=None,
     )
     x, levels = torch.tensor(graph.features).to(dtype), {}
     with torch.no_grad():

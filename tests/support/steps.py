@@ -10,7 +10,7 @@ from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import prepared
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_board
 from gsplit.sampling import Neighbours, split_offsets
 from support import pool as pool_module
@@ -64,10 +64,10 @@ class Step:
         self.segment = sampler.segment(grid.coordinate(member.rank, SPLIT))
         self.counters = ExchangeCounters()
         group = member.along(SPLIT) if member.world > 1 else None
-        self.chain = Chain(group, self.counters, CPU, everyone=member.group, board=member.board)
+        self.comm = BatchComm(group, self.counters, CPU, everyone=member.group, board=member.board)
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         inputs = SplitLoader(layout, CPU, self.loader, edges)
-        self.blocks, self.x = inputs.inputs(self.segment, self.chain)
+        self.blocks, self.x = inputs.inputs(self.segment, self.comm)
         self.labels, self.target_weights = inputs.labels(self.segment), inputs.target_weights(self.segment)
 
     def gradients(self):
@@ -75,7 +75,7 @@ class Step:
         logits = self.model(self.blocks, self.x)
         objective = objective_of(self.layout.graph.task, self.layout.graph.num_classes)
         about = (self.labels, self.segment.num_targets, self.target_weights)
-        loss = self.chain.tie(mini_batch_loss(objective, logits, *about))
+        loss = self.comm.tie(mini_batch_loss(objective, logits, *about))
         loss.backward()
         if self.member.world > 1:
             loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)

@@ -90,7 +90,7 @@ class WholeStep:
         batch = self.batches.make(Handle(ticket=Ticket(number=0, epoch=0, batch=0)))
         self.user_model.zero_grad(set_to_none=True)
         logits = batch.logits(self.model)
-        loss = batch.chain.tie(mini_batch_loss(self.objective, logits, batch.labels, batch.num_targets))
+        loss = batch.comm.tie(mini_batch_loss(self.objective, logits, batch.labels, batch.num_targets))
         loss.backward()
         if self.member.world > 1:
             loss, _ = reduce_gradients(list(self.model.parameters()), loss, self.member)
@@ -101,7 +101,7 @@ class WholeStep:
 class DenseBlock(Neighbourhood):
     """All vertices to all vertices by dense matrices; A_NN[v, u] counts the edges from u to v, W_NN sums weights."""
 
-    chain = None
+    comm = None
 
     def __init__(self, graph, weighted: bool) -> None:
         n = self.num_own_sources = self.num_destinations = graph.num_vertices
@@ -131,7 +131,7 @@ class DenseBlock(Neighbourhood):
             heads.append(power / torch.where(total > 0, total, torch.ones_like(total)) @ z[:, head])
         return torch.stack(heads, dim=1)
 
-    def drawn_weight(self):
+    def sampled_weight(self):
         return self.W_NN.sum(1)
 
     def graph_degrees(self):

@@ -80,7 +80,7 @@ def step(case: Case, kind: str, layout: Path, out: Path, used: set[str]) -> str:
             logits = mini_batch.logits(trainer.model)
             each = mini_batch.target_weights
             about = (mini_batch.labels, mini_batch.num_targets, each)
-            loss = mini_batch.chain.tie(mini_batch_loss(trainer.objective, logits, *about))
+            loss = mini_batch.comm.tie(mini_batch_loss(trainer.objective, logits, *about))
             if mini_batch.share_of_whole is None:
                 weight = weight_of(trainer.objective, mini_batch.labels, each)
             else:

@@ -33,7 +33,7 @@ from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.kernels import library_alone
 from gsplit.limits import host_memory
-from gsplit.nn import Block, Chain, ExchangeCounters
+from gsplit.nn import BatchComm, Block, ExchangeCounters
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import Member
 from gsplit.parallel.mailboxes import Mailboxes
@@ -181,7 +181,7 @@ class _Loaded:
     x: Tensor
     labels: Tensor
     target_weights: Tensor | None
-    chain: Chain
+    comm: BatchComm
 
 
 class _Step:
@@ -211,21 +211,21 @@ class _Step:
         """The mini-batch, as the feed loads it."""
         run, segment = self._run, self._segment
         carrier = Silent() if segment.parts > 1 else None
-        chain = Chain(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
+        comm = BatchComm(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
         width = self._loader.layout.graph.num_features
         return _Loaded(
-            blocks=self._loader.blocks(segment, chain),
+            blocks=self._loader.blocks(segment, comm),
             x=torch.zeros((len(segment.vertices), width), dtype=run.dtype, device=self._device),
             labels=self._loader.labels(segment),
             target_weights=self._loader.target_weights(segment),
-            chain=chain,
+            comm=comm,
         )
 
     def make(self, loaded: _Loaded, batch: int) -> None:
         """Make a step as :func:`gsplit.train.loop.train` does, and hold what that holds until it has the next one."""
         labels, num_targets, each = loaded.labels, self._segment.num_targets, loaded.target_weights
         logits = self.model(loaded.blocks, loaded.x)
-        loss = loaded.chain.tie(mini_batch_loss(self._objective, logits, labels, num_targets, each))
+        loss = loaded.comm.tie(mini_batch_loss(self._objective, logits, labels, num_targets, each))
         weight = weight_of(self._objective, labels, each)
         if self._segment.has_drawn_targets and self._run.config.estimate != "ratio":
             weight = self._whole_weight

@@ -20,7 +20,7 @@ from gsplit.config.model import MODELS
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.resolved import Resolved
 from gsplit.data import Layout
-from gsplit.data.looking.negative_weights import weight_signs
+from gsplit.data.inspect.negative_weights import weight_signs
 from gsplit.engine.sampled.rules import NotBelowZero, draws_by_weights, why_not_below_zero
 from gsplit.errors import InputError
 from gsplit.models.prepared import Needs

@@ -33,7 +33,7 @@ from gsplit.engine.strategy import cache_of, check_strategy, split_group_of
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.limits import host_memory
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
 from gsplit.runs.log import level_name
@@ -217,7 +217,7 @@ class _Splits:
         segment, sample_s = self._source.segment(handle)
         start_s = time.perf_counter()
         member = self._member
-        chain = Chain(
+        comm = BatchComm(
             self._carrier,
             ExchangeCounters(),
             member.device,
@@ -228,8 +228,8 @@ class _Splits:
         return MiniBatch(
             handle=handle,
             num_targets=segment.num_targets,
-            chain=chain,
-            blocks=self._loader.blocks(segment, chain),
+            comm=comm,
+            blocks=self._loader.blocks(segment, comm),
             x=self._rows(segment.vertices),
             labels=self._loader.labels(segment),
             loaded=self._loader.features.take_counters(),
@@ -240,8 +240,8 @@ class _Splits:
             seconds={"sample": sample_s, "load": time.perf_counter() - start_s},
         )
 
-    def let_go(self, handle: Handle) -> None:
-        self._source.let_go(handle)
+    def release(self, handle: Handle) -> None:
+        self._source.release(handle)
 
     def _rows(self, vertices: NDArray[np.int64]) -> Tensor | StoredRows:
         """The features, copied unless the model says, as it may for each mini-batch anew, that it needs no copy."""

@@ -25,7 +25,7 @@ class Source(Protocol):
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         """The segment of a mini-batch, and the seconds that sampling took."""
 
-    def let_go(self, handle: Handle) -> None:
+    def release(self, handle: Handle) -> None:
         """The segment is on the device: its memory may be written again."""
 
 
@@ -56,7 +56,7 @@ class FromSlots:
         data = self._ring.read(handle, self._rank)
         return Segment(data if self._to_gpu else data.copy()), handle.seconds
 
-    def let_go(self, handle: Handle) -> None:
+    def release(self, handle: Handle) -> None:
         """Tell the launcher that this trainer is done with the slot, once it is done with all that lies in it."""
         done = self._done.of(handle)
         if done:
@@ -79,7 +79,7 @@ class SampledHere:
         sampler = self._micro_batches.sample(handle.ticket.epoch, handle.ticket.batch, self._micro)
         return sampler.segment(self._split), time.perf_counter() - start_s
 
-    def let_go(self, handle: Handle) -> None:
+    def release(self, handle: Handle) -> None:
         """Tell the launcher that training goes on."""
         if self._end is not None:
             self._end.released.send(handle.slot)  # there is no slot, but the launcher learns that training goes on

@@ -24,7 +24,7 @@ from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import transposed
 from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, roles_of
 from gsplit.full.shards import Shard, in_rows, read_shard, with_loops
-from gsplit.nn import GCN, Chain
+from gsplit.nn import GCN, BatchComm
 from gsplit.runs.log import level_name
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.ring import Handle
@@ -104,7 +104,7 @@ class RotatedBatches:
         return RotatedMiniBatch(
             handle=handle,
             num_targets=len(parts.layout.graph.train_idx),
-            chain=Chain(parts.member.group, counters, parts.member.device, board=parts.member.board),
+            comm=BatchComm(parts.member.group, counters, parts.member.device, board=parts.member.board),
             blocks={},
             x=self._x(),
             labels=self._labels,

@@ -21,7 +21,7 @@ from gsplit.features import LoadCounters
 from gsplit.full import COLUMNS, ROWS, Plan
 from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
-from gsplit.full.first_sum import FirstBlock, Kept, TakenBlock
+from gsplit.full.first_sum import CachedFirstLayer, FirstBlock, Kept
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import CommonOperator, GridOperator, Operator, Sizes
 from gsplit.full.reading import Places, places_in_list
@@ -29,7 +29,7 @@ from gsplit.full.reading.turning import turned_edges
 from gsplit.full.routes import all_other_rows, remote_sources, route_to
 from gsplit.full.shards import Shard, read_shard
 from gsplit.full.whole_block import WholeBlock
-from gsplit.nn import GAT, GCN, SAGE, Block, Chain
+from gsplit.nn import GAT, GCN, SAGE, BatchComm, Block
 from gsplit.nn.exchange import Link
 from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.nn.norm import BatchNorm
@@ -39,8 +39,8 @@ from gsplit.supply.ring import Handle
 
 logger = logging.getLogger(__name__)
 
-Bind = Callable[[Chain], Neighbourhood]
-"""A block that waits for the chain of its mini-batch."""
+Bind = Callable[[BatchComm], Neighbourhood]
+"""A block that waits for the communicator of its mini-batch."""
 
 
 class WholeBatches:
@@ -85,11 +85,11 @@ class WholeBatches:
 
     def make(self, handle: Handle) -> MiniBatch:
         """The mini-batch of a ticket."""
-        chain = self._chain()
+        comm = self._chain()
         if self._kept is not None and self._kept.sums is not None:
             self.edges[1] = 0
             self._blocks[1] = self._taken
-        blocks = {layer: bind(chain) for layer, bind in self._blocks.items()}
+        blocks = {layer: bind(comm) for layer, bind in self._blocks.items()}
         if self._kept is not None:
             blocks[1] = FirstBlock(inner=blocks[1], kept=self._kept)
         loaded, self._loaded = self._loaded, LoadCounters()
@@ -98,7 +98,7 @@ class WholeBatches:
         return MiniBatch(
             handle=handle,
             num_targets=len(self._parts.layout.graph.train_idx),
-            chain=chain,
+            comm=comm,
             blocks=blocks,
             x=self._x(),
             labels=self._labels,
@@ -113,12 +113,12 @@ class WholeBatches:
             seconds={"sample": 0.0, "load": seconds},
         )
 
-    def _taken(self, chain: Chain) -> Neighbourhood:
+    def _taken(self, comm: BatchComm) -> Neighbourhood:
         """The block of the first layer, once its sums are kept."""
         sources, destinations = self._own.sizes[:2]
-        return TakenBlock(num_own_sources=sources, num_destinations=destinations, chain=chain)
+        return CachedFirstLayer(num_own_sources=sources, num_destinations=destinations, comm=comm)
 
-    def _chain(self) -> Chain:
+    def _chain(self) -> BatchComm:
         member, counters = self._parts.member, fresh_counters()
         link = None
         if self._plan.algorithm == "shared":
@@ -127,7 +127,7 @@ class WholeBatches:
             )
         if self._moves is not None:
             self._moves.counters = counters
-        return Chain(
+        return BatchComm(
             member.group,
             counters,
             member.device,
@@ -173,7 +173,7 @@ class WholeBatches:
             graph_loops=loops,
             route=route,
             sums_all=True,
-            chain=None,
+            comm=None,
         )
         return block.with_chain
 
@@ -198,9 +198,9 @@ class WholeBatches:
             in_degrees=self._own.in_degrees(layer),
             in_weights=self._own.degrees(layer) if parts.edges.weights else None,
             degrees=None if self._degrees is None else self._degrees[:sources],
-            chain=_no_chain(member.device),
+            comm=_no_comm(member.device),
         )
-        return lambda chain: replace(block, chain=chain)
+        return lambda comm: replace(block, comm=comm)
 
     def _operator(self, layer: int) -> Operator:
         """What sums in a layer; layers between the same rows have one."""
@@ -274,5 +274,5 @@ def on_device(shard: Shard, device: torch.device, dtype: torch.dtype) -> Shard:
     return Shard(edges, None if shard.weight is None else there(shard.weight).to(dtype))
 
 
-def _no_chain(device: torch.device) -> Chain:
-    return Chain(None, fresh_counters(), device)
+def _no_comm(device: torch.device) -> BatchComm:
+    return BatchComm(None, fresh_counters(), device)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
 from gsplit.nn.adapters.equivalents import EquivalentForward, OnBlock, equivalent_of
-from gsplit.nn.adapters.lent_rows import given_back, lend
+from gsplit.nn.adapters.lazy_rows import lazy, materialised
 from gsplit.nn.adapters.spare import Spare
 from gsplit.nn.block import Block
 
@@ -83,7 +83,7 @@ class Adapter(nn.Module, ABC):
             InputError: for a model that calls convolutions of more or fewer layers than there are blocks, or that
                 cannot compute on blocks.
         """
-        rows = lend(x, self._copies_features) if isinstance(x, StoredRows) else x
+        rows = lazy(x, self._copies_features) if isinstance(x, StoredRows) else x
         out = self._run(blocks, rows, len(blocks), stop_at=0)
         if self._last_layer != len(blocks):
             raise InputError(
@@ -232,9 +232,9 @@ class Adapter(nn.Module, ABC):
         pair = isinstance(x, (tuple, list))
         lacks_own = pair and (forward.alone or x[1] is None)  # destinations without rows of their own
         if forward.applies and known and not lacks_own and (forward.takes_weights or not weighted):
-            own = given_back(x[1]) if pair else None
+            own = materialised(x[1]) if pair else None
             rows = x[0] if pair else x
-            return OnBlock(block, rows if own is None and forward.reads_stored else given_back(rows), own, weighted)
+            return OnBlock(block, rows if own is None and forward.reads_stored else materialised(rows), own, weighted)
         if forward.alone:
             name = type(convolution).__name__
             raise InputError(

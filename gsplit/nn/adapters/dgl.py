@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gsplit.errors import InputError
 from gsplit.nn.adapters.adapter import Adapter
-from gsplit.nn.adapters.lent_rows import given_back
+from gsplit.nn.adapters.lazy_rows import materialised
 from gsplit.nn.adapters.spare import with_spare, with_spare_edge
 from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
@@ -85,7 +85,7 @@ class DGLAdapter(Adapter):
         others = [value for name, value in given.items() if name not in (x_name, graph_name)]
         if (on_block := self._on_block(convolution, block, x, others, self._weight_stand_in)) is not None:
             return (on_block,), {}
-        x, pair = given_back((x, pair))
+        x, pair = materialised((x, pair))
         sources = block.exchange(x if pair is None else pair[0])
         given[x_name] = sources if pair is None else (sources, pair[1])
         if isinstance(graph, _GraphStandIn):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import gsplit._core as _core
 from gsplit.errors import InputError
-from gsplit.nn.adapters.lent_rows import uncopied
+from gsplit.nn.adapters.lazy_rows import stored_or_tensor
 from gsplit.nn.block import Block
 from gsplit.nn.gcn import Divisor, symmetric_factors
 from gsplit.nn.neighbourhood import narrows
@@ -49,7 +49,7 @@ def _pyg_sage(conv: Any, on: OnBlock) -> Tensor:
     neighbours = _linear(conv.lin_l.weight, None)
     own = _linear(conv.lin_r.weight, conv.lin_l.bias) if conv.root_weight else None
     if conv.aggr == "mean" and own is not None and on.own is None and not conv.project:
-        out = on.block.self_and_mean(uncopied(x), own, neighbours)
+        out = on.block.self_and_mean(stored_or_tensor(x), own, neighbours)
     else:
         out = (on.block.mean if conv.aggr == "mean" else on.block.sum)(x, project=neighbours)
         if own is not None:
@@ -74,7 +74,7 @@ def _dgl_sage(conv: Any, on: OnBlock) -> Tensor:
     """DGL's ``SAGEConv`` with a mean: ``fc_self(own) + fc_neigh(mean)``, then activation and norm."""
     x = conv.feat_drop(on.x) if conv.feat_drop.p else on.x
     if on.own is None:
-        out = on.block.self_and_mean(uncopied(x), conv.fc_self, conv.fc_neigh)
+        out = on.block.self_and_mean(stored_or_tensor(x), conv.fc_self, conv.fc_neigh)
     else:
         out = conv.fc_self(conv.feat_drop(on.own)) + on.block.mean(x, project=conv.fc_neigh)
     if conv.activation is not None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gsplit.nn.adapters.adapter import Adapter
 from gsplit.nn.adapters.aggregators import QuantileForward, is_quantile
 from gsplit.nn.adapters.equivalents import why_no_gcn
-from gsplit.nn.adapters.lent_rows import given_back
+from gsplit.nn.adapters.lazy_rows import materialised
 from gsplit.nn.adapters.spare import with_spare, with_spare_edge
 from gsplit.nn.adapters.stand_in import stand_in
 from gsplit.nn.block import Block
@@ -157,7 +157,7 @@ class PyGAdapter(Adapter):
         on_block = None if library else self._on_block(convolution, block, x, others, self._weight_stand_in)
         if on_block is not None:
             return (on_block,), {}
-        x, pair = given_back((x, pair))
+        x, pair = materialised((x, pair))
         sources = block.exchange(x if pair is None else pair[0])
         destinations = sources[: block.num_destinations] if pair is None else pair[1]
         given[x_name] = (sources, destinations)

@@ -29,7 +29,7 @@ from gsplit.errors import InputError
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared, registry
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
@@ -225,8 +225,8 @@ def _gradients(
     segment = draws.sample(case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
     labels = loader.labels(segment)
     counters = ExchangeCounters()
-    chain = Chain(member.group, counters, member.device, board=member.board) if member.world > 1 else None
-    blocks, x = loader.inputs(segment, chain)
+    comm = BatchComm(member.group, counters, member.device, board=member.board) if member.world > 1 else None
+    blocks, x = loader.inputs(segment, comm)
     try:
         logits = model(blocks, x)
     except InputError:
@@ -242,8 +242,8 @@ def _gradients(
         ) from error
     check_logits(logits, len(labels), graph.num_classes)
     loss = mini_batch_loss(objective, logits, labels, segment.num_targets)
-    (loss if chain is None else chain.tie(loss)).backward()
+    (loss if comm is None else comm.tie(loss)).backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
-    if chain is not None:
+    if comm is not None:
         reduce_gradients(list(trained.values()), loss, member)
     return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, counters

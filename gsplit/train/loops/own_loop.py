@@ -147,7 +147,7 @@ class Loop:
                 f"run.backward on trainer {self.rank} takes the sum of the losses of its own targets, a scalar, not "
                 f"{tuple(loss_sum.shape) if isinstance(loss_sum, Tensor) else type(loss_sum).__name__}"
             )
-        loss = mini_batch.chain.tie(loss_sum / max(1, mini_batch.num_targets))
+        loss = mini_batch.comm.tie(loss_sum / max(1, mini_batch.num_targets))
         self._forward.__exit__(None, None, None)
         with trainer.clock("backward"):
             trainer.steps.begin()

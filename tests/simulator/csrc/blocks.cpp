@@ -168,7 +168,7 @@ void DeviceBlocks::free(void* address) noexcept {
   Block& it = block->second;
   stats_.allocated -= static_cast<std::int64_t>(it.bytes);
   ++stats_.frees;
-  if (it.others.empty()) return let_go(block);
+  if (it.others.empty()) return release(block);
   it.state = State::WAITING;
   it.until = now_of(it.others);
   it.others.clear();
@@ -188,7 +188,7 @@ void DeviceBlocks::poison(std::size_t offset, const Block& block) noexcept {
 }
 
 /// The block is free for its stream from now on.
-void DeviceBlocks::let_go(Blocks::iterator block) noexcept {
+void DeviceBlocks::release(Blocks::iterator block) noexcept {
   poison(block->first, block->second);
   block->second.state = State::FREE;
   merge(block);
@@ -203,7 +203,7 @@ void DeviceBlocks::let_go_of_passed() noexcept {
     }
     block->second.until.clear();
     offset = waiting_.erase(offset);
-    let_go(block);
+    release(block);
   }
 }
 

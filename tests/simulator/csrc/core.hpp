@@ -259,7 +259,7 @@ class DeviceBlocks {
   Blocks::iterator find_or_reserve(std::size_t bytes, Stream& stream);
   Blocks::iterator merge(Blocks::iterator block);
   void poison(std::size_t offset, const Block& block) noexcept;
-  void let_go(Blocks::iterator block) noexcept;
+  void release(Blocks::iterator block) noexcept;
   void let_go_of_passed() noexcept;
   void give_back();
 

@@ -50,8 +50,8 @@ c10::Stream stream_of(const Stream& stream);
 /// The calling thread's stream of a tensor's device.
 Stream& stream_for(const at::Tensor& tensor);
 
-/// A tensor uint8 [bytes] at an address of a device; let_go is called with the address when it is gone.
-at::Tensor tensor_at(void* address, int64_t bytes, int device, void (*let_go)(void*));
+/// A tensor uint8 [bytes] at an address of a device; release is called with the address when it is gone.
+at::Tensor tensor_at(void* address, int64_t bytes, int device, void (*release)(void*));
 /// A tensor on a device, in memory of its current stream: contiguous, or of given strides.
 at::Tensor empty_on(int device, at::IntArrayRef sizes, at::ScalarType dtype,
                     std::optional<at::IntArrayRef> strides = std::nullopt);

@@ -21,8 +21,8 @@ from gsplit.data.build import BuildOptions, build_store
 from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
 from gsplit.data.importers import source as source_module
 from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
+from gsplit.data.inspect.structure import structure_of
 from gsplit.data.labels.random_sets import random_sets
-from gsplit.data.looking.structure import structure_of
 from gsplit.errors import InputError
 
 

@@ -12,10 +12,10 @@ import pytest
 from support.graphs import random_graph, regression_graph
 from unit.data.test_looking import concerns_of, features_of
 
-from gsplit.data.looking import feature_columns
-from gsplit.data.looking.label_counts import label_counts
-from gsplit.data.looking.leaks import chances, search, separated, straight
-from gsplit.data.looking.leaks.search import leaks_of
+from gsplit.data.inspect import feature_columns
+from gsplit.data.inspect.label_counts import label_counts
+from gsplit.data.inspect.leaks import chances, search, separated, straight
+from gsplit.data.inspect.leaks.search import leaks_of
 
 N = 240
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support.graphs import random_graph, with_signs
 
-from gsplit.data.looking import negative_weights
-from gsplit.data.looking.negative_weights import weight_signs
+from gsplit.data.inspect import negative_weights
+from gsplit.data.inspect.negative_weights import weight_signs
 
 
 def rows_of(graph):

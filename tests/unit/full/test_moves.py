@@ -18,7 +18,7 @@ from gsplit.full.shards import Shard
 from gsplit.full.volumes import Widths, volumes
 from gsplit.full.whole_block import WholeBlock
 from gsplit.kernels import Edges
-from gsplit.nn import Chain, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.nn.neighbourhood import Factors
 
 GRIDS = [sizes for trainers in (2, 3, 4, 6, 8) for sizes in grids_of(trainers)]
@@ -63,7 +63,7 @@ def test_each_move_has_an_adjoint(trainers):
 
 
 def chains(member, table, weights, levels):
-    """Sums and gradients of a chain on every grid with this many trainers, and what was sent.
+    """Sums and gradients of a comm on every grid with this many trainers, and what was sent.
 
     ``table`` [destinations, sources] are numbers of edges of all trainers, ``levels`` [P, 2] rows of sources and of
     destinations.
@@ -95,7 +95,7 @@ def chains(member, table, weights, levels):
             Sizes.of(SimpleNamespace(sizes=levels), 1, grid, rank, COLUMNS),
         )
         counters = moves.counters
-        chain = Chain(member.group, counters, torch.device("cpu"))
+        comm = BatchComm(member.group, counters, torch.device("cpu"))
         block = WholeBlock(
             num_own_sources=int(levels[rank, 0]),
             num_destinations=int(levels[rank, 1]),
@@ -104,7 +104,7 @@ def chains(member, table, weights, levels):
             in_degrees=torch.zeros(int(levels[rank, 1]), dtype=torch.int32),
             in_weights=torch.zeros(int(levels[rank, 1])),
             degrees=None,
-            chain=chain,
+            comm=comm,
         )
         first = int(levels[:rank, 0].sum())
         x = rows_of(levels[:, 0].sum())[first : first + int(levels[rank, 0])].requires_grad_(True)
@@ -113,7 +113,7 @@ def chains(member, table, weights, levels):
         of_rank = slice(first, first + int(levels[rank, 1]))
         by_sums, y = (rows_of(levels[:, 1].sum(), seed=seed)[of_rank] for seed in (3, 1))
         out = block.normalised_sum(x, Factors(sources=by_sources, sums=by_sums[:, 0]), weighted=True)
-        chain.tie((out * y).sum()).backward()
+        comm.tie((out * y).sum()).backward()
         results.append((out.detach(), x.grad, counters))
     return results
 

@@ -13,7 +13,7 @@ from gsplit.config.train import save_configurations
 from gsplit.errors import InputError
 from gsplit.launch.effects import warn
 from gsplit.launch.resolve import resolve
-from gsplit.launch.resume import taken_up
+from gsplit.launch.resume import resume_config
 from gsplit.nn import SAGE
 
 
@@ -124,7 +124,7 @@ def test_a_run_that_goes_on_is_refused_what_is_given_now_and_warned_of_what_was_
     save_configurations(begun.out, begun, begun, ())
 
     def gone_on(**changes):
-        again, before = taken_up(TrainConfig.resuming(begun.out, **changes))
+        again, before = resume_config(TrainConfig.resuming(begun.out, **changes))
         return resolve(again, before=before.config)
 
     warn(gone_on(strategy="full"))

@@ -13,7 +13,7 @@ from gsplit.config.train import save_configurations
 from gsplit.errors import InputError
 from gsplit.launch.effects import warn
 from gsplit.launch.resolve import resolve
-from gsplit.launch.resume import Resumed, taken_up
+from gsplit.launch.resume import Resumed, resume_config
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def saved(tmp_path):
 
 
 def test_what_was_asked_before_is_looked_at_once(saved):
-    config, before = taken_up(TrainConfig.resuming(saved.out, lr=0.1))
+    config, before = resume_config(TrainConfig.resuming(saved.out, lr=0.1))
     assert (config.lr, config.gpus) == (0.1, 2)
     assert before.config == saved
     with pytest.raises(InputError, match=r"has no checkpoint\.json"):
@@ -35,7 +35,7 @@ def test_what_was_asked_before_is_looked_at_once(saved):
 
 
 def test_what_another_process_has_replaced_since_is_not_gone_on_with(saved):
-    config, before = taken_up(TrainConfig.resuming(saved.out))
+    config, before = resume_config(TrainConfig.resuming(saved.out))
     save_configurations(saved.out, saved, saved, ())
     with pytest.raises(InUse, match=r"another process has gone on with .* since this one looked"):
         Resumed.checked(resolve(config), before)
@@ -59,7 +59,7 @@ GRID = {"strategy": "full", "fan_out": (-1,), "algorithm": "auto", "grid": (2, 1
 def test_a_plan_of_before_gives_way(saved, caplog, before, now, wanted):
     config = replace(saved, **before)
     save_configurations(saved.out, config, config, ())
-    config, _ = taken_up(TrainConfig.resuming(saved.out, **now))
+    config, _ = resume_config(TrainConfig.resuming(saved.out, **now))
     assert {name: getattr(config, name) for name in wanted} == wanted
     said = [record.message for record in caplog.records]
     assert len(said) == list(wanted.values()).count(None)
@@ -70,7 +70,7 @@ def test_a_plan_of_before_gives_way(saved, caplog, before, now, wanted):
 def test_a_grid_that_is_given_now_has_to_fit(saved):
     config = replace(saved, **GRID)
     save_configurations(saved.out, config, config, ())
-    config, _ = taken_up(TrainConfig.resuming(saved.out, grid=(2, 2, 1)))
+    config, _ = resume_config(TrainConfig.resuming(saved.out, grid=(2, 2, 1)))
     with pytest.raises(InputError, match="--grid 2,2,1 is for 4 trainers, but there are 2"):
         resolve(config)
 
@@ -80,7 +80,7 @@ def test_flags_of_another_plan_are_told(saved, caplog):
     config = replace(saved, **GRID)
     save_configurations(saved.out, config, config, ())
     useless = {"permutation": "single", "row_blocks": 3, "exchange_dtype": "bfloat16"}
-    config, _ = taken_up(TrainConfig.resuming(saved.out, **useless, algorithm="shared"))
+    config, _ = resume_config(TrainConfig.resuming(saved.out, **useless, algorithm="shared"))
     warn(resolve(config))
     assert [record.message.split(" has no effect with --algorithm shared")[0] for record in caplog.records] == [
         "--permutation single",
@@ -105,7 +105,7 @@ def test_flags_of_another_plan_are_told(saved, caplog):
 def test_a_fan_out_that_says_nothing_is_told(saved, caplog, before, now, said):
     config = replace(saved, **before)
     save_configurations(saved.out, config, config, ())
-    config, _ = taken_up(TrainConfig.resuming(saved.out, **now))
+    config, _ = resume_config(TrainConfig.resuming(saved.out, **now))
     layers = len(now.get("fan_out", (2,)))
     assert config.fan_out == (-1,) * layers
     wanted = f"--fan-out {said} draws nothing with --strategy full, which takes all neighbours in {layers} layers"
@@ -120,7 +120,7 @@ def test_another_number_of_layers_is_another_model(saved):
 
 
 def test_a_new_run_has_nothing_before(saved):
-    assert taken_up(saved) == (saved, None)
+    assert resume_config(saved) == (saved, None)
 
 
 @pytest.mark.parametrize(("gpus", "wanted"), [(2, None), (1, 1)])
@@ -128,4 +128,4 @@ def test_the_number_of_trainers_follows_another_layout(saved, tmp_path, gpus, wa
     other = tmp_path / "other"
     other.mkdir()
     layout = lay_out(random_graph(30, 3), other, parts=3).path
-    assert taken_up(TrainConfig.resuming(saved.out, layout=layout, gpus=gpus))[0].gpus == wanted
+    assert resume_config(TrainConfig.resuming(saved.out, layout=layout, gpus=gpus))[0].gpus == wanted

@@ -77,7 +77,7 @@ def test_sums_and_means(sampled):
     close(block.sum(x), plain @ x, x)
     close(block.sum(x, weighted=True), weighted @ x, x)
     close(block.mean(x), means @ x, x)
-    torch.testing.assert_close(block.drawn_weight().double(), torch.from_numpy(sampled.whole_weight))
+    torch.testing.assert_close(block.sampled_weight().double(), torch.from_numpy(sampled.whole_weight))
     factors = Factors(sources=torch.rand(len(x), dtype=torch.float64))
     close(block.normalised_sum(x, factors), plain @ (x * factors.sources.unsqueeze(1)), x)
     for width in (3, 9):  # projected before the sums, and after

@@ -65,7 +65,7 @@ def test_a_bias_is_added_in_the_pass_of_the_activation(hidden):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
     called = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(GCNConv, "before_bias", lambda *_: called.append(1) or torch.zeros(80, hidden))
+        patched.setattr(GCNConv, "forward_without_bias", lambda *_: called.append(1) or torch.zeros(80, hidden))
         layers(dict.fromkeys((1, 2, 3), block), x)
     assert called == [1, 1]
 

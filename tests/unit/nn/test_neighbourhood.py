@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from gsplit.engine.inputs import blocks_of
 from gsplit.features import EdgeLoader
-from gsplit.nn import Chain, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv
+from gsplit.nn import BatchComm, ExchangeCounters, GATConv, GCNConv, Neighbourhood, SAGEConv
 from gsplit.nn.exchange import Link
 from gsplit.sampling import MiniBatchSampler
 
@@ -27,7 +27,7 @@ class DenseBlock(Neighbourhood):
     Legend: V destination, U source, H heads, D features.
     """
 
-    chain = None
+    comm = None
 
     def __init__(self, graph):
         self.num_own_sources = self.num_destinations = graph.num_vertices
@@ -53,7 +53,7 @@ class DenseBlock(Neighbourhood):
         share_VUH = power_VUH / torch.where(total_VH > 0, total_VH, 1).unsqueeze(1)
         return torch.einsum("vuh,uhd->vhd", dropout(share_VUH), z)
 
-    def drawn_weight(self):
+    def sampled_weight(self):
         return self.weight_VU.sum(1)
 
     def graph_degrees(self):
@@ -126,7 +126,7 @@ def split_blocks():
     )
     sampler.sample(np.arange(N), epoch=0, batch=0)
     segment = sampler.segment(0)
-    return blocks_of(segment, CPU, Chain(None, ExchangeCounters(), CPU), **edges.load(segment))
+    return blocks_of(segment, CPU, BatchComm(None, ExchangeCounters(), CPU), **edges.load(segment))
 
 
 def test_a_projection_of_neighbours_has_no_bias():

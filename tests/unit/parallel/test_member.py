@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from gsplit.nn import Chain, ExchangeCounters, Route, exchange
+from gsplit.nn import BatchComm, ExchangeCounters, Route, exchange
 from gsplit.parallel import Grid, Member, reduce_gradients, rendezvous, trainer_grid
 from gsplit.parallel.collectives import all_gather, all_gather_object, all_reduce, all_to_all, broadcast, size_of
 from gsplit.parallel.member import limit_waits
@@ -97,9 +97,9 @@ def joined_by_torchrun(rank, port, folder):
     rows = torch.full((2, 1), 10.0 * member.rank) + torch.arange(2.0).view(2, 1)
     own = nn.Parameter(rows)
     route = Route(send_rows=torch.tensor([1], dtype=torch.int32), **counts(member.rank))
-    chain = Chain(member.along("split"), ExchangeCounters(), CPU)
-    out = exchange(own * 1, route, chain)
-    loss = chain.tie(out.sum())
+    comm = BatchComm(member.along("split"), ExchangeCounters(), CPU)
+    out = exchange(own * 1, route, comm)
+    loss = comm.tie(out.sum())
     loss.backward()
     total, _ = reduce_gradients([own], loss, member)
     torch.save((member.rank, member.world, out.detach(), own.grad, total), folder / f"{rank}.pt")

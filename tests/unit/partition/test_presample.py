@@ -151,10 +151,7 @@ def test_other_rules_are_counted_whatever_the_order_of_the_vertices(training):
     [
         ({"sampling": "ladies"}, "--sampling ladies needs --layer-sizes, .*such as 512,512,512"),
         ({"sampling": "uniform"}, "--sampling uniform needs --subgraph, .*such as 10%"),
-        (
-            {"layer_sizes": (5,)},
-            "--layer-sizes 5 has no effect .* neighbours, only with ladies and fastgcn",
-        ),
+        ({"layer_sizes": (5,)}, "--layer-sizes 5 has no effect .* neighbours, only with ladies and fastgcn"),
         (
             {"sampling": "ladies", "layer_sizes": (5,), "subgraph": "5"},
             "--subgraph 5 has no effect with --sampling ladies, only with uniform and saint",

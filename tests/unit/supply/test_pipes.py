@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from multiprocessing import Pipe
 
-from gsplit.supply.pipes import Told
+from gsplit.supply.pipes import NonBlockingWriter
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
 
 
 def test_more_than_a_pipe_holds_is_told_without_waiting_and_in_order():
     reader, writer = Pipe(duplex=False)
-    told = Told(writer)
+    told = NonBlockingWriter(writer)
     extents = tuple((i, i + 1) for i in range(8))
     numbers = [range(256 * bulk, 256 * (bulk + 1)) for bulk in range(5)]
     bulks = [
@@ -27,8 +27,8 @@ def test_more_than_a_pipe_holds_is_told_without_waiting_and_in_order():
 
 def test_a_reader_that_has_ended_is_no_error():
     reader, writer = Pipe(duplex=False)
-    told = Told(writer)
+    told = NonBlockingWriter(writer)
     reader.close()
     told.tell("word")
     told.close()
-    Told(Pipe(duplex=False)[1]).close()  # that was never told anything
+    NonBlockingWriter(Pipe(duplex=False)[1]).close()  # that was never told anything

@@ -119,9 +119,9 @@ struct DeviceMemory final : c10::DeviceAllocator {
     } catch (const OutOfMemory& error) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     }
-    return {address, address, &let_go, device_of_number(device)};
+    return {address, address, &release, device_of_number(device)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &let_go; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     current_stream(device_of(to)).enqueue("copy_data", [to = working(to), from = working(from), bytes] {
       std::memcpy(to, from, bytes);
@@ -161,16 +161,16 @@ struct DeviceMemory final : c10::DeviceAllocator {
     return {limit > reserved ? limit - reserved : 0, device_bytes()};
   }
 
-  static void let_go(void* address) { device_blocks(device_of(address)).free(address); }
+  static void release(void* address) { device_blocks(device_of(address)).free(address); }
 };
 
 struct PinnedMemory final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     refuse_if_full("pinned");
     void* address = bytes == 0 ? nullptr : host_blocks().allocate(bytes);
-    return {address, address, address == nullptr ? &c10::detail::deleteNothing : &let_go, Device(c10::kCPU)};
+    return {address, address, address == nullptr ? &c10::detail::deleteNothing : &release, Device(c10::kCPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &let_go; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
   bool record_event(void* address, void*, c10::Stream stream) override {
     return host_blocks().record(address, stream_of(stream));
@@ -186,7 +186,7 @@ struct PinnedMemory final : at::HostAllocator {
   void reset_accumulated_stats() override {}
   void reset_peak_stats() override {}
 
-  static void let_go(void* address) { host_blocks().free(address); }
+  static void release(void* address) { host_blocks().free(address); }
 };
 
 DeviceMemory device_memory;
@@ -258,9 +258,9 @@ c10::Stream stream_of(const Stream& stream) {
 
 Stream& stream_for(const at::Tensor& tensor) { return current_stream(tensor.device().index()); }
 
-at::Tensor tensor_at(void* address, int64_t bytes, int device, void (*let_go)(void*)) {
+at::Tensor tensor_at(void* address, int64_t bytes, int device, void (*release)(void*)) {
   const auto options = at::TensorOptions(at::kByte).device(device_of_number(device));
-  return at::from_blob(address, {bytes}, let_go, options, device_of_number(device));
+  return at::from_blob(address, {bytes}, release, options, device_of_number(device));
 }
 
 }  // namespace sim

@@ -9,17 +9,17 @@ from typing import Any
 
 from gsplit.aside import put_right
 from gsplit.data.graph import VERTEX_SETS
+from gsplit.data.inspect.feature_columns import FeatureColumns
+from gsplit.data.inspect.overview import Overview
+from gsplit.data.inspect.render import cells, sentences
 from gsplit.data.layout import Layout
-from gsplit.data.looking.feature_columns import FeatureColumns
-from gsplit.data.looking.overview import Overview
-from gsplit.data.looking.shown import cells, sentences
 from gsplit.errors import InputError
 from gsplit.files import check_form, check_writable, replace_file
 from gsplit.pages.drawing import Picture, grouped, series, stacked
 from gsplit.pages.rendering import printable, render
 from gsplit.units import binary
 
-WRITER, PACKAGE = "gsplit.data.looking", "gsplit.data.looking.shown"
+WRITER, PACKAGE = "gsplit.data.inspect", "gsplit.data.inspect.render"
 CLASSES_DRAWN, FEATURES, ROWS = 30, 12, 1000
 """Classes that are drawn, features that stand in sight, and rows of a table, at most."""
 

@@ -20,7 +20,7 @@ HARMLESS = (*SHAPES, "device", "dtype", "is_cpu", "is_meta", "is_sparse", "layou
 """Attributes and methods that can be answered without values."""
 
 
-class LentRows(Tensor):
+class LazyRows(Tensor):
     """[n, D] rows without memory of their own, so that nobody can read wrong ones; operations get a copy.
 
     What Python calls comes by ``__torch_function__``, and what C++ calls by itself (``torch.tensor(x)``) by
@@ -63,28 +63,28 @@ class LentRows(Tensor):
 
 
 def _on_copies(func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> Any:
-    args, kwargs = tree_map_only(LentRows, LentRows.copied, (tuple(args), kwargs or {}))
+    args, kwargs = tree_map_only(LazyRows, LazyRows.copied, (tuple(args), kwargs or {}))
     return func(*args, **kwargs)
 
 
-def lend(stored: StoredRows, on_copy: Callable[[], None]) -> LentRows:
+def lazy(stored: StoredRows, on_copy: Callable[[], None]) -> LazyRows:
     """Rows that a model may take for a tensor.
 
     Args:
         stored: the rows where they lie.
         on_copy: called when the model, or what it calls, computes with them.
     """
-    rows = torch.Tensor._make_wrapper_subclass(LentRows, stored.shape, dtype=stored.dtype, device=stored.device)
+    rows = torch.Tensor._make_wrapper_subclass(LazyRows, stored.shape, dtype=stored.dtype, device=stored.device)
     torch._C._set_throw_on_mutable_data_ptr(rows)
     rows.stored, rows.on_copy, rows._copy = stored, on_copy, None
     return rows
 
 
-def uncopied(x: Tensor) -> Tensor | StoredRows:
+def stored_or_tensor(x: Tensor) -> Tensor | StoredRows:
     """The stored rows of lent ones that nobody has used yet; any other tensor as it is."""
-    return x.stored if isinstance(x, LentRows) and not x.is_copied else given_back(x)
+    return x.stored if isinstance(x, LazyRows) and not x.is_copied else materialised(x)
 
 
-def given_back(x: Any) -> Any:
+def materialised(x: Any) -> Any:
     """Rows, or a pair of them, as tensors that have memory."""
-    return tree_map_only(LentRows, LentRows.copied, x)
+    return tree_map_only(LazyRows, LazyRows.copied, x)

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays
+from gsplit.data.inspect.feature_columns import FeatureColumns
+from gsplit.data.inspect.label_counts import LabelCounts
+from gsplit.data.inspect.leaks.search import Leak, Leaks
+from gsplit.data.inspect.negative_weights import WeightSigns
+from gsplit.data.inspect.structure import Structure
 from gsplit.data.labels.class_names import listed
-from gsplit.data.looking.feature_columns import FeatureColumns
-from gsplit.data.looking.label_counts import LabelCounts
-from gsplit.data.looking.leaks.search import Leak, Leaks
-from gsplit.data.looking.negative_weights import WeightSigns
-from gsplit.data.looking.structure import Structure
 
 SHOWN = 8
 """Vertices or features that a line names at most."""

@@ -10,7 +10,7 @@ import torch
 from torch.torch_version import TorchVersion
 
 from gsplit.kernels import StoredRows
-from gsplit.nn.adapters.lent_rows import LentRows, given_back, lend, uncopied
+from gsplit.nn.adapters.lazy_rows import LazyRows, lazy, materialised, stored_or_tensor
 
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)
 IDS = np.array([2, 0, 2])
@@ -21,7 +21,7 @@ def lent():
     """Lent rows, and the calls that a copy made."""
     calls: list[str] = []
     stored = StoredRows(table=TABLE, ids=IDS)
-    return lend(stored, lambda: calls.append("copied")), calls
+    return lazy(stored, lambda: calls.append("copied")), calls
 
 
 def test_what_they_are_is_known_without_a_copy(lent):
@@ -30,7 +30,7 @@ def test_what_they_are_is_known_without_a_copy(lent):
     assert (x.shape, x.size(0), len(x), x.dim(), x.ndim) == ((3, 3), 3, 3, 2, 2)
     assert (x.dtype, x.device, x.is_cpu, x.is_meta) == (torch.float32, torch.device("cpu"), True, False)
     assert not x.requires_grad
-    assert isinstance(uncopied(x), StoredRows)
+    assert isinstance(stored_or_tensor(x), StoredRows)
     assert not calls
 
 
@@ -73,7 +73,7 @@ def test_what_was_changed_is_not_read_from_the_table_again(lent):
     x, _ = lent
     x.mul_(2)
     assert torch.equal(x + 0, torch.from_numpy(2 * TABLE[IDS]))
-    assert torch.equal(uncopied(x), torch.from_numpy(2 * TABLE[IDS]))
+    assert torch.equal(stored_or_tensor(x), torch.from_numpy(2 * TABLE[IDS]))
     assert TABLE[2, 0] == 6
 
 
@@ -87,10 +87,10 @@ def test_rows_that_are_to_have_a_gradient_have_one(lent):
 def test_pairs_are_given_back_with_memory(lent):
     x, _ = lent
     other = torch.ones(2)
-    sources, destinations = given_back((x, other))
+    sources, destinations = materialised((x, other))
     assert type(sources) is torch.Tensor
     assert destinations is other
-    assert given_back(None) is None
+    assert materialised(None) is None
 
 
 def test_code_that_reads_memory_itself_finds_none(lent):
@@ -101,6 +101,6 @@ def test_code_that_reads_memory_itself_finds_none(lent):
     else:
         with pytest.raises(RuntimeError, match="Cannot access data pointer"):
             torch._C._to_dlpack(x)
-    with pytest.raises(RuntimeError, match="LentRows"):
+    with pytest.raises(RuntimeError, match="LazyRows"):
         torch.nn.Parameter(x)
-    assert isinstance(x, LentRows)
+    assert isinstance(x, LazyRows)

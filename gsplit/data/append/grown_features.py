@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.append.added_table import AddedTable, Adding
+from gsplit.data.append.growth import Growth, say_updated
+from gsplit.data.append.kept_tables import as_one, kept_tables
+from gsplit.data.append.named_rows import UpdatedRows
 from gsplit.data.columns.assembled import Assembled
 from gsplit.data.columns.written import PIECE_BYTES, write_features
 from gsplit.data.folders import FolderWriter
-from gsplit.data.growing.added_table import AddedTable, Adding
-from gsplit.data.growing.growth import Growth, say_updated
-from gsplit.data.growing.kept_tables import as_one, kept_tables
-from gsplit.data.growing.named_rows import UpdatedRows
 from gsplit.data.importers.source import Rows
 from gsplit.data.npy import forget
 from gsplit.data.store import FILE, GraphStore

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays
-from gsplit.data.looking.feature_columns import pieces_of
-from gsplit.data.looking.leaks.chances import of_pure_values
+from gsplit.data.inspect.feature_columns import pieces_of
+from gsplit.data.inspect.leaks.chances import of_pure_values
 
 SOME, SOME_VALUES = 1 << 13, 1 << 22
 """Vertices that are looked at first, and their features, at most; but two vertices of each class."""

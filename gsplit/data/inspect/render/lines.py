@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gsplit.data.inspect.overview import Overview
+from gsplit.data.inspect.render import cells, sentences
+from gsplit.data.inspect.render.text_table import bars, text_table
 from gsplit.data.layout import Layout
-from gsplit.data.looking.overview import Overview
-from gsplit.data.looking.shown import cells, sentences
-from gsplit.data.looking.shown.text_table import bars, text_table
 from gsplit.units import binary
 
 SHOWN = 12

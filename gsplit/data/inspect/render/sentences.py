@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from gsplit.data.append.lineage import grown_from
 from gsplit.data.graph import GraphArrays
-from gsplit.data.growing.lineage import grown_from
+from gsplit.data.inspect.described_columns import shortened
+from gsplit.data.inspect.feature_columns import FeatureColumns
+from gsplit.data.inspect.overview import Overview
+from gsplit.data.inspect.render.cells import number, share
 from gsplit.data.layout import Layout
-from gsplit.data.looking.described_columns import shortened
-from gsplit.data.looking.feature_columns import FeatureColumns
-from gsplit.data.looking.overview import Overview
-from gsplit.data.looking.shown.cells import number, share
 from gsplit.data.store import GraphStore
 
 

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays
-from gsplit.data.looking.feature_columns import FeatureColumns
-from gsplit.data.looking.label_counts import LabelCounts
-from gsplit.data.looking.leaks import separated, straight
-from gsplit.data.looking.leaks.chances import RARE, of_groups, of_order
+from gsplit.data.inspect.feature_columns import FeatureColumns
+from gsplit.data.inspect.label_counts import LabelCounts
+from gsplit.data.inspect.leaks import separated, straight
+from gsplit.data.inspect.leaks.chances import RARE, of_groups, of_order
 
 Kind = Literal["is the class", "tells the class", "is a class", "marks a class", "follows an output"]
 LARGEST_TABLE = 1 << 24

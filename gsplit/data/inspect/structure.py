@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gsplit._core import walk_edges
 from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
 from gsplit.data.graph import GraphArrays, row_ranges
-from gsplit.data.looking.negative_weights import WeightSigns, weight_signs
+from gsplit.data.inspect.negative_weights import WeightSigns, weight_signs
 
 EDGES_AT_ONCE = 1 << 24
 

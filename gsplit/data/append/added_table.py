@@ -12,9 +12,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from gsplit.data.append.kept_tables import KeptTable
+from gsplit.data.append.named_rows import UpdatedRows, bound_of, names_vertices, refuse_unnamed_ids
 from gsplit.data.columns.assembled import Block, FeatureColumn, Missing
-from gsplit.data.growing.kept_tables import KeptTable
-from gsplit.data.growing.named_rows import UpdatedRows, bound_of, names_vertices, refuse_unnamed_ids
 from gsplit.data.importers.checked import one_line
 from gsplit.data.importers.column_kinds import read_columns
 from gsplit.data.importers.feature_tables import read_array

@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
+from gsplit.data.append.named_rows import refuse_unnamed_ids
 from gsplit.data.graph import GraphArrays
-from gsplit.data.growing.named_rows import refuse_unnamed_ids
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.matching import NO_IDS
 from gsplit.data.importers.source import Source, array_edges

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from gsplit.data.graph import GraphArrays
+from gsplit.data.inspect.described_columns import DescribedColumn, shortened
+from gsplit.data.inspect.feature_columns import FeatureColumns
+from gsplit.data.inspect.label_counts import LabelCounts
+from gsplit.data.inspect.overview import Overview
+from gsplit.data.inspect.structure import Structure
 from gsplit.data.layout import Layout
-from gsplit.data.looking.described_columns import DescribedColumn, shortened
-from gsplit.data.looking.feature_columns import FeatureColumns
-from gsplit.data.looking.label_counts import LabelCounts
-from gsplit.data.looking.overview import Overview
-from gsplit.data.looking.structure import Structure
 
 CATEGORIES = 4
 """Categories of a column that are named at most."""

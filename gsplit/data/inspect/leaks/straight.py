@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.graph import GraphArrays
-from gsplit.data.looking.feature_columns import FeatureColumns, pieces_of
-from gsplit.data.looking.label_counts import LabelCounts
-from gsplit.data.looking.leaks.chances import RARE, of_order
+from gsplit.data.inspect.feature_columns import FeatureColumns, pieces_of
+from gsplit.data.inspect.label_counts import LabelCounts
+from gsplit.data.inspect.leaks.chances import RARE, of_order
 
 SOME = 1 << 13
 """Vertices that are looked at first."""

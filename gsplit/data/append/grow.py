@@ -7,15 +7,15 @@ from pathlib import Path
 
 from gsplit.config.fields import flag_of
 from gsplit.data.adjacency import check_memory
+from gsplit.data.append.added_table import Adding
+from gsplit.data.append.grown_features import added_tables, grown_features
+from gsplit.data.append.grown_labels import grown_labels
+from gsplit.data.append.grown_sets import grown_sets
+from gsplit.data.append.growth import Growth, attach_in_order
+from gsplit.data.append.lineage import grown_from
+from gsplit.data.append.named_rows import names_vertices
+from gsplit.data.append.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.build import BuildOptions
-from gsplit.data.growing.added_table import Adding
-from gsplit.data.growing.grown_features import added_tables, grown_features
-from gsplit.data.growing.grown_labels import grown_labels
-from gsplit.data.growing.grown_sets import grown_sets
-from gsplit.data.growing.growth import Growth, attach_in_order
-from gsplit.data.growing.lineage import grown_from
-from gsplit.data.growing.named_rows import names_vertices
-from gsplit.data.growing.new_edges import joined_edges, named_ids, read_new_edges
 from gsplit.data.ids.named_ids import NamedIds
 from gsplit.data.ids.vertex_ids import WholeIds
 from gsplit.data.importers import kind_of

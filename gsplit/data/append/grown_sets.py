@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.append.growth import Growth, attach_in_order, bare, say_updated
+from gsplit.data.append.named_rows import SPLIT_WORDS, Noted, names_vertices
 from gsplit.data.graph import VERTEX_SETS
-from gsplit.data.growing.growth import Growth, attach_in_order, bare, say_updated
-from gsplit.data.growing.named_rows import SPLIT_WORDS, Noted, names_vertices
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
 

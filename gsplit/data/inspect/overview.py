@@ -9,13 +9,13 @@ import numpy as np
 
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.kept_ids import FILE, KeptIds, verify_ids
+from gsplit.data.inspect.concerns import Concern, Names, concerns
+from gsplit.data.inspect.described_columns import DescribedColumn, described_columns, feature_names, shortened
+from gsplit.data.inspect.feature_columns import ColumnSums, FeatureColumns, pieces_of
+from gsplit.data.inspect.label_counts import LabelCounts, label_counts
+from gsplit.data.inspect.leaks.search import Leaks, leaks_of
+from gsplit.data.inspect.structure import Structure, bar_over, structure_of
 from gsplit.data.layout import Layout
-from gsplit.data.looking.concerns import Concern, Names, concerns
-from gsplit.data.looking.described_columns import DescribedColumn, described_columns, feature_names, shortened
-from gsplit.data.looking.feature_columns import ColumnSums, FeatureColumns, pieces_of
-from gsplit.data.looking.label_counts import LabelCounts, label_counts
-from gsplit.data.looking.leaks.search import Leaks, leaks_of
-from gsplit.data.looking.structure import Structure, bar_over, structure_of
 from gsplit.data.memory.opened import OpenFolder
 
 

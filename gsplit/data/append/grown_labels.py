@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.growing.growth import Growth, bare, say_updated
-from gsplit.data.growing.named_rows import Noted
+from gsplit.data.append.growth import Growth, bare, say_updated
+from gsplit.data.append.named_rows import Noted
 from gsplit.data.importers.arrays import clean_labels, numbers_to_regress
 from gsplit.data.importers.source import Source
 from gsplit.data.importers.vertex_files import VertexFiles, attach
