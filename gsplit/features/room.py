@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -54,7 +55,7 @@ class Memory:
     total_bytes: int
     """Bytes of the device, shared out to the trainers on it."""
     free_bytes: int
-    """Bytes that a cache may take: those that are free, shared out likewise, less what training takes."""
+    """Bytes that a cache may take: those that are free, shared out likewise, less what has to be for training."""
     auto_bytes: int
     """Bytes that a cache of size ``auto`` takes."""
     working_bytes: int = 0
@@ -97,7 +98,7 @@ class Memory:
         return cls(
             device=device,
             total_bytes=total // sharers,
-            free_bytes=max(0, free // sharers - (working_bytes or 0)),
+            free_bytes=max(0, free // sharers - sufficient_bytes(working_bytes or 0)),
             auto_bytes=spare_bytes(free, total, taken) // sharers,
             working_bytes=working_bytes or 0,
         )
@@ -131,6 +132,12 @@ def usable_bytes(free: int) -> int:
     Small devices have a share of the segments, as of the floor.
     """
     return int((free - min(SEGMENTS_BYTES, int(free * FLOOR_SHARE))) / (1 + UNUSABLE))
+
+
+def sufficient_bytes(working_bytes: int) -> int:
+    """Bytes that have to be free for so many bytes of tensors: the least that :func:`usable_bytes` says suffice."""
+    held = working_bytes * (1 + UNUSABLE)
+    return math.ceil(min(held + SEGMENTS_BYTES, held / (1 - FLOOR_SHARE)))
 
 
 def floor_bytes(total: int) -> int:

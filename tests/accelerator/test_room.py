@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -21,15 +22,18 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.engine.dry import StepBytes, room_for_step
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.whole import fitting
+from gsplit.engine.whole.device_memory import MOST_OVER
 from gsplit.engine.whole.fitting import chosen_of
 from gsplit.engine.whole.plan_table import priced_plans
 from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
-from gsplit.features.room import SEGMENTS_BYTES, UNUSABLE, usable_bytes
+from gsplit.features.room import SEGMENTS_BYTES, UNUSABLE, sufficient_bytes, usable_bytes
 from gsplit.parallel import rendezvous
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.train import loop
+from gsplit.units import binary
 
 pytestmark = pytest.mark.accelerator
 WHOLE = {"strategy": "full", "cache": "none", "norm": "none", "checkpoint_every": 0, "epochs": 2, "batch_size": 512}
@@ -39,6 +43,7 @@ GIB = 1 << 30
 def peak_of_plan(member, config):
     """What the plan's price says of a device, and the most bytes of tensors on this trainer's."""
     run = run_for(config, member.world)
+    gc.collect()  # or what went before would go meanwhile
     torch.accelerator.synchronize(member.device)
     torch.accelerator.reset_peak_memory_stats(member.device)
     before = torch.accelerator.memory_allocated(member.device)
@@ -49,8 +54,6 @@ def peak_of_plan(member, config):
     return chosen_of(priced_plans(run), plan_of_run(run)).device_bytes, peak
 
 
-AT_MOST = {"rotate": 2.1}
-"""What the price of a plan is over its peak at most, where it is not 1.7: bounds of planes that come and go."""
 PLANS: dict[int, dict[str, dict[str, Any]]] = {
     1: {"1d": {}},
     2: {
@@ -94,17 +97,31 @@ CASES = [
 ]
 
 
-@pytest.mark.cases(3)
+DEEP = [(1, "1d", "sage", 16), (1, "1d", "gat", 16), (2, "rotate", "gcn", 24)]
+"""Each has something of its own that is kept for backward: rows that were dropped of, ELU's, wide masks."""
+
+
+@pytest.mark.cases(2)
 @pytest.mark.parametrize(("world", "name", "model", "shape"), CASES)
 def test_a_plan_takes_of_a_device_what_is_said(controls, accelerator_pool, tmp_path, world, name, model, shape):
-    of_graph, flags = SHAPES[shape]
+    _check_what_is_said(accelerator_pool, tmp_path, world, name, model, *SHAPES[shape])
+
+
+@pytest.mark.parametrize(("world", "name", "model", "layers"), DEEP)
+def test_a_deep_plan_takes_of_a_device_what_is_said(controls, accelerator_pool, tmp_path, world, name, model, layers):
+    of_graph = {"n": 1000, "mean_degree": 3, "features": 16}
+    flags = {"hidden": 64, "fan_out": (-1,) * layers, "dropout": 0.5}
+    _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags)
+
+
+def _check_what_is_said(accelerator_pool, tmp_path, world, name, model, of_graph, flags):
     layout = lay_out(random_graph(seed=3, **of_graph), tmp_path, parts=world, method="deal")
     plan = PLANS[world][name] or {"algorithm": name}
     given = {**WHOLE, "fan_out": (-1, -1, -1), "dropout": 0.3, "model": model, **MODELS[model], **flags, **plan}
     config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="sim", **given)
     found = accelerator_pool.run(world, peak_of_plan, config)
     peak = max(taken for _, taken in found)
-    assert peak <= found[0][0] <= AT_MOST.get(name, 1.7) * peak
+    assert peak <= found[0][0] <= MOST_OVER * peak
 
 
 def test_a_plan_that_does_not_fit_its_devices_is_refused_with_one_that_does(controls, layouts, tmp_path, monkeypatch):
@@ -116,9 +133,10 @@ def test_a_plan_that_does_not_fit_its_devices_is_refused_with_one_that_does(cont
     priced = {price.flags: price.device_bytes for price in priced_plans(run_for(config, 2))}
     wanted, least = priced["--algorithm 1d"], min(priced.values())
     assert least < wanted
+    monkeypatch.setattr(fitting, "MOST_OVER", 1.0)
     monkeypatch.setattr("gsplit.device.accelerator.smallest_bytes", lambda _: (least + wanted) // 2)
     with pytest.raises(
-        InputError, match=r"^--algorithm 1d takes .* of memory on each sim device, but .*; use --"
+        InputError, match=r"^--algorithm 1d takes .* of memory on each device, but sim has .* for a trainer; use --"
     ) as said:
         gsplit.train(config=config)
     assert "\n" not in str(said.value)
@@ -143,8 +161,43 @@ def test_a_small_device_refuses_a_plan_with_exit_code_2(controls, tmp_path, plan
         env=os.environ | {"GSPLIT_SIM_BYTES": str(2 << 20)}, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
-    assert "of memory on each sim device, but 1.9 MiB are free there for a trainer; " in done.stderr.splitlines()[-1]
+    line = done.stderr.splitlines()[-1]
+    assert "of memory on each device, but sim has 1.9 MiB for a trainer; no plan fits" in line
     assert not (tmp_path / "run").exists()
+
+
+def told(member, config, over):
+    """The price of the plan, and what a trainer is told of one whose price is so much over what it can use."""
+    run, lines = run_for(config, member.world), []
+    price = chosen_of(priced_plans(run), plan_of_run(run)).device_bytes
+    torch.ops.sim.empty_cache(member.device.index)
+    taken = torch.accelerator.memory_allocated(member.device)
+    torch.ops.sim.set_limit(member.device.index, taken + sufficient_bytes(int(price / over)))
+    with mock.patch.object(room_for_step.logger, "warning", lines.append):
+        try:
+            loop.Trainer(member, run, pool_module.SHARED)
+        except InputError as error:
+            return price, lines, str(error)
+        finally:
+            torch.ops.sim.set_limit(member.device.index, torch.ops.sim.device_bytes())
+    return price, lines, None
+
+
+@pytest.mark.parametrize("over", [1.2, 1.5])
+def test_a_plan_that_may_fit_is_warned_of_and_refused_where_it_does_not(controls, accelerator_pool, tmp_path, over):
+    layout = lay_out(random_graph(2000, 8, seed=3, features=64), tmp_path, parts=2, method="deal")
+    given = {**WHOLE, "fan_out": (-1, -1, -1), "hidden": 64, "model": "gcn", "algorithm": "1d"}
+    config = TrainConfig(layout=layout.path, out=tmp_path / "run", device="sim", **given)
+    (price, lines, line), (_, others, same) = accelerator_pool.run(2, told, config, over)
+    assert (others, same) == ([], line)
+    assert (line is not None) == (over == 1.5)
+    if line is not None:
+        assert lines == []
+        return
+    (warned,) = lines
+    assert "\n" not in warned
+    assert warned.startswith(f"--algorithm 1d may not fit: it takes up to {binary(price)} of memory on each device, ")
+    assert re.search(r"but sim has .* for a trainer; (use --|--.* takes least|no plan fits)", warned)
 
 
 def refused(member, config, total, taken, step_bytes):

@@ -11,6 +11,8 @@ each version: trainers have all of it taken first, so that nobody has to guess i
 
 from __future__ import annotations
 
+import logging
+
 import torch
 
 from gsplit.data import Layout
@@ -27,6 +29,8 @@ from gsplit.parallel import SPLIT, Member
 from gsplit.parallel.collectives import Group, all_gather_object, all_reduce, all_to_all, size_of
 from gsplit.units import binary
 
+logger = logging.getLogger(__name__)
+
 
 def check_step(run: Run, layout: Layout) -> None:
     """Refuse a run whose step, or whose cache beside it, is more than its accelerators have in all.
@@ -42,7 +46,9 @@ def check_step(run: Run, layout: Layout) -> None:
 
 
 def check_room(run: Run, layout: Layout, member: Member) -> None:
-    """Refuse a run whose step is more than its accelerators have free; all trainers make the call, on their grid.
+    """Refuse a run whose step is more than its accelerators have free, or warn where it may be, once.
+
+    All trainers make the call, on their grid.
 
     Raises:
         InputError: with what it takes and what there is.
@@ -57,7 +63,7 @@ def check_room(run: Run, layout: Layout, member: Member) -> None:
     member.barrier()  # others may be on the same device
     free, _ = accelerator.free_and_total(member.device)
     least = min(all_gather_object(free, member.group)) // sharers_of(member.device.type, member.world)
-    line = _why_not(run, layout, usable_bytes(least)) if member.rank == 0 else None
+    line = _why_not(run, layout, usable_bytes(least), warns=True) if member.rank == 0 else None
     if (line := all_gather_object(line, member.group)[0]) is not None:
         raise InputError(line)
 
@@ -86,11 +92,19 @@ def why_not(step: StepBytes, run: Run, there: int) -> str | None:
     )
 
 
-def _why_not(run: Run, layout: Layout, there: int) -> str | None:
-    """Why the run's step does not fit into so many bytes of a device; None where it does, or nobody knows."""
-    if run.config.strategy == "full":
-        return fitting.why_not(run, layout, plan_of_run(run), there)
-    return None if run.step is None else why_not(run.step, run, there)
+def _why_not(run: Run, layout: Layout, there: int, *, warns: bool = False) -> str | None:
+    """Why the run's step does not fit into so many bytes of a device; None where it does, or nobody knows.
+
+    Where it may fit, or may not, a warning says so if it is asked for.
+    """
+    if run.config.strategy != "full":
+        return None if run.step is None else why_not(run.step, run, there)
+    tight = fitting.why_tight(run, layout, plan_of_run(run), there)
+    if tight is None or tight.surely:
+        return None if tight is None else tight.line
+    if warns:
+        logger.warning(tight.line)
+    return None
 
 
 def _use_once(group: Group | None, device: torch.device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from torch import nn
@@ -11,9 +12,10 @@ from gsplit.data import Layout
 from gsplit.device import accelerator
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
+from gsplit.engine.whole.device_memory import MOST_OVER, device_peak
 from gsplit.engine.whole.plan_prices import numbers_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
-from gsplit.engine.whole.private_memory import Work, device_peak, private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import Work, private_peak, shared_bytes
 from gsplit.errors import InputError
 from gsplit.full import Plan
 from gsplit.full.plans import OF_ALL_SOURCES
@@ -33,22 +35,31 @@ def check_fits(run: Run, layout: Layout, plan: Plan) -> None:
     """
     if run.config.device != accelerator.HOST:
         return
-    if (line := why_not(run, layout, plan, host_memory().available_bytes)) is not None:
-        raise InputError(line)
+    if (tight := why_tight(run, layout, plan, host_memory().available_bytes)) is not None:
+        raise InputError(tight.line)
 
 
-def why_not(run: Run, layout: Layout, plan: Plan, free: int) -> str | None:
-    """Why a plan does not fit into memory, with what to take instead; None where it does, or nobody knows.
+class Tight(NamedTuple):
+    """What is said of a plan that takes more memory than there is."""
+
+    line: str
+    """Why, and what to take instead."""
+    surely: bool
+    """Whether it does not fit in any case; else it may, for what is said of a device is a bound from above."""
+
+
+def why_tight(run: Run, layout: Layout, plan: Plan, there: int) -> Tight | None:
+    """Why a plan does not fit, or may not, with what to take instead; None where it does, or nobody knows.
 
     Where not even a bound from above leaves doubt, no edge is read.
 
     Args:
         run, layout: of the training.
         plan: of the run.
-        free: bytes, of the host for all trainers, or of a device for one.
+        there: bytes, of the host for all trainers, or of a device for one.
     """
     model, on_host = run.new_model(), run.config.device == accelerator.HOST
-    if type(model) not in KNOWN or _bound(run, layout, plan, model) <= free:
+    if type(model) not in KNOWN or _bound(run, layout, plan, model) <= there:
         return None
 
     def taken(price: Priced) -> int:
@@ -56,24 +67,30 @@ def why_not(run: Run, layout: Layout, plan: Plan, free: int) -> str | None:
 
     priced = priced_plans(run)
     chosen = chosen_of(priced, plan)
-    if taken(chosen) <= free:
+    if taken(chosen) <= there:
         return None
+    surely = on_host or taken(chosen) > MOST_OVER * there
     least = min(priced, key=taken)
-    if taken(least) <= free:
+    if taken(least) <= there:
         instead = f"use {least.flags}, which takes {binary(taken(least))}"
+    elif not on_host and taken(least) <= MOST_OVER * there:
+        instead = f"{least.flags} takes least, {binary(taken(least))} at most, and may fit"
     else:
         instead = f"no plan fits, and {least.flags} takes least, {binary(taken(least))}"
-        if not on_host:
-            instead += "; more --gpus or a smaller --hidden may take less, and --strategy split takes mini-batches"
-        elif run.trainers > 1:
+    if on_host:
+        if taken(least) > there and run.trainers > 1:
             instead += "; fewer --gpus may take less"
-    if not on_host:
-        where = f"of memory on each {run.config.device} device, but {binary(free)} are free there for a trainer"
-        return f"{chosen.flags} takes {binary(taken(chosen))} {where}; {instead}"
-    return (
-        f"{chosen.flags} takes {binary(chosen.host_bytes)} of memory, {binary(chosen.private_bytes)} for each of "
-        f"{run.trainers} trainers and {binary(chosen.shared_bytes)} for all, but {binary(free)} are free; {instead}"
-    )
+        return Tight(
+            f"{chosen.flags} takes {binary(chosen.host_bytes)} of memory, {binary(chosen.private_bytes)} for each of "
+            f"{run.trainers} trainers and {binary(chosen.shared_bytes)} for all, but {binary(there)} are free; "
+            f"{instead}",
+            surely,
+        )
+    if taken(least) > there:
+        instead += "; more --gpus or a smaller --hidden may take less, and --strategy split takes mini-batches"
+    takes = "takes" if surely else "may not fit: it takes up to"
+    where = f"of memory on each device, but {run.config.device} has {binary(there)} for a trainer"
+    return Tight(f"{chosen.flags} {takes} {binary(taken(chosen))} {where}; {instead}", surely)
 
 
 def chosen_of(priced: list[Priced], plan: Plan) -> Priced:
@@ -103,9 +120,10 @@ def _bound(run: Run, layout: Layout, plan: Plan, model: nn.Module) -> int:
         needed=dict.fromkeys(range(1, layers + 1), needed_PP),
     )
     of_all = _of_all_trainers if run.config.device == accelerator.HOST else _of_a_device
-    if plan.algorithm == "rotate":  # rows twice, orders and factors of all vertices, six blocks of all edges
+    if plan.algorithm == "rotate":  # rows of all along an axis, factors of vertices, six blocks of all edges
         rows = of_all(Plan(algorithm="1d", sizes=(trainers, 1, 1)), work)
-        return 2 * rows + trainers * int(100 * own_P.sum() + 6 * (8 + 2 * work.itemsize) * edges_P.sum())
+        of_each = int(100 * own_P.sum() + 6 * (8 + 2 * work.itemsize) * edges_P.sum())
+        return 2 * max(plan.sizes) * rows + trainers * of_each
     return of_all(plan, work)
 
 

@@ -19,6 +19,9 @@ from gsplit.full.reading import edge_pieces, owners_of
 from gsplit.full.routes import remote_sources
 from gsplit.nn import GAT, GCN
 
+KEPT_BY_NORMS = {"none": 0, "layer": 1}
+"""Tensors that a normalisation keeps for backward on a device, where it is not 2."""
+
 
 def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
     """What a run computes, counted on the graph."""
@@ -50,12 +53,32 @@ def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
         trained=trained,
         between=2 * (signature.get("norm", "none") != "none") + bool(signature.get("residual")),
         heads=max(signature.get("heads", 1), signature.get("out_heads", 1)) if type(model) is GAT else 0,
+        projected=tuple(int(conv.lin.out_features) for conv in model.convs) if type(model) is GAT else (),  # type: ignore[union-attr, arg-type]
+        keeps_rows=type(model) is not GCN,
+        drops=_share_of(model, "dropout") > 0 or bool(signature.get("residual_after")),
+        drops_input=_share_of(model, "input_dropout") > 0,
+        drops_shares=type(model) is GAT and _share_of(model.convs[0], "dropout") > 0,
+        projection=_width_of(model, "projection", "out_features"),
+        head=_width_of(model, "head", "in_features"),
+        skips=bool(signature.get("residual")),
+        norms=signature.get("norm", "none") != "none",
+        by_norms=KEPT_BY_NORMS.get(signature.get("norm", "none"), 2),
         parameters=sum(p.numel() for p in model.parameters()),
         evaluates=exact
         and bool(
             (config.validates and len(graph.valid_idx)) or len(graph.test_idx) or config.save_predictions != "no"
         ),
     )
+
+
+def _width_of(model: nn.Module, part: str, name: str) -> int:
+    """A width of a linear map that a model may have; 0 where it has none."""
+    return int(getattr(getattr(model, part, None), name, 0))
+
+
+def _share_of(model: nn.Module, part: str) -> float:
+    """The share that a dropout drops, which a model may have."""
+    return float(getattr(getattr(model, part, None), "p", 0))
 
 
 def edges_by_owner(layout: Layout, levels: Levels) -> NDArray[np.int64]:

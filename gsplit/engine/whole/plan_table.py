@@ -10,8 +10,9 @@ from torch import nn
 from gsplit.data import Layout, open_layout
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
+from gsplit.engine.whole.device_memory import device_peak
 from gsplit.engine.whole.plan_prices import work_of
-from gsplit.engine.whole.private_memory import Work, device_peak, edge_bytes, private_peak, shared_bytes
+from gsplit.engine.whole.private_memory import Work, edge_bytes, private_peak, shared_bytes
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError

@@ -1,4 +1,4 @@
-"""What a trainer takes of the host's memory or of its device under a plan: predicted from counts, before the start.
+"""What a trainer takes of the host's memory under a plan: predicted from counts, before the start.
 
 | what | bytes |
 |---|---|
@@ -14,8 +14,7 @@ The last three come one after another, so the largest counts. Large pieces of th
 the other two the allocator keeps what is freed, and cannot use all of it again: they count :data:`UNUSED` times. Rows
 that a plan or evaluation has in memory that all trainers map are no private memory, and counted once for all.
 
-On a device the process counts nothing, and its allocator nothing that is freed (what that cannot use again is counted
-where devices are asked for room); blocks are turned round there, before the features come.
+A device's memory is counted in :mod:`gsplit.engine.whole.device_memory`.
 
 Legend: P trainers, L layers, N vertices.
 """
@@ -35,11 +34,6 @@ from gsplit.parallel.mailboxes import SPARE
 
 UNUSED = 1.2
 """What the allocator has mapped over what is in use, where large pieces of several sizes come and go."""
-ON_DEVICES = 1.1
-"""What a step takes on a simulated device at most, over what is counted of it."""
-TURNING_BYTES = 28
-"""Bytes of an edge while a block is turned round on a device: sorted sources, their places and rows, and what a
-sort has beside them."""
 MOST_PROCESS_BYTES = 256 << 20
 """A process that has more holds data of its own, which trainers do not."""
 LIBRARY_BYTES = 24 << 20
@@ -81,6 +75,26 @@ class Work:
     """Tensors beside its output that a hidden layer keeps for backward: of norms and skips."""
     heads: int
     """Heads of attention; 0 where there is none."""
+    projected: tuple[int, ...]
+    """[L] widths of the rows that attention sums; none where there is none."""
+    keeps_rows: bool
+    """Whether a layer multiplies its rows by weights beside its sums, or before them: not of a GCN."""
+    drops: bool
+    """Whether numbers of hidden rows are dropped."""
+    drops_input: bool
+    """Whether numbers of the features are dropped."""
+    drops_shares: bool
+    """Whether attention drops edges."""
+    projection: int
+    """Width that features are projected to before the first layer; 0 where they are not."""
+    head: int
+    """Width of the last layer, where its rows are projected to logits; 0 where they are these."""
+    skips: bool
+    """Whether rows skip layers."""
+    norms: bool
+    """Whether hidden rows are normalised."""
+    by_norms: int
+    """Tensors that a normalisation keeps for backward on a device."""
     parameters: int
     """Number of weights."""
     evaluates: bool
@@ -96,6 +110,14 @@ class Work:
         """L."""
         return len(self.widths) - 1
 
+    def inputs(self, layer: int) -> int:
+        """Width of the rows that a layer is given."""
+        return self.projection or self.widths[0] if layer == 1 else self.widths[layer - 1]
+
+    def outputs(self, layer: int) -> int:
+        """Width of the rows that a layer gives."""
+        return self.head or self.widths[-1] if layer == self.layers else self.widths[layer]
+
     def summed(self, layer: int) -> int:
         """Width of the rows that a layer sums."""
         wide, narrow = self.widths[layer - 1], min(self.widths[layer - 1 : layer + 1])
@@ -109,40 +131,23 @@ def process_bytes() -> int:
 
 def private_peak(plan: Plan, work: Work, rank: int) -> int:
     """Bytes of private memory that a trainer takes at most."""
-    stays, _, first, step, evaluation = _phases(plan, work, rank)
-    return int(process_bytes() + stays + max(first, UNUSED * step, UNUSED * evaluation))
+    item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
+    first = first_edges + (first_words(plan, work, rank) * item if work.kept else 0)
+    beside = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else first_edges
+    step = beside + _step_words(plan, work, rank) * item
+    evaluation = beside + evaluation_bytes(work, rank)
+    most = max(first, UNUSED * step, UNUSED * evaluation)
+    return int(process_bytes() + stays_bytes(plan, work, rank) + most)
 
 
-def device_peak(plan: Plan, work: Work, rank: int) -> int:
-    """Bytes of tensors that a trainer has on its device at most.
-
-    Where PyTorch's operations sum, own rows and those that came are joined first.
-    """
-    stays, turning, first, step, evaluation = _phases(plan, work, rank)
-    if work.kept and _exchanges(plan, work):
-        first += (int(work.sizes[rank, 0]) + _exchanged(plan, work, rank, 1)[0]) * work.widths[0] * work.itemsize
-    return int(max(turning, stays + max(first, ON_DEVICES * step, evaluation)))
-
-
-def _phases(plan: Plan, work: Work, rank: int) -> tuple[int, int, int, int, int]:
-    """Bytes that stay; those of all while the largest block is turned round; then of what comes one after the other.
-
-    These are the first sum, a step, and evaluation.
-    """
+def stays_bytes(plan: Plan, work: Work, rank: int) -> int:
+    """Bytes of what stays: weights, rows at rest, and edges but those of the first layer."""
     item, sizes = work.itemsize, work.sizes[rank]
-    first_edges, other_edges = edge_bytes(plan, work, rank)
     rows = sizes[0] * (0 if work.trained else work.widths[0]) * item + 8 * sizes[-1] + item * sizes[0]
     rows += sum(4 * int(size) for size in sizes[1:])
     if work.trained:  # the copy and its gradient; the gradient of the own rows, and two of Adam
         rows += (2 * sizes[0] + 3 * work.own_vertices[rank]) * work.widths[0] * item
-    stays = COPIES_OF_PARAMETERS * work.parameters * item + other_edges + rows
-    turned = (_block(plan, work, rank, layer)[1] for layer in range(1 + work.kept, work.layers + 1))
-    turning = work.parameters * item + first_edges + other_edges + TURNING_BYTES * max(turned, default=0)
-    kept = sizes[1] * work.widths[0] * item if work.kept else 0
-    first = first_edges + (_first_words(plan, work, rank) * item if work.kept else 0)
-    step = kept + (0 if work.kept else first_edges) + _step_words(plan, work, rank) * item
-    evaluation = kept + (0 if work.kept else first_edges) + evaluation_bytes(work, rank)
-    return int(stays), int(turning), int(first), int(step), int(evaluation)
+    return int(COPIES_OF_PARAMETERS * work.parameters * item + edge_bytes(plan, work, rank)[1] + rows)
 
 
 def shared_bytes(plan: Plan, work: Work) -> int:
@@ -164,31 +169,33 @@ def edge_bytes(plan: Plan, work: Work, rank: int) -> tuple[int, int]:
     found: dict[tuple[bytes, bytes, bool], int] = {}
     first = 0
     for layer in range(1, work.layers + 1):
-        returns = layer > 1 or not work.kept
-        forward, backward, rows, sources = _block(plan, work, rank, layer)
-        weight = work.itemsize if work.weights else 0
-        order = ORDER_BYTES if work.attends or (weight and _exchanges(plan, work)) else 0
-        taken = (4 + weight) * forward + 4 * rows
-        if returns:
-            taken += (4 + (order or weight)) * backward + 4 * sources
-        name = (work.sizes[:, layer - 1].tobytes(), work.sizes[:, layer].tobytes(), returns)
-        if _exchanges(plan, work):  # blocks that are not shared, and routes
-            received, sent = _exchanged(plan, work, rank, layer)
-            taken += 12 * received + 4 * sent
-            name = (bytes([layer]), b"", returns)
-        if layer == 1:
-            first = taken
-        found[name] = taken
+        name, forward, backward = edges_of_layer(plan, work, rank, layer)
+        first, found[name] = first or forward + backward, forward + backward
     return first, sum(found.values()) - first
 
 
-def _block(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int, int, int]:
+def edges_of_layer(plan: Plan, work: Work, rank: int, layer: int) -> tuple[tuple[bytes, bytes, bool], int, int]:
+    """What names a layer's edges, which layers of the same name share; bytes of A, with routes; bytes of A'."""
+    returns = layer > 1 or not work.kept
+    forward, backward, rows, sources = block_of(plan, work, rank, layer)
+    weight = work.itemsize if work.weights else 0
+    order = ORDER_BYTES if work.attends or (weight and exchanges(plan, work)) else 0
+    name = (work.sizes[:, layer - 1].tobytes(), work.sizes[:, layer].tobytes(), returns)
+    there, back = (4 + weight) * forward + 4 * rows, ((4 + (order or weight)) * backward + 4 * sources) * returns
+    if exchanges(plan, work):  # blocks that are not shared, and routes
+        received, sent = exchanged(plan, work, rank, layer)
+        there += 12 * received + 4 * sent
+        name = (bytes([layer]), b"", returns)
+    return name, there, back
+
+
+def block_of(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int, int, int]:
     """Edges forward and backward, rows and sources of what a trainer multiplies in a layer."""
     edges, sizes = work.by_owner[layer - 1], work.sizes
-    if plan.of_all_sources and not _exchanges(plan, work):
+    if plan.of_all_sources and not exchanges(plan, work):
         return int(edges[rank].sum()), int(edges[:, rank].sum()), int(sizes[rank, layer]), int(sizes[rank, layer - 1])
     if plan.of_all_sources:
-        received, _ = _exchanged(plan, work, rank, layer)
+        received, _ = exchanged(plan, work, rank, layer)
         all_edges = int(edges[rank].sum())
         return all_edges, all_edges, int(sizes[rank, layer]), int(sizes[rank, layer - 1]) + received
     row, column = (_peers(plan, rank, axis) for axis in (ROWS, COLUMNS))
@@ -196,12 +203,12 @@ def _block(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int, int
     return block, block, int(sizes[row, layer].sum()), int(sizes[column, layer - 1].sum())
 
 
-def _exchanges(plan: Plan, work: Work) -> bool:
+def exchanges(plan: Plan, work: Work) -> bool:
     """Whether blocks are brought rows, not sums."""
     return plan.of_all_sources and (plan.algorithm != "shared" or work.attends)
 
 
-def _exchanged(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int]:
+def exchanged(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int]:
     """Rows that a trainer receives before a layer, and that it sends."""
     sizes = work.sizes[:, layer - 1]
     if plan.algorithm == "1d":
@@ -214,9 +221,9 @@ def _moved_words(plan: Plan, work: Work, rank: int, layer: int, width: int) -> i
     """Numbers that a sum has at once beside the rows that it is given: what was sent, what came, sums."""
     own = int(work.sizes[rank, layer])
     if plan.of_all_sources:
-        received, sent = _exchanged(plan, work, rank, layer) if _exchanges(plan, work) else (0, 0)
+        received, sent = exchanged(plan, work, rank, layer) if exchanges(plan, work) else (0, 0)
         return (received + sent + own) * width
-    _, _, rows, sources = _block(plan, work, rank, layer)
+    _, _, rows, sources = block_of(plan, work, rank, layer)
     row_size, column_size, split = (plan.grid.size(axis) for axis in (ROWS, COLUMNS, FEATURES))
     share = -(-width // split)
     group = list(plan.grid.group(rank, FEATURES))
@@ -231,7 +238,7 @@ def _moved_words(plan: Plan, work: Work, rank: int, layer: int, width: int) -> i
     return words
 
 
-def _first_words(plan: Plan, work: Work, rank: int) -> int:
+def first_words(plan: Plan, work: Work, rank: int) -> int:
     """Numbers that the first sum has at once, where it is kept: beside the features, the sums themselves included."""
     width = work.widths[0]
     before, after = (int(work.sizes[rank, level]) * width for level in (0, 1))
@@ -246,7 +253,7 @@ def _step_words(plan: Plan, work: Work, rank: int) -> int:
         kept += after * (1 + work.between * (layer < work.layers))
         free = layer == 1 and work.kept
         if work.heads:
-            received, _ = _exchanged(plan, work, rank, layer) if _exchanges(plan, work) else (0, 0)
+            received, _ = exchanged(plan, work, rank, layer) if exchanges(plan, work) else (0, 0)
             kept += (int(work.sizes[rank, layer - 1]) + received) * work.widths[layer]
             kept += 4 * int(work.by_owner[layer - 1, rank].sum()) * work.heads
         elif not free and work.summed(layer) == work.widths[layer - 1]:
@@ -260,17 +267,23 @@ def evaluation_bytes(work: Work, rank: int) -> int:
     """Bytes of a chunk of the layer that takes most."""
     if not work.evaluates:
         return 0
-    n, own, most = int(work.own_vertices.sum()), int(work.own_vertices[rank]), 0
+    most = 0
     for layer in range(1, work.layers + 1):
         wide, out = work.widths[layer - 1 : layer + 1]
-        row_bytes = wide * work.itemsize
-        edges = MAX_EDGES if n * row_bytes <= MAX_ROW_BYTES else min(MAX_EDGES, MAX_ROW_BYTES // row_bytes)
-        edges = min(edges, int(work.own_edges[rank]) + own)
-        sources, summed = min(n, edges), min(wide, out)
-        words = sources * (wide + summed * (1 + work.scales)) + min(own, edges) * (3 * summed + 2 * out)
+        edges, sources, rows = rows_of_chunk(work, rank, wide)
+        summed = min(wide, out)
+        words = sources * (wide + summed * (1 + work.scales)) + rows * (3 * summed + 2 * out)
         words += 4 * edges * work.heads
         most = max(most, words * work.itemsize + 16 * edges)
-    return most + 4 * n
+    return most + 4 * int(work.own_vertices.sum())
+
+
+def rows_of_chunk(work: Work, rank: int, wide: int) -> tuple[int, int, int]:
+    """Edges, sources and destinations of a chunk of evaluation at most, whose sources have so many columns."""
+    n, own, row_bytes = int(work.own_vertices.sum()), int(work.own_vertices[rank]), wide * work.itemsize
+    edges = MAX_EDGES if n * row_bytes <= MAX_ROW_BYTES else min(MAX_EDGES, MAX_ROW_BYTES // row_bytes)
+    edges = min(edges, int(work.own_edges[rank]) + own)
+    return edges, min(n, edges), min(own, edges)
 
 
 def _peers(plan: Plan, rank: int, axis: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,8 @@ from gsplit.data import Layout
 from gsplit.data.graph import row_ranges
 from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
-from gsplit.engine.whole.private_memory import (
-    COPIES_OF_PARAMETERS,
-    ON_DEVICES,
-    UNUSED,
-    Work,
-    evaluation_bytes,
-    process_bytes,
-)
+from gsplit.engine.whole.device_memory import ON_DEVICES, evaluation_on_device
+from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes, process_bytes
 from gsplit.full import Plan
 from gsplit.full.plans import grids_of
 from gsplit.full.reading import PIECE_EDGES
@@ -118,33 +113,52 @@ def prices_of_turns(
                 blocks = by_owner[layer % 2][planes.peers(roles.rows)][:, planes.peers(roles.columns)]
                 edges += int(blocks.sum())
             held.append(edges)
-            on_host, there = _peaks(work, turns, planes, each * edges, double=double)
-            private.append(on_host)
-            on_device.append(there)
+            private.append(_private_peak(work, turns, planes, each * edges, double=double))
+            on_device.append(_device_peak(work, turns, planes, each * edges, double=double))
         yield plan, sent, each * max(held), max(private), max(on_device)
 
 
-def _peaks(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> tuple[int, int]:
-    """Bytes that a trainer takes at most, of private memory and of a device.
+@dataclass(frozen=True, kw_only=True)
+class _Block:
+    """Rows and columns of a layer on one trainer."""
 
-    See :mod:`gsplit.engine.whole.private_memory`.
-    """
-    grid, widths, item, n = turns.grid, turns.widths, work.itemsize, int(work.own_vertices.sum())
-    last = len(widths) - 1
+    before: int
+    """Rows that are summed."""
+    after: int
+    """Rows of the sums."""
+    into: int
+    """Bytes of a row that is summed."""
+    out: int
+    """Bytes of a row that the layer gives."""
+
+
+def _blocks(work: Work, turns: Turns, planes: Planes) -> Iterator[_Block]:
+    """The blocks of all layers on one trainer."""
 
     def rows(level: int, axis: str) -> int:
         return sum(turns.own[level % 2][peer] for peer in planes.peers(axis))
 
+    grid, widths = turns.grid, turns.widths
+    for layer in range(1, len(widths)):
+        roles = roles_of(layer)
+        yield _Block(
+            before=rows(layer - 1, roles.columns),
+            after=rows(layer, roles.rows),
+            into=-(-widths[layer - 1] // grid.size(roles.features)) * work.itemsize,
+            out=-(-widths[layer] // grid.size(roles.columns)) * work.itemsize,
+        )
+
+
+def _private_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> int:
+    """Bytes that a trainer takes at most of private memory; see :mod:`gsplit.engine.whole.private_memory`."""
+    widths, item, n = turns.widths, work.itemsize, int(work.own_vertices.sum())
     own = turns.own[0][planes.rank]
     # The orders, what reading looks places up in, and rows at rest; then pointers of edges and factors of degrees.
     stays = COPIES_OF_PARAMETERS * work.parameters * item + edges + 8 * n * (1 + double)
     stays += own * widths[0] * item * (3 if work.trained else 1) + 12 * n
     kept = first = step = most = 0
-    for layer in range(1, last + 1):
-        roles = roles_of(layer)
-        before, after = rows(layer - 1, roles.columns), rows(layer, roles.rows)
-        into = -(-widths[layer - 1] // grid.size(roles.features)) * item
-        out = -(-widths[layer] // grid.size(roles.columns)) * item
+    for layer, block in enumerate(_blocks(work, turns, planes), start=1):
+        before, after, into, out = block.before, block.after, block.into, block.out
         stays += 16 * (before + after)
         sums = before * into * (1 + work.scales) + 3 * after * into
         if layer == 1 and work.kept:
@@ -155,8 +169,38 @@ def _peaks(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool
             most = max(most, 5 * (before + after) * into + 4 * after * out)  # backward adds up both
         step += after * out
     steps, evaluation = kept + step + most, kept + evaluation_bytes(work, planes.rank)
-    on_host = process_bytes() + stays + max(first, TURNED_UNUSED * steps, UNUSED * evaluation)
-    return int(on_host), int(stays + max(first, ON_DEVICES * steps, evaluation))
+    return int(process_bytes() + stays + max(first, TURNED_UNUSED * steps, UNUSED * evaluation))
+
+
+def _device_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, double: bool) -> int:
+    """Bytes that a trainer takes at most of a device; see :mod:`gsplit.engine.whole.device_memory`.
+
+    What is dropped is a mask as wide as the rows, in their type, that is made by whole numbers. Orders and places are
+    the host's, where blocks are turned round, too.
+    """
+    widths, item, own = turns.widths, work.itemsize, turns.own[0][planes.rank]
+    stays = COPIES_OF_PARAMETERS * work.parameters * item + edges
+    stays += own * widths[0] * item * (5 if work.trained else 1)
+    sums_kept = first = kept = most = 0
+    for layer, block in enumerate(_blocks(work, turns, planes), start=1):
+        before, after = block.before, block.after
+        stays += item * (before + after)  # factors; pointers are those of the blocks
+        stays += 4 * (before + after) if layer <= (6 if double else 3) else 0
+        fresh = before * block.into * (work.drops or layer == 1)
+        sums = fresh + before * block.into * work.scales + 3 * after * block.into
+        if layer == 1 and work.kept:
+            sums_kept, first = after * block.into, sums + own * widths[0] * item
+        else:
+            gradients = 2 * after * block.into + 3 * before * block.into
+            most = max(most, kept + sums, kept + gradients)
+            kept += after * block.into
+        product = 3 * after * block.out
+        most = max(most, kept + fresh + product)
+        if layer < len(widths) - 1:
+            kept += after * block.out * (1 + work.drops)
+            most = max(most, kept + fresh + 2 * after * block.out)
+    step, evaluation = ON_DEVICES * most, evaluation_on_device(work, planes.rank)
+    return int(stays + max(first, sums_kept + max(step, evaluation)))
 
 
 def _edges_by_owner(layout: Layout, orders: tuple[Order, Order], layer: int, *, loops: bool) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from support.graphs import random_graph
 from gsplit.errors import InputError
 from gsplit.features import Memory, prefix_rows, replicated_ids
 from gsplit.features.placement import hottest
-from gsplit.features.room import SEGMENTS_BYTES, spare_bytes, usable_bytes
+from gsplit.features.room import SEGMENTS_BYTES, spare_bytes, sufficient_bytes, usable_bytes
 from gsplit.limits import host_memory
 from gsplit.units import CacheSize
 
@@ -142,7 +142,7 @@ def test_auto_leaves_what_training_takes_an_eighth_more_and_a_floor(monkeypatch)
     monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (70 * GIB, 80 * GIB))
     found = Memory.of(torch.device("xpu", 0), 2, working_bytes=8 * GIB)
     assert found.auto_bytes == (70 - 2 * 9 - 2) * GIB // 2  # two share the GPU, each takes its 8
-    assert (found.free_bytes, found.working_bytes) == (27 * GIB, 8 * GIB)
+    assert (found.free_bytes, found.working_bytes) == (26 * GIB - SEGMENTS_BYTES, 8 * GIB)
 
 
 def test_a_small_device_leaves_little_for_what_only_a_gpu_shows():
@@ -151,14 +151,14 @@ def test_a_small_device_leaves_little_for_what_only_a_gpu_shows():
 
 
 def test_a_cache_that_leaves_no_room_for_training_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (10 << 20, 16 << 20))
-    found = Memory.of(torch.device("xpu", 0), 1, working_bytes=9 << 20)
-    said = "--cache-size {}: .*xpu:0 has 1.0 MiB free beside the 9.0 MiB that training takes"
+    monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: ((12 << 20) + (128 << 10), 16 << 20))
+    found = Memory.of(torch.device("xpu", 0), 1, working_bytes=10 << 20)
+    said = "--cache-size {}: .*xpu:0 has 128.0 KiB free beside the 10.0 MiB that training takes"
     with pytest.raises(InputError, match=said.format("2.0 MiB")):
         prefix_rows(CacheSize.parse("2MiB"), np.array([0, 10_000]), 1, 1024, found)
     with pytest.raises(InputError, match=said.format("auto") + ", which leaves nothing for a cache"):
         prefix_rows(CacheSize.parse("auto"), np.array([0, 10_000]), 1, 1024, found)
-    assert prefix_rows(CacheSize.parse("512KiB"), np.array([0, 10_000]), 1, 1024, found).tolist() == [512]
+    assert prefix_rows(CacheSize.parse("64KiB"), np.array([0, 10_000]), 1, 1024, found).tolist() == [64]
 
 
 def test_trainers_agree_on_the_least():
@@ -170,3 +170,17 @@ def test_trainers_agree_on_the_least():
 def test_a_ninth_and_some_segments_are_in_pieces_that_nobody_can_use(gib):
     assert usable_bytes(9 * gib * GIB + SEGMENTS_BYTES) == 8 * gib * GIB
     assert usable_bytes(16 * 9 * 1024) == 15 * 8 * 1024  # of a small device a sixteenth
+
+
+def test_a_cache_leaves_what_has_to_be_free_for_a_step(monkeypatch):
+    """One rule decides: where a cache is as large as it may be, a step fits into the rest, and by no byte less."""
+    monkeypatch.setattr(torch.xpu, "mem_get_info", lambda _: (78 * GIB, 80 * GIB))
+    for working in (30 * GIB, 30 * GIB + 1, GIB // 3, 9 << 20, 12_345):
+        found = Memory.of(torch.device("xpu", 0), 1, working_bytes=working)
+        rest = 78 * GIB - found.free_bytes
+        assert rest == sufficient_bytes(working)
+        assert usable_bytes(rest) >= working > usable_bytes(rest - 2)
+    found = Memory.of(torch.device("xpu", 0), 1, working_bytes=30 * GIB)
+    prefix_rows(CacheSize.parse("44GiB"), np.array([0, 44 << 20]), 1, 1024, found)
+    with pytest.raises(InputError, match=r"has 44\.2 GiB free beside the 30\.0 GiB that training takes"):
+        prefix_rows(CacheSize.parse("48GiB"), np.array([0, 48 << 20]), 1, 1024, found)

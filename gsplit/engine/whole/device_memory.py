@@ -1,0 +1,294 @@
+"""What a trainer takes of its device under a plan: the tensors of the layer that takes most, and all that stay.
+
+| what | bytes |
+|---|---|
+| stays | weights, edges, rows at rest: as on the host (:mod:`gsplit.engine.whole.private_memory`) |
+| turning | edges alone, and what a sort has beside them, before the features come |
+| first sum | as on the host; where rows came, own rows and those are joined first |
+| step | a walk over the layers: what those below keep for backward, and what this one has at once |
+| evaluation | a chunk of the layer that takes most |
+
+The last three come one after another. The walk follows the tensors of each model: a device keeps the result of an
+activation (of ELU: what it was given) and a mask of what was dropped, a byte a number; the CPU has one pass, which
+keeps its result alone. Rows that were dropped of are others than those of the activation: SAGE and GAT keep them for
+the gradients of their weights, GCN has them until its sums are taken. Sums are those of PyTorch's operations; kernels
+of Triton's take less. Freed memory that an allocator cannot use again is counted where devices are asked for room.
+
+Legend: A rows of the level of a layer, B of the one below, R rows that came, S rows that were sent, E edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gsplit.engine.whole.private_memory import (
+    Work,
+    block_of,
+    edge_bytes,
+    edges_of_layer,
+    exchanged,
+    exchanges,
+    first_words,
+    rows_of_chunk,
+    stays_bytes,
+)
+from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
+
+ON_DEVICES = 1.05
+"""What is left for small tensors, over what is counted of a step."""
+MOST_OVER = 1.35
+"""What is said of a device over what a plan takes of it, at most, by tests."""
+TURNING_BYTES = 28
+"""Bytes of an edge while a block is turned round: sorted sources, their places and rows, and what a sort has."""
+SCORES = 6
+"""Numbers an edge and head that attention has at once, beside its shares: of scores and their gradients."""
+BAG_BYTES = 4
+"""Bytes an edge of the row that it is summed into."""
+IDS_BYTES = 16
+"""Bytes an edge of rows and sources as int64, while shares are taken."""
+
+
+def device_peak(plan: Plan, work: Work, rank: int) -> int:
+    """Bytes of tensors that a trainer has on its device at most."""
+    item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
+    kept = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else 0
+    first, step = 0, int(ON_DEVICES * step_bytes(plan, work, rank)) + first_edges
+    if work.kept:
+        words = first_words(plan, work, rank)
+        if exchanges(plan, work) and plan.grid.world > 1:
+            words += (int(work.sizes[rank, 0]) + exchanged(plan, work, rank, 1)[0]) * work.widths[0]
+        first = first_edges + words * item
+        # The edges go after the first step; what Adam keeps comes with it.
+        step -= min(first_edges, 2 * work.parameters * item)
+    evaluation = evaluation_on_device(work, rank) + (0 if work.kept else first_edges)
+    most = stays_bytes(plan, work, rank) + max(first, kept + max(step, evaluation))
+    return max(most, 0 if exchanges(plan, work) else _turning_bytes(plan, work, rank))
+
+
+def _turning_bytes(plan: Plan, work: Work, rank: int) -> int:
+    """Bytes while a grid's blocks are turned round, one after the other, before the features come."""
+    held, most, found = work.parameters * work.itemsize, 0, set()
+    for layer in range(1, work.layers + 1):
+        name, there, back = edges_of_layer(plan, work, rank, layer)
+        if name not in found:
+            found.add(name)
+            most = max(most, held + there + TURNING_BYTES * block_of(plan, work, rank, layer)[1] * bool(back))
+            held += there + back
+    return most
+
+
+def step_bytes(plan: Plan, work: Work, rank: int) -> int:
+    """Bytes of what layers keep for backward, with those of the layer that takes most beside.
+
+    Where rows are exchanged blocks are turned round in the first step, those of the last layer first.
+    """
+    kept = most = not_turned = 0
+    for number in range(1, work.layers + 1):
+        layer = Layer.of(plan, work, rank, number)
+        most = max(most, kept + layer.sums(), kept + layer.gradients())
+        if exchanges(plan, work) and not layer.is_free:
+            not_turned += edges_of_layer(plan, work, rank, number)[2]
+            most = max(most, kept + layer.turns() - not_turned)
+        kept += layer.keeps()
+        most = max(most, kept + layer.activates())
+    return most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer on one trainer."""
+
+    plan: Plan
+    """The plan."""
+    work: Work
+    """What the run computes."""
+    rank: int
+    """The trainer."""
+    number: int
+    """The layer, 1 .. L."""
+    before: int
+    """B."""
+    after: int
+    """A."""
+    received: int
+    """R."""
+    sent: int
+    """S."""
+    wide: int
+    """Width of the rows that come in."""
+    out: int
+    """Width of the rows that the convolution gives."""
+    summed: int
+    """Width of the rows that are summed."""
+
+    @classmethod
+    def of(cls, plan: Plan, work: Work, rank: int, number: int) -> Layer:
+        """A layer of a run."""
+        wide, out = work.inputs(number), work.outputs(number)
+        received, sent = exchanged(plan, work, rank, number) if exchanges(plan, work) else (0, 0)
+        return cls(
+            plan=plan,
+            work=work,
+            rank=rank,
+            number=number,
+            before=int(work.sizes[rank, number - 1]),
+            after=int(work.sizes[rank, number]),
+            received=received,
+            sent=sent,
+            wide=wide,
+            out=out,
+            summed=work.projected[number - 1] if work.heads else min(wide, out),
+        )
+
+    @property
+    def is_free(self) -> bool:
+        """Whether its sums are kept."""
+        return self.number == 1 and self.work.kept
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the last one, with nothing behind it."""
+        return self.number == self.work.layers and not self.work.head
+
+    @property
+    def fresh(self) -> int:
+        """Numbers of the rows that come in, where the layer below has not counted them: dropped of, or ELU's."""
+        work = self.work
+        if self.number == 1:
+            return self.before * self.wide * bool(work.drops_input or work.projection)
+        return self.before * self.wide * bool(work.drops or work.heads)
+
+    def keeps(self) -> int:
+        """Bytes that it keeps for backward."""
+        work, narrows = self.work, self.summed < self.wide
+        words = 0 if self.is_free else self.after * self.wide
+        if work.heads:
+            rows, edges = self.before + self.received, int(work.by_owner[self.number - 1, self.rank].sum())
+            words = rows * self.summed + (rows + 3 * self.after) * work.heads
+            words += edges * work.heads * (1 + work.drops_shares)
+        elif narrows and not self.is_free:
+            words = 0
+        if work.keeps_rows or narrows:
+            words += self.fresh
+        if self.number == 1 and work.projection:
+            words += self.before * self.wide
+        if self.is_last:
+            return (words + 2 * self.after * self.out) * work.itemsize
+        words += self.after * self.out * (1 + work.by_norms)
+        if self.number == work.layers:  # rows that are projected to logits, and what the loss keeps of these
+            words += self.after * (self.out * bool(work.drops or work.heads) + 2 * work.widths[-1])
+        return words * work.itemsize + self.after * self.out * work.drops
+
+    def activates(self) -> int:
+        """Bytes beside, while its activation and dropout are computed, forward or backward."""
+        work, rows = self.work, 0 if self.work.keeps_rows else self.fresh
+        wide = self.out * (2 + work.norms + work.skips)
+        if self.number == work.layers:
+            wide = max(wide, 2 * work.widths[-1] + self.out * bool(work.head))
+        return (rows + self.after * wide) * work.itemsize
+
+    def sums(self) -> int:
+        """Bytes of its sums in forward, with the rows that come in."""
+        work = self.work
+        if self.is_free:
+            return self.after * self.out * work.itemsize
+        words = self.fresh + self.before * self.summed * work.scales
+        if work.heads or self.summed < self.wide:
+            words += self.before * self.summed  # projected
+        if work.keeps_rows and (self.summed < self.wide or not exchanges(self.plan, work)):
+            words += self.after * self.out  # of the own rows
+        return (words + self._forward()) * work.itemsize + self._of_edges()
+
+    def gradients(self) -> int:
+        """Bytes of its gradients, and of what it has kept until they are taken."""
+        work, before, after, summed = self.work, self.before, self.after, self.summed
+        if self.is_free:
+            return 2 * after * self.out * work.itemsize
+        rows, skipping = before + self.received, before * self.wide * work.skips
+        if work.heads:
+            words = self.keeps() // work.itemsize + 2 * after * summed + 3 * rows * summed
+            return (
+                skipping + max(words, self.fresh + rows * summed + 2 * before * self.wide)
+            ) * work.itemsize + self._of_edges()
+        if work.keeps_rows:  # gradients of the own rows, or what they are taken of
+            waiting = after * summed if exchanges(self.plan, work) else self.fresh + after * self.out
+        else:
+            waiting = before * summed
+        of_sums = after * summed + waiting + self._backward()
+        if summed < self.wide:
+            of_product = (after + rows) * summed + self.fresh + before * self.wide
+        else:
+            of_product = (
+                (self.fresh + after * self.wide) + after * self.out + (1 + work.keeps_rows) * after * self.wide
+            )
+        of_rows = (3 * before + self.received) * summed
+        return (skipping + max(of_sums, of_product, of_rows)) * work.itemsize + self._of_edges()
+
+    def turns(self) -> int:
+        """Bytes while its block is turned round, with the gradients that wait."""
+        edges = block_of(self.plan, self.work, self.rank, self.number)[1]
+        return 2 * self.after * self.summed * self.work.itemsize + TURNING_BYTES * edges
+
+    def _of_edges(self) -> int:
+        """Bytes of numbers of edges: of factors, or of attention's scores."""
+        work, edges = self.work, block_of(self.plan, self.work, self.rank, self.number)[0]
+        if work.heads:
+            return edges * (SCORES * work.heads * work.itemsize + IDS_BYTES)
+        return edges * (BAG_BYTES + work.itemsize * self._scales_edges)
+
+    @property
+    def _scales_edges(self) -> bool:
+        """Whether rows are multiplied by numbers of edges while they are summed: weights, or a mean's in backward."""
+        return self.work.weights or (self.work.keeps_rows and exchanges(self.plan, self.work))
+
+    def _forward(self) -> int:
+        """Numbers of what is sent and comes, and of sums."""
+        if not exchanges(self.plan, self.work):
+            return self._chain(forward=True)
+        joined = self.before + self.received if self.plan.grid.world > 1 else 0
+        sums = (3 if self.work.keeps_rows or self.work.heads or self.work.weights else 2) * self.after
+        return (self.received + max(self.sent, joined + sums)) * self.summed
+
+    def _backward(self) -> int:
+        """Numbers of gradients of all sources, and of what comes back."""
+        if not exchanges(self.plan, self.work):
+            return self._chain(forward=False) + self.after * self.summed  # multiplied by factors
+        rows = self.before + self.received
+        return (rows + max(rows * (1 + self._scales_edges), self.sent)) * self.summed
+
+    def _chain(self, *, forward: bool) -> int:
+        """Numbers of a grid's chain of moves: own rows, columns, gathered rows, products, sums, own rows."""
+        grid, sizes = self.plan.grid, self.work.sizes
+        _, _, summed, sources = block_of(self.plan, self.work, self.rank, self.number)
+        gathers, scatters = grid.size(ROWS), grid.size(COLUMNS)
+        given, wanted = self.number - 1, self.number
+        if not forward:
+            summed, sources, gathers, scatters, given, wanted = sources, summed, scatters, gathers, wanted, given
+        split = grid.size(FEATURES)
+        share = -(-self.summed // split)
+        group = list(grid.group(self.rank, FEATURES))
+        columns, sums = (int(sizes[group, level].sum()) * share for level in (given, wanted))
+        own, result = (int(sizes[self.rank, level]) * self.summed for level in (given, wanted))
+        first = columns if split > 1 else 0
+        there = first + (sources * share if gathers > 1 else 0)
+        products = summed * share
+        most = max(own + first if split > 1 else 0, there + (2 + self.work.weights) * products)
+        if scatters > 1:
+            most = max(most, there + products + (scatters + 1) * sums)
+        if split > 1:
+            most = max(most, there + products + (sums if scatters > 1 else 0) + 2 * result)
+        return most
+
+
+def evaluation_on_device(work: Work, rank: int) -> int:
+    """Bytes of a chunk of evaluation, of the layer that takes most."""
+    most = 0
+    for layer in range(1, work.layers + 1) if work.evaluates else ():
+        wide, out = work.inputs(layer), work.outputs(layer)
+        edges, sources, rows = rows_of_chunk(work, rank, work.widths[layer - 1])
+        summed = work.projected[layer - 1] if work.heads else min(wide, out)
+        words = sources * (wide + summed * (work.scales + bool(work.heads or summed < wide)))
+        words += rows * max((3 if work.keeps_rows or work.heads else 2) * summed, summed + 2 * out)
+        words += rows * out * (work.keeps_rows and summed < wide) + SCORES * edges * work.heads
+        most = max(most, words * work.itemsize + IDS_BYTES * edges)
+    return most
