@@ -228,7 +228,7 @@ def test_memory_that_a_driver_does_not_share_is_kept_to_oneself_with_a_warning(c
     class Refused:
         @property
         def handle(self):
-            raise RuntimeError("cudaIpcGetMemHandle: operation not supported")
+            raise RuntimeError("IpcGetMemHandle: operation not supported")
 
     assert _shared(Refused(), torch.device("cpu")) is None
     assert "operation not supported" in caplog.text
