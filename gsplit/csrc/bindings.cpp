@@ -296,8 +296,7 @@ NB_MODULE(_core, m) {
   };
   m.def(
       "find_rows",
-      [check_found](Array<int64_t> ids,
-                    nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ranges,
+      [check_found](Array<int64_t> ids, nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> ranges,
                     Writable<int64_t> rows, Writable<int64_t> positions, Writable<int64_t> counts) {
         static_assert(sizeof(gsplit::Range) == 4 * sizeof(int64_t));
         if (ranges.shape(1) != 4) throw nb::value_error("a range is begin, end, first and place");
