@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gsplit.config.parallel import SAMPLED
 from gsplit.engine.evaluation import Stopped
@@ -25,15 +26,20 @@ from gsplit.train.trainer import Trainer
 logger = logging.getLogger(__name__)
 
 
-def end_epoch(trainer: Trainer) -> None:
-    """Validate, keep the best model, log, checkpoint; then the next epoch begins. All trainers make the call."""
+def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
+    """Validate, keep the best model, log, checkpoint; then the next epoch begins. All trainers make the call.
+
+    Args:
+        trainer: that has come to the end.
+        outputs: logits and labels of the mini-batches of the epoch, where --metrics measures them.
+    """
     progress, run = trainer.progress, trainer.run
     config = run.config
     epoch = progress.epoch + 1
     every, _ = config.validations
     due = every and (epoch % every == 0 or epoch == config.epochs)
     rate = trainer.steps.rates.last_of(progress.epoch)
-    measured = _measured_in_training(trainer)
+    measured = _measured_in_training(trainer, outputs)
     scores = _validate(trainer, epoch) if due else dict.fromkeys(trainer.evaluator.names)
     write_counts(trainer)
     record = {
@@ -150,7 +156,6 @@ def _finished(trainer: Trainer) -> dict[str, Any] | None:
 def stop(trainer: Trainer) -> None:
     """Save where the run was asked to stop. All trainers make the call."""
     trainer.profiler.end()
-    trainer.stopped = True
     saved = save_checkpoint(trainer)
     if trainer.member.rank == 0:
         _say_stopped(trainer, saved=saved)
@@ -204,14 +209,13 @@ def _validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[st
     return scores
 
 
-def _measured_in_training(trainer: Trainer) -> dict[str, float | None]:
-    """The metrics of what the model said of the epoch's targets; None where the run went on in its middle."""
-    said, trainer.said = trainer.said, []
+def _measured_in_training(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
+    """The metrics of the model's outputs for the epoch's targets; None where the run went on in its middle."""
     if trainer.run.config.metrics is None:
         return {}
-    if len(said) < trainer.num_batches:
+    if len(outputs) < trainer.num_batches:
         return dict.fromkeys(trainer.evaluator.names)
-    return trainer.evaluator.scores_of(said)
+    return trainer.evaluator.scores_of(outputs)
 
 
 def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:

@@ -11,15 +11,16 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from gsplit.engine.objective import check_logits, mini_batch_loss, weight_of
+from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.run import Run
+from gsplit.engine.step import StepResult, backward, forward
 from gsplit.parallel import Member
 from gsplit.parallel.join import joined
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.train.ends import finish
 from gsplit.train.loops.finite import check_mini_batch
-from gsplit.train.loops.iteration import mini_batches
+from gsplit.train.loops.iteration import Epochs
 from gsplit.train.loops.own_loop import NOTHING, Handed, train_by
 from gsplit.train.saving import restore
 from gsplit.train.trainer import Trainer
@@ -52,31 +53,30 @@ def ready(member: Member, run: Run, shared: Shared, end: TrainerEnd | None = Non
 
 def train(trainer: Trainer) -> bool:
     """Run the epochs that are left. False where the run was asked to stop before; a checkpoint was written then."""
-    config, progress, clock = trainer.run.config, trainer.progress, trainer.clock
-    for mini_batch in mini_batches(trainer):
-        labels, num_targets, each = mini_batch.labels, mini_batch.num_targets, mini_batch.target_weights
+    epochs = Epochs(trainer)
+    while (mini_batch := epochs.next()) is not None:
+        epochs.record(mini_batch, step(trainer, mini_batch))
+    return epochs.done
 
-        with clock("forward"):
-            logits = mini_batch.logits(trainer.model)
-            check_logits(logits, len(labels), trainer.layout.graph.num_classes)
-            loss = mini_batch.comm.tie(mini_batch_loss(trainer.objective, logits, labels, num_targets, each))
-            if mini_batch.share_of_whole is None:
-                weight = weight_of(trainer.objective, labels, each)
-            else:
-                weight = trainer.whole_weight * mini_batch.share_of_whole
 
-        if config.metrics is not None:
-            trainer.said.append((logits.detach(), labels))
+def step(trainer: Trainer, mini_batch: MiniBatch) -> StepResult:
+    """Train on a mini-batch; all trainers make the call.
 
-        with clock("backward"):
-            trainer.steps.begin()
-            loss.backward()
-
-        with clock("reduce"):
-            trainer.reduced = trainer.steps.reduce(loss, weight, num_targets)
-        check_mini_batch(trainer, mini_batch)
-
-        with clock("step"):
-            trainer.steps.end(progress.epoch, progress.batch, num_targets)
-        del logits, loss  # or the edges of this mini-batch, which they hold, would stay until the next has logits
-    return trainer.ended
+    Raises:
+        InputError: for logits of a wrong shape, and with ``--stop-on-nan batch`` for what is not finite.
+    """
+    clock, num_targets = trainer.clock, mini_batch.num_targets
+    with clock("forward"):
+        logits, loss, weight = forward(
+            trainer.model,
+            trainer.objective,
+            mini_batch,
+            whole_weight=trainer.whole_weight,
+            num_classes=trainer.layout.graph.num_classes,
+        )
+    loss, reduced_bytes = backward(trainer.steps, loss, weight, num_targets, clock)
+    check_mini_batch(trainer, mini_batch, loss)
+    with clock("step"):
+        trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, num_targets)
+    outputs = None if trainer.run.config.metrics is None else (logits.detach(), mini_batch.labels)
+    return StepResult(loss=loss, reduced_bytes=reduced_bytes, outputs=outputs)

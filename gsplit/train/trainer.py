@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from gsplit.callbacks import Callback
 from gsplit.config.optimisation import ERRORS
@@ -91,12 +91,6 @@ class Trainer:
         """The vertices to validate on, int64 layout ids."""
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(run.config, self.parameters)
-        self.said: list[tuple[Tensor, Tensor]] = []
-        """Logits and labels of the mini-batches of the epoch at work, where --metrics measures them."""
-        self.reduced: tuple[Tensor, int] = (torch.zeros(()), 0)
-        """Loss of the mini-batch that was trained on last, over all trainers, and the bytes that were reduced."""
-        self.ended = self.stopped = False
-        """Whether all epochs are done; whether the run was asked to stop before, and did."""
         self.loop_name: str | None = None
         """Name of the loop of the user's that trains; None for the engine's own."""
         self.callbacks: Sequence[Callback] = ()

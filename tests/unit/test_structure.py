@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +122,24 @@ def test_every_collective_goes_through_one_module():
 def test_a_grid_needs_nothing_but_numbers():
     own = {name.split(".")[0] for name in imported(PACKAGE / "parallel" / "grid.py")}
     assert own <= sys.stdlib_module_names
+
+
+def test_a_training_step_has_one_body():
+    """But for the check of a model, which compares gradients and takes no step."""
+    steps = {
+        str(path.relative_to(PACKAGE))
+        for path in [*(PACKAGE / "engine").rglob("*.py"), *(PACKAGE / "train").rglob("*.py")]
+        if re.search(r"\.backward\(\)", path.read_text())
+    }
+    assert steps == {"engine/step.py", "train/check/gradients.py"}
+
+
+def test_what_is_decided_is_not_doubted():
+    """Of a resolved configuration next to nothing may be None, so code has few occasions to say that it is not."""
+    doubts = [
+        line
+        for path in PACKAGE.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if re.search(r"assert (\w+\.)?(config|asked)\.\w+ is not None", line)
+    ]
+    assert len(doubts) < 10

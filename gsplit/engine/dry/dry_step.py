@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,19 +26,22 @@ from gsplit.engine.dry.live_bytes import Bound, LiveBytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.level_widths import widths_of
-from gsplit.engine.objective import mini_batch_loss, objective_for, weight_of, whole_weight
+from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.objective import objective_for, whole_weight
 from gsplit.engine.run import Run
+from gsplit.engine.step import backward, forward
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows, LoadCounters
 from gsplit.kernels import library_alone
 from gsplit.limits import host_memory
-from gsplit.nn import BatchComm, Block, ExchangeCounters
+from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import Member
 from gsplit.parallel.mailboxes import Mailboxes
 from gsplit.sampling import MicroBatches, Rule, Segment
-from gsplit.supply.ring import extents_of
+from gsplit.supply.ring import Handle, extents_of
+from gsplit.supply.tickets import Ticket
 
 FEWEST, MOST = 2, 32
 """Mini-batches that are sampled, of which the largest is computed; the smaller they are, the less alike."""
@@ -173,17 +176,6 @@ def _loading(run: Run, layout: Layout, segment: Segment) -> int:
     return len(segment.vertices) * (features.shape[1] * stored + places)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Loaded:
-    """A mini-batch."""
-
-    blocks: dict[int, Block]
-    x: Tensor
-    labels: Tensor
-    target_weights: Tensor | None
-    comm: BatchComm
-
-
 class _Step:
     """The parts of a trainer that a step takes, on a device."""
 
@@ -207,31 +199,34 @@ class _Step:
         member = Member(rank=0, world=1, device=device)
         self._steps = Steps(run.config, [optimizer], parameters, None, member, 2 * run.config.accumulate)
 
-    def load(self) -> _Loaded:
+    def load(self) -> MiniBatch:
         """The mini-batch, as the feed loads it."""
         run, segment = self._run, self._segment
         carrier = Silent() if segment.parts > 1 else None
         comm = BatchComm(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
         width = self._loader.layout.graph.num_features
-        return _Loaded(
+        drawn = segment.has_drawn_targets and run.config.estimate != "ratio"
+        return MiniBatch(
+            handle=Handle(ticket=Ticket(number=0, epoch=0, batch=0)),
+            num_targets=segment.num_targets,
+            comm=comm,
             blocks=self._loader.blocks(segment, comm),
             x=torch.zeros((len(segment.vertices), width), dtype=run.dtype, device=self._device),
             labels=self._loader.labels(segment),
+            loaded=LoadCounters(),
+            counts={},
+            seconds={},
             target_weights=self._loader.target_weights(segment),
-            comm=comm,
+            share_of_whole=1.0 if drawn else None,
         )
 
-    def make(self, loaded: _Loaded, batch: int) -> None:
-        """Make a step as :func:`gsplit.train.loop.train` does, and hold what that holds until it has the next one."""
-        labels, num_targets, each = loaded.labels, self._segment.num_targets, loaded.target_weights
-        logits = self.model(loaded.blocks, loaded.x)
-        loss = loaded.comm.tie(mini_batch_loss(self._objective, logits, labels, num_targets, each))
-        weight = weight_of(self._objective, labels, each)
-        if self._segment.has_drawn_targets and self._run.config.estimate != "ratio":
-            weight = self._whole_weight
-        self._steps.begin()
-        loss.backward()
-        self._reduced = self._steps.reduce(loss, weight, num_targets)
+    def make(self, mini_batch: MiniBatch, batch: int) -> None:
+        """Make a step as :func:`gsplit.train.loop.step` does, and hold what that holds until it has the next one."""
+        num_classes, num_targets = self._loader.layout.graph.num_classes, mini_batch.num_targets
+        _, loss, weight = forward(
+            self.model, self._objective, mini_batch, whole_weight=self._whole_weight, num_classes=num_classes
+        )
+        self._reduced = backward(self._steps, loss, weight, num_targets)
         self._steps.end(0, batch, num_targets)
 
     def forget(self) -> None:

@@ -63,17 +63,16 @@ def may_be_saved(trainer: Trainer) -> bool:
     return added and first_parameter(trainer) is None and bool(torch.as_tensor(trainer.progress.loss_sum).isfinite())
 
 
-def check_mini_batch(trainer: Trainer, mini_batch: MiniBatch) -> None:
+def check_mini_batch(trainer: Trainer, mini_batch: MiniBatch, loss: Tensor) -> None:
     """End the run before the step of a mini-batch that is not finite, with ``--stop-on-nan batch``.
 
-    All trainers make the call, after gradients and loss were summed over them.
+    All trainers make the call, after gradients and the loss [] were summed over them.
 
     Raises:
         InputError: where the loss is not finite, or a gradient; with the first layer that gave such values.
     """
     if trainer.run.config.stop_on_nan != "batch":
         return
-    loss, _ = trainer.reduced
     named = trainer.model.named_parameters()
     gradient = _first_not_finite({name: weight.grad for name, weight in named if weight.grad is not None})
     if trainer.trained is not None and gradient is None:

@@ -26,10 +26,11 @@ from torch import Tensor, nn
 
 from gsplit.config.train import TrainConfig
 from gsplit.engine.minibatch import MiniBatch
+from gsplit.engine.step import StepResult, backward
 from gsplit.errors import InputError
 from gsplit.nn import Neighbourhood
 from gsplit.train.loops.finite import check_mini_batch
-from gsplit.train.loops.iteration import mini_batches
+from gsplit.train.loops.iteration import Epochs
 from gsplit.train.trainer import Trainer
 
 
@@ -72,7 +73,9 @@ class Loop:
 
     def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
-        self._at_work: MiniBatch | None = None
+        self._epochs = Epochs(trainer)
+        self._current: MiniBatch | None = None
+        self._result: StepResult | None = None
         self._to_come = "next"
         """What a mini-batch waits for: its ``backward``, its ``step``, or the ``next`` one."""
         self._forward: AbstractContextManager[None] | None = None
@@ -102,18 +105,26 @@ class Loop:
         """The device of the model and of all tensors of a mini-batch."""
         return self._trainer.member.device
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all epochs are done."""
+        return self._epochs.done
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no mini-batch left: all epochs are done, or the run was asked to stop."""
+        return self._epochs.done or self._epochs.stopped
+
     def __iter__(self) -> Iterator[Batch]:
-        if self._at_work is not None:
+        if self._current is not None:
             raise InputError(
                 f"the loop of trainer {self.rank} began to go through the mini-batches again, in the middle of one; "
                 "go through the run once: it has those of all epochs"
             )
-        if self._trainer.ended or self._trainer.stopped:
-            return
         layout = self._trainer.layout
-        for mini_batch in mini_batches(self._trainer):
+        while (mini_batch := self._epochs.next()) is not None:
             assert mini_batch.targets is not None
-            self._at_work = mini_batch
+            self._current = mini_batch
             self._forward = self._trainer.clock("forward")
             self._forward.__enter__()
             self._to_come = "backward"
@@ -127,7 +138,9 @@ class Loop:
                 num_targets=mini_batch.num_targets,
             )
             self._expect("next", "the next mini-batch was asked for")
-            self._at_work = None
+            assert self._result is not None
+            self._epochs.record(mini_batch, self._result)
+            self._current = None
 
     def backward(self, loss_sum: Tensor) -> None:
         """Backward through the model and the exchanges; afterwards ``grad`` of all weights are those of all trainers.
@@ -139,7 +152,7 @@ class Loop:
             InputError: for anything but a scalar, and out of turn.
         """
         self._expect("backward", "run.backward was called")
-        mini_batch, trainer = self._at_work, self._trainer
+        mini_batch, trainer = self._current, self._trainer
         assert mini_batch is not None
         assert self._forward is not None
         if not isinstance(loss_sum, Tensor) or loss_sum.ndim:
@@ -149,21 +162,18 @@ class Loop:
             )
         loss = mini_batch.comm.tie(loss_sum / max(1, mini_batch.num_targets))
         self._forward.__exit__(None, None, None)
-        with trainer.clock("backward"):
-            trainer.steps.begin()
-            loss.backward()
-        with trainer.clock("reduce"):
-            trainer.reduced = trainer.steps.reduce(loss, None, mini_batch.num_targets)
-        check_mini_batch(trainer, mini_batch)
+        loss, reduced_bytes = backward(trainer.steps, loss, None, mini_batch.num_targets, trainer.clock)
+        self._result = StepResult(loss=loss, reduced_bytes=reduced_bytes)
+        check_mini_batch(trainer, mini_batch, loss)
         self._to_come = "step"
 
     def step(self) -> None:
         """Make the optimizer's step, at the rate of the schedule; with ``--accumulate`` where one is due."""
         self._expect("step", "run.step was called")
         trainer = self._trainer
-        assert self._at_work is not None
+        assert self._current is not None
         with trainer.clock("step"):
-            trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, self._at_work.num_targets)
+            trainer.steps.end(trainer.progress.epoch, trainer.progress.batch, self._current.num_targets)
         self._to_come = "next"
 
     def _expect(self, what: str, happened: str) -> None:
@@ -182,12 +192,12 @@ def train_by(trainer: Trainer, pickled: bytes) -> bool:
         InputError: where the loop ends before the run does, or asks for things out of turn.
     """
     function: Callable[[Loop], object] = pickle.loads(pickled)
-    function(Loop(trainer))
-    progress = trainer.progress
-    if not trainer.ended and not trainer.stopped:
+    run, progress = Loop(trainer), trainer.progress
+    function(run)
+    if not run.is_over:
         raise InputError(
             f"the loop of trainer {trainer.member.rank} ended in epoch {progress.epoch + 1}, after "
             f"{progress.batch} mini-batches, and the run goes on; go through all of them, or end it by --epochs or "
             "--early-stop"
         )
-    return trainer.ended
+    return run.is_done
