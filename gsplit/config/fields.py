@@ -152,11 +152,6 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
     return value
 
 
-def takes_none(configuration: Any, name: str) -> bool:
-    """Whether a field of a configuration may be None."""
-    return type(None) in _arms(_unwrapped(_annotations(configuration)[name])[0])
-
-
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
     """What stands beside a kind in ``Annotated``, also where one of several kinds has it."""
     kind, rules = _unwrapped(annotation)

@@ -62,7 +62,9 @@ class ParallelConfig(Checked):
     timeout: Annotated[float, Range(above=0, most=24 * 60)] = 30.0
     """Minutes that trainers on GPUs wait for each other in an exchange: what takes longer hangs, and ends the run.
     Trainers on the CPU wait as long as the others live."""
-    split_group: Annotated[int | None, Range(1), Only(strategy="split"), AsksForNothing(1), RESULTS] = None
+    split_group: Annotated[
+        int | None, Range(1), Only(strategy="split"), AsksForNothing(1, Only(strategy="data")), RESULTS
+    ] = None
     """Trainers that split a mini-batch between them, a divisor of --gpus; with several such groups each has a
     micro-batch of its own. By default all trainers are one group."""
     exchange: Annotated[Exchange, Only(strategy=SAMPLED), Only(sums_exchanged=True), COST, RESULTS] = "rows"

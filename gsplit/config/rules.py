@@ -68,15 +68,21 @@ class FixedInEpoch(Only):
     """Where a field decides which targets a mini-batch has: no run changes it in the middle of an epoch."""
 
 
+ANYWHERE = Only()
+
+
 class AsksForNothing(NamedTuple):
     """A value beside the default that asks for nothing, and so is never without effect."""
 
     value: Any
     """The value, or a function that says of one whether it asks for nothing."""
+    where: Only = ANYWHERE
+    """Where it does so."""
 
-    def by(self, value: Any) -> bool:
-        """Whether a value asks for nothing."""
-        return bool(self.value(value)) if callable(self.value) else value == self.value
+    def by(self, value: Any, facts: Mapping[str, Any]) -> bool:
+        """Whether a value asks for nothing, where the facts are these."""
+        found = bool(self.value(value)) if callable(self.value) else value == self.value
+        return found and self.where.broken(facts) is None
 
 
 class Needed(NamedTuple):
@@ -137,7 +143,7 @@ def useless(asked: Any, facts: Mapping[str, Any]) -> Iterator[Useless]:
     """
     for field in fields(asked):
         name, value = field.name, getattr(asked, field.name)
-        nothing = any(rule.by(value) for rule in rules_of_kind(type(asked), name, AsksForNothing))
+        nothing = any(rule.by(value, facts) for rule in rules_of_kind(type(asked), name, AsksForNothing))
         where = without_effect(type(asked), name, facts)
         if where is not None and value != field.default and not nothing:
             yield Useless(name, f"{given(name, value)} has no effect {where}")

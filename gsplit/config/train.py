@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.config.features import FeaturesConfig
-from gsplit.config.fields import takes_none
 from gsplit.config.model import ModelConfig
 from gsplit.config.optimisation import ObjectiveConfig, OptimisationConfig
 from gsplit.config.parallel import ParallelConfig
@@ -24,6 +23,8 @@ from gsplit.runs.folder import CONFIG, RESOLVED, put_run_right
 
 logger = logging.getLogger(__name__)
 
+NULL_IN_FILE = tuple(field.name for field in fields(ModelConfig) if field.name != "dtype")
+"""Fields that are null in ``config.json`` where the model takes nothing of them."""
 EVALUATION_FAN_OUT = 10
 """Neighbours that --evaluate sampled draws per hop where training draws none."""
 
@@ -139,7 +140,7 @@ class TrainConfig(
             if unknown:
                 raise InputError(f"unknown keys: {', '.join(sorted(unknown))}")
             return cls(
-                **{name: value for name, value in values.items() if value is not None or takes_none(cls, name)}
+                **{name: value for name, value in values.items() if value is not None or name not in NULL_IN_FILE}
             )
         except InputError as error:
             raise InputError(f"{path} is damaged: {error}") from None

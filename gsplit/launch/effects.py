@@ -32,7 +32,7 @@ def flags_without_effect(asked: TrainConfig, facts: Facts, described: Described)
     yield from found
     for name in described.unused:
         value, default = getattr(asked, name), getattr(TrainConfig, name)
-        nothing = any(rule.by(value) for rule in rules_of_kind(TrainConfig, name, AsksForNothing))
+        nothing = any(rule.by(value, facts) for rule in rules_of_kind(TrainConfig, name, AsksForNothing))
         if value != default and not nothing and name not in {each.name for each in found}:
             yield Useless(name, f"{given(name, value)} has no effect on the model {described.name}")
 

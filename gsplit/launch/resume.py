@@ -186,8 +186,9 @@ class Resumed:
                 now.cache,
                 before.cache,
             )
+        useless = {each.name for each in run.without_effect}
         for name in marked(type(now), RESULTS):
-            if getattr(before, name) != getattr(now, name) and _has_effect(now, name):
+            if getattr(before, name) != getattr(now, name) and name not in useless and _has_effect(now, name):
                 logger.warning("resuming with %s %s instead of %s", name, getattr(now, name), getattr(before, name))
 
 

@@ -31,7 +31,7 @@ def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
 
     Args:
         trainer: that has come to the end.
-        outputs: logits and labels of the mini-batches of the epoch, where --metrics measures them.
+        outputs: logits and labels of the mini-batches of the epoch, where --metrics measures them; none afterwards.
     """
     progress, run = trainer.progress, trainer.run
     config = run.config
@@ -40,6 +40,7 @@ def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
     due = every and (epoch % every == 0 or epoch == config.epochs)
     rate = trainer.steps.rates.last_of(progress.epoch)
     measured = _measured_in_training(trainer, outputs)
+    outputs.clear()  # or they would take memory while others are computed
     scores = _validate(trainer, epoch) if due else dict.fromkeys(trainer.evaluator.names)
     write_counts(trainer)
     record = {

@@ -147,6 +147,7 @@ FLAGS = [
     ((*TRAIN, "--hidden", "100000000000000"), "hidden layers 100,000,000,000,000 wide can be made: .*memory"),
     ((*FULL, "--batch-size", "100"), "--batch-size 100 has no effect .* full, only with split and data; drop"),
     ((*FULL, "--split-group", "2"), "--split-group 2 has no effect with --strategy full, only with split"),
+    ((*FULL, "--split-group", "1"), "--split-group 1 has no effect with --strategy full"),
     ((*FULL, "--algorithm", "4d"), "'4d'.*--algorithm"),
     ((*FULL, "--grid", "2,2,2"), "2,2,2 is for 8 trainers, but there are 2; the grids are 1,1,2, 1,2,1, 2,1,1"),
     ((*FULL, "--grid", "2,1"), r"--grid takes three numbers from 1 on \(rows, columns, features\).* not 2,1"),

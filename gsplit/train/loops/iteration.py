@@ -55,7 +55,7 @@ class Epochs:
         while not (self.done or self.stopped):
             if self._bar is None:
                 self._begin_epoch()
-            elif progress.batch == trainer.num_batches:
+            elif progress.batch >= trainer.num_batches:
                 self._end_epoch()
             else:
                 with trainer.clock("wait"):

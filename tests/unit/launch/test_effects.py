@@ -111,6 +111,20 @@ def test_a_dropout_of_nothing_is_not_refused_of_a_model_of_the_user_s(config, ca
         resolve(replace(config, dropout=0.5), model)
 
 
+def test_of_the_whole_graph_no_sums_are_exchanged(config, caplog):
+    run = resolve(replace(config, **WHOLE, exchange="auto"))
+    assert (run.config.exchange, run.settings["exchange"]) == ("rows", "rows")
+
+
+def test_a_file_without_a_value_is_damaged(config, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(config.to_json(("lr",)))
+    with pytest.raises(InputError, match="damaged: --lr must be a number, not None"):
+        TrainConfig.from_json(path)
+    path.write_text(config.to_json(("hidden",)))
+    assert TrainConfig.from_json(path).hidden == TrainConfig().hidden
+
+
 def test_what_results_depend_on_is_refused():
     """``order`` and what is exchanged are given for time, though they change results."""
     changing = set(marked(TrainConfig, RESULTS)) & set(marked(TrainConfig, COST))
