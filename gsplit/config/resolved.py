@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ class Placed(TrainConfig):
     dropout: float
     """Share of hidden values that is dropped."""
 
+    @classmethod
+    def of(cls, asked: TrainConfig, trainers: int, device: str) -> Placed:
+        """What is known before an engine decides: trainers and their devices, layers and dropout."""
+        known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
+        return cls(**(vars(asked) | known))
+
     def resolved(
         self, *, split_group: int, samplers: int, cache: CacheName, cache_size: str | None = None, **decided: Any
     ) -> Resolved:
@@ -40,7 +46,7 @@ class Placed(TrainConfig):
             InputError: where a field holds what it may not.
         """
         decided |= {"split_group": split_group, "samplers": samplers, "cache": cache, "cache_size": cache_size}
-        return Resolved(**({field.name: getattr(self, field.name) for field in fields(self)} | decided))
+        return Resolved(**(vars(self) | decided))
 
 
 @dataclass(frozen=True, kw_only=True)

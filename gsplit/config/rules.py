@@ -69,6 +69,7 @@ class FixedInEpoch(Only):
 
 
 ANYWHERE = Only()
+NOTHING: Mapping[str, str] = {}
 
 
 class AsksForNothing(NamedTuple):
@@ -134,17 +135,18 @@ def without_effect(configuration: type, name: str, facts: Mapping[str, Any]) -> 
     return next((where for where in broken if where is not None), None)
 
 
-def useless(asked: Any, facts: Mapping[str, Any]) -> Iterator[Useless]:
+def useless(asked: Any, facts: Mapping[str, Any], elsewhere: Mapping[str, str] = NOTHING) -> Iterator[Useless]:
     """The fields of a configuration that were given and have no effect.
 
     Args:
         asked: the configuration.
         facts: values that fields have once all is decided, and what else is known then.
+        elsewhere: where fields have no effect that no rule of theirs says, in such words, by field.
     """
     for field in fields(asked):
         name, value = field.name, getattr(asked, field.name)
         nothing = any(rule.by(value, facts) for rule in rules_of_kind(type(asked), name, AsksForNothing))
-        where = without_effect(type(asked), name, facts)
+        where = without_effect(type(asked), name, facts) or elsewhere.get(name)
         if where is not None and value != field.default and not nothing:
             yield Useless(name, f"{given(name, value)} has no effect {where}")
 
@@ -181,7 +183,7 @@ def given(name: str, value: Any) -> str:
 
 
 def _is_users_own(name: str, value: Any) -> bool:
-    """Whether an engine, a model or a loss of the user's is named, of which nobody knows what it reads."""
+    """Whether an engine or a model of the user's is named, of which nobody knows what it reads."""
     return name in ("strategy", "model") and isinstance(value, str) and ":" in value
 
 

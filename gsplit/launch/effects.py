@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from gsplit.config.rules import COST, AsksForNothing, Useless, given, marked, rules_of_kind, useless
+from gsplit.config.rules import COST, Useless, marked, useless
 from gsplit.config.train import TrainConfig
 from gsplit.engine.facts import Facts
 from gsplit.engine.run import Run
@@ -28,13 +28,7 @@ def flags_without_effect(asked: TrainConfig, facts: Facts, described: Described)
         facts: of the run.
         described: its model, which may take nothing of some fields.
     """
-    found = list(useless(asked, facts))
-    yield from found
-    for name in described.unused:
-        value, default = getattr(asked, name), getattr(TrainConfig, name)
-        nothing = any(rule.by(value, facts) for rule in rules_of_kind(TrainConfig, name, AsksForNothing))
-        if value != default and not nothing and name not in {each.name for each in found}:
-            yield Useless(name, f"{given(name, value)} has no effect on the model {described.name}")
+    return useless(asked, facts, dict.fromkeys(described.unused, f"on the model {described.name}"))
 
 
 def refuse(found: Iterable[Useless], asked: TrainConfig, before: TrainConfig | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,7 +14,8 @@ from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
 from gsplit.config.resolved import Placed
-from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SamplingConfig
+from gsplit.config.rules import without_effect
+from gsplit.config.sampling import SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
@@ -87,7 +88,7 @@ def resolve(
     check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:
         check_installed()
-    engine, resolved = resolved_by_engine(placed(asked, trainers, device), layout)
+    engine, resolved = resolved_by_engine(Placed.of(asked, trainers, device), layout)
     width = asked.train_features
     described = describe(resolved, layout.graph if width is None else with_width(layout.graph, width), model)
     facts = facts_of(resolved, layout.graph.task, described, own)
@@ -122,12 +123,6 @@ def resolve(
         run = replace(run, step=dry_run_of(engine, run))
         check_step(run, layout)
     return run
-
-
-def placed(asked: TrainConfig, trainers: int, device: str) -> Placed:
-    """A configuration with what is known before an engine decides: trainers, device, layers and dropout."""
-    known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
-    return Placed(**({field.name: getattr(asked, field.name) for field in fields(asked)} | known))
 
 
 def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
@@ -230,8 +225,9 @@ def _warn_of_other_sampling(config: SamplingConfig, layout: Layout) -> None:
             layout.path,
             config.importance,
         )
-    for name, rules in (("fan_out", ("neighbours",)), ("layer_sizes", LAYERWISE), ("subgraph", DRAWN_SETS)):
-        if now in rules and (known != now or _words(presampled.get(name)) != _words(getattr(config, name))):
+    for name in ("fan_out", "layer_sizes", "subgraph"):
+        other = known != now or _words(presampled.get(name)) != _words(getattr(config, name))
+        if other and without_effect(type(config), name, vars(config)) is None:
             was = next(flag for flag in ("subgraph", "layer_sizes", "fan_out") if presampled.get(flag) is not None)
             logger.warning(
                 "%s was presampled for %s %s, not %s: its parts may be less even, and other rows hotter",

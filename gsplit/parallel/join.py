@@ -176,9 +176,8 @@ def _member(rank: int, world: int, port: int, device: torch.device, patience: ti
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         os.environ.setdefault(variable, "lo")
     store = _client(port)
-    group_store = store
-    if accelerator.is_one(device):  # a client that waits answers to nobody: who looks for whom it waits has another
-        group_store = _client(port)
+    # A client that waits answers to nobody, so on accelerators the one that looks for whom it waits is another.
+    group_store = _client(port) if accelerator.is_one(device) else store
     make_group = partial(
         dist.init_process_group, backend_for(device), store=group_store, rank=rank, world_size=world, timeout=PATIENCE
     )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from gsplit.config.model import MODELS
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.resolved import Resolved
+from gsplit.config.sampling import takes_all
 from gsplit.data import Layout
 from gsplit.data.inspect.negative_weights import weight_signs
 from gsplit.engine.sampled.rules import NotBelowZero, draws_by_weights, why_not_below_zero
@@ -66,7 +67,7 @@ def check_weights_of_training(layout: Layout, config: Resolved, model: Weighed, 
     if sampled and (why := why_not_below_zero(config, estimates, divides=bool(model.divisors))) is not None:
         asks.append(why)
     fan_out = config.evaluation_fan_out
-    if fan_out is not None and any(number != -1 for number in fan_out) and model.divisors:
+    if fan_out is not None and not takes_all(fan_out) and model.divisors:
         asks.append(
             NotBelowZero("--evaluate sampled lets the weights drawn stand for those of all", "use --evaluate exact")
         )
@@ -85,7 +86,7 @@ def check_weights_of_prediction(layout: Layout, model: Weighed, fan_out: tuple[i
     Raises:
         InputError: with the number of edges or vertices, and what to do.
     """
-    draws = bool(model.divisors) and any(number != -1 for number in fan_out)
+    draws = bool(model.divisors) and not takes_all(fan_out)
     why = NotBelowZero("--fan-out lets the weights drawn stand for those of all", "drop --fan-out")
     _check(layout, model, [why] if draws else [], None)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gsplit.config.resolved import Resolved
-from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SUBGRAPHS
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SUBGRAPHS, takes_all
 from gsplit.data import Layout
 from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
@@ -149,7 +149,7 @@ def why_not_below_zero(config: Resolved, estimates: tuple[str, ...], *, divides:
         return NotBelowZero(
             f"--sampling {rule} --estimate ratio divides by the weights of edges", "use --estimate unbiased"
         )
-    if not divides or (rule == "neighbours" and all(number == -1 for number in config.fan_out)):
+    if not divides or (rule == "neighbours" and takes_all(config.fan_out)):
         return None
     every = ",".join(["-1"] * config.layers)
     if rule == "neighbours":

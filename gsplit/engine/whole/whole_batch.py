@@ -85,7 +85,7 @@ class WholeBatches:
 
     def make(self, handle: Handle) -> MiniBatch:
         """The mini-batch of a ticket."""
-        comm = self._chain()
+        comm = self._comm()
         if self._kept is not None and self._kept.sums is not None:
             self.edges[1] = 0
             self._blocks[1] = self._taken
@@ -118,7 +118,7 @@ class WholeBatches:
         sources, destinations = self._own.sizes[:2]
         return CachedFirstLayer(num_own_sources=sources, num_destinations=destinations, comm=comm)
 
-    def _chain(self) -> BatchComm:
+    def _comm(self) -> BatchComm:
         member, counters = self._parts.member, fresh_counters()
         link = None
         if self._plan.algorithm == "shared":

@@ -11,13 +11,13 @@ import pytest
 import torch
 from support.graphs import lay_out, random_graph
 
+from gsplit.config.resolved import Placed
 from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
 from gsplit.device.seen import seen
 from gsplit.engine.sampled import Sampled
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
-from gsplit.launch.resolve import placed
 from gsplit.parallel.join import backend_for
 
 PACKAGE = Path(accelerator.__file__).parent.parent
@@ -173,7 +173,7 @@ def test_caches_of_peers_are_refused_where_their_memory_cannot_be_opened(pretend
     layout = lay_out(random_graph(60, 5, seed=1), tmp_path, parts=2)
     asked = TrainConfig(layout=layout.path, strategy="data", cache="partitioned", cache_size="10%")
     with pytest.raises(InputError, match=r"reads the memory of other GPUs, .* --device xpu; use --cache replicated"):
-        Sampled().resolve(placed(asked, 2, "xpu"), layout)
+        Sampled().resolve(Placed.of(asked, 2, "xpu"), layout)
 
 
 def test_what_pytorch_was_built_for_is_said(monkeypatch):

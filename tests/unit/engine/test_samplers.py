@@ -7,12 +7,12 @@ import os
 import pytest
 from support.graphs import lay_out, random_graph
 
+from gsplit.config.resolved import Placed
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.engine.sampled import engine
 from gsplit.engine.sampled.engine import Sampled, sampler_bytes, samplers_of
 from gsplit.errors import InputError
-from gsplit.launch.resolve import placed
 from gsplit.limits import HostMemory
 
 GIB = 1 << 30
@@ -66,4 +66,4 @@ def test_slots_that_nobody_asked_for_keep_to_the_most_there_may_be(monkeypatch, 
     monkeypatch.setattr(engine, "host_memory", lambda: HostMemory(total_bytes=64 * GIB, available_bytes=64 * GIB))
     layout = open_layout(lay_out(random_graph(30, 3), tmp_path, parts=2).path)
     config = TrainConfig(layout=layout.path, device="cpu", samplers=900, prefetch=256)
-    assert Sampled().resolve(placed(config, 2, "cpu"), layout).slots == 1024
+    assert Sampled().resolve(Placed.of(config, 2, "cpu"), layout).slots == 1024
