@@ -123,7 +123,7 @@ def blocks_of(
     def view(at: int, count: int, dtype: torch.dtype) -> Tensor:
         return data[at : at + count * dtype.itemsize].view(dtype)
 
-    blocks = {}
+    blocks: dict[int, Block] = {}
     for layer, header in segment.layers.items():
         route = None
         if comm is not None and segment.parts > 1:
@@ -142,6 +142,7 @@ def blocks_of(
         at = header.in_degrees_at
         in_degrees = view(at, header.num_destinations, torch.int32) if at else whole_degrees.get(layer)
         below = segment.layers.get(layer - 1)
+        is_block_below = below is not None and below.indices_at == header.indices_at
         blocks[layer] = Block(
             num_destinations=header.num_destinations,
             num_own_sources=header.num_own_sources,
@@ -159,7 +160,6 @@ def blocks_of(
             edge_scale=edge_scales.get(layer),
             drawn_weights=drawn_weights.get(layer),
             sums_all=layer in sums_all,
+            same_edges=blocks[layer - 1].two_way if is_block_below else None,
         )
-        if below is not None and below.indices_at == header.indices_at:  # one block: its edges are turned once
-            blocks[layer].__dict__["two_way"] = blocks[layer - 1].two_way
     return blocks

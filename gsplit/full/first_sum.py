@@ -20,10 +20,8 @@ from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
 from gsplit.nn.rowwise.dense import is_plain, linear, linear_sum
 
-GONE = "the sums of the first layer are kept, and its edges gone"
 
-
-class Kept:
+class FirstSums:
     """The sums of the first layer, once they were computed."""
 
     sums: Tensor | None = None
@@ -41,30 +39,18 @@ class Kept:
 class FirstBlock(Neighbourhood):
     """The block of the first layer of a model that aggregates its features, unchanged, and once."""
 
-    inner: Neighbourhood
-    """The block itself."""
-    kept: Kept
-    """What stays from epoch to epoch."""
-
-    @property
-    def num_own_sources(self) -> int:  # type: ignore[override]
-        """Number of this trainer's sources."""
-        return self.inner.num_own_sources
-
-    @property
-    def num_destinations(self) -> int:  # type: ignore[override]
-        """Number of this trainer's destinations."""
-        return self.inner.num_destinations
-
-    @property
-    def comm(self) -> BatchComm | None:  # type: ignore[override]
-        """The communicator of the mini-batch."""
-        return self.inner.comm
-
-    @property
-    def sums_all(self) -> bool:  # type: ignore[override]
-        """Whether sums are over all in-edges."""
-        return self.inner.sums_all
+    num_own_sources: int
+    """Number of this trainer's sources."""
+    num_destinations: int
+    """Number of this trainer's destinations."""
+    comm: BatchComm | None
+    """The communicator of the mini-batch."""
+    sums_all: bool = True
+    """Sums are over all in-edges."""
+    kept: FirstSums
+    """The sums, which stay from epoch to epoch."""
+    inner: Neighbourhood | None
+    """The block that takes them; None once they are kept, and its edges are gone."""
 
     @override
     def projected(
@@ -78,20 +64,20 @@ class FirstBlock(Neighbourhood):
 
     @override
     def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
-        return self.inner.sum(x, weighted=weighted, project=project)
+        return self._edges.sum(x, weighted=weighted, project=project)
 
     @override
     def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        return self.projected(x, project, self.inner.mean)
+        return self.projected(x, project, lambda rows: self._edges.mean(rows))
 
     @override
     def normalised_sum(self, x: Tensor, by: Factors, *, weighted: bool = False) -> Tensor:
-        return self.inner.normalised_sum(x, by, weighted=weighted)
+        return self._edges.normalised_sum(x, by, weighted=weighted)
 
     @override
     def self_and_mean(self, x: Tensor | StoredRows, lin_self: nn.Linear, lin_neigh: nn.Linear) -> Tensor:
         x = copied(x)
-        means = self.kept.get(lambda: self.inner.mean(x))
+        means = self.kept.get(lambda: self._edges.mean(x))
         own = x[: self.num_destinations]
         if is_plain(lin_self) and is_plain(lin_neigh) and not torch.is_autocast_enabled(x.device.type):
             return linear_sum(own, means, lin_self, lin_neigh)
@@ -112,49 +98,19 @@ class FirstBlock(Neighbourhood):
 
     @override
     def sampled_weight(self) -> Tensor:
-        return self.inner.sampled_weight()
+        return self._edges.sampled_weight()
 
     @override
     def graph_degrees(self) -> Tensor:
-        return self.inner.graph_degrees()
+        return self._edges.graph_degrees()
 
+    @property
+    def _edges(self) -> Neighbourhood:
+        """The block that has the edges.
 
-@dataclass(frozen=True, kw_only=True)
-class CachedFirstLayer(Neighbourhood):
-    """What is left of a first block whose sums are kept: numbers of rows; its edges are gone."""
-
-    num_own_sources: int
-    """Number of this trainer's sources."""
-    num_destinations: int
-    """Number of this trainer's destinations."""
-    comm: BatchComm | None
-    """The communicator of the mini-batch."""
-
-    @override
-    def sum(self, x: Tensor, *, weighted: bool = False, project: nn.Linear | None = None) -> Tensor:
-        raise ValueError(GONE)
-
-    @override
-    def mean(self, x: Tensor, *, project: nn.Linear | None = None) -> Tensor:
-        raise ValueError(GONE)
-
-    @override
-    def attend(
-        self,
-        z: Tensor,
-        att_source: Tensor,
-        att_destination: Tensor,
-        *,
-        negative_slope: float,
-        dropout: Callable[[Tensor], Tensor],
-        loops: bool,
-    ) -> Tensor:
-        raise ValueError(GONE)
-
-    @override
-    def sampled_weight(self) -> Tensor:
-        raise ValueError(GONE)
-
-    @override
-    def graph_degrees(self) -> Tensor:
-        raise ValueError(GONE)
+        Raises:
+            ValueError: once they are gone.
+        """
+        if self.inner is None:
+            raise ValueError("the sums of the first layer are kept, and its edges gone")
+        return self.inner

@@ -26,7 +26,7 @@ from gsplit.full.levels import Levels
 from gsplit.full.moves import Moves
 from gsplit.full.plans import COLUMNS, FEATURES, ROWS
 from gsplit.full.shards import Shard
-from gsplit.kernels import Edges, TwoWayEdges, kernels_for
+from gsplit.kernels import Edges, Sums, TwoWayEdges, kernels_for
 from gsplit.nn.neighbourhood import Factors, times
 from gsplit.parallel import Grid
 
@@ -181,14 +181,16 @@ def product(
             for panel in panels:
                 columns = slice(first, first := first + panel.shape[1])
                 kernels_for(out).sum(
-                    edges,
-                    panel,
-                    None,
-                    out[:, columns],
-                    start=None if start is None else start[:, columns],
-                    start_scale=None if start is None else by.own,
-                    weight=of_edges,
-                    scale=by.sums,
+                    Sums(
+                        edges,
+                        panel,
+                        None,
+                        out[:, columns],
+                        start=None if start is None else start[:, columns],
+                        start_scale=None if start is None else by.own,
+                        weight=of_edges,
+                        scale=by.sums,
+                    )
                 )
     return out
 

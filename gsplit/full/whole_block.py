@@ -87,16 +87,16 @@ class WholeBlock(Neighbourhood):
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
         comm = self.comm
-        way = _Way(operator=self.operator, layer=self.layer, board=comm.board, weighted=weighted, by=by)
+        args = _WholeSumArgs(operator=self.operator, layer=self.layer, board=comm.board, weighted=weighted, by=by)
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
-            return way.forward(x)
-        out, comm.token = _Sum.apply(x, comm.token, way)
+            return args.forward(x)
+        out, comm.token = _Sum.apply(x, comm.token, args)
         return out
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Way:
+class _WholeSumArgs:
     """What a sum takes beside its tensors; not the communicator, which holds the token, which holds this."""
 
     operator: Operator
@@ -122,12 +122,12 @@ class _Sum(torch.autograd.Function):
     """Sums by A in forward, by A' in backward; chained by the token as exchanges are."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token: Tensor, way: _Way) -> tuple[Tensor, Tensor]:
-        ctx.way = way
-        return way.forward(x), token.clone()
+    def forward(ctx: Any, x: Tensor, token: Tensor, args: _WholeSumArgs) -> tuple[Tensor, Tensor]:
+        ctx.args = args
+        return args.forward(x), token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_token: Tensor) -> tuple[Tensor | None, Tensor, None]:
-        of_x = ctx.way.backward(grad)
+        of_x = ctx.args.backward(grad)
         return (of_x if ctx.needs_input_grad[0] else None), grad_token, None

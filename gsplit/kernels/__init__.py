@@ -14,12 +14,13 @@ from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
 from gsplit.kernels.sizes import Sizes
 from gsplit.kernels.stored_rows import StoredRows, copied
-from gsplit.kernels.sums import Edges, Kernels, core_rests
+from gsplit.kernels.sums import Edges, Kernels, Sums, core_rests
 
 __all__ = [
     "Edges",
     "Kernels",
     "StoredRows",
+    "Sums",
     "TwoWayEdges",
     "copied",
     "in_core",

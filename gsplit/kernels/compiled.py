@@ -16,7 +16,7 @@ from typing_extensions import override
 from gsplit.device import accelerator
 from gsplit.device.failures import is_of_a_broken_device, is_out_of_memory
 from gsplit.kernels.library import Library
-from gsplit.kernels.sums import Edges
+from gsplit.kernels.sums import Edges, Sums
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 """Types of the rows that are summed."""
@@ -45,32 +45,17 @@ class Compiled(Library):
         return self._works and accelerator.is_one(x.device) and x.dtype in DTYPES and self._tried(x.device)
 
     @override
-    def sum(
-        self,
-        edges: Edges,
-        own: Tensor,
-        received: Tensor | None,
-        out: Tensor,
-        *,
-        start: Tensor | None = None,
-        factor: Tensor | None = None,
-        weight: Tensor | None = None,
-        degrees: Tensor | None = None,
-        scale: Tensor | None = None,
-        start_scale: Tensor | None = None,
-    ) -> None:
-        scaling = {"factor": factor, "weight": weight, "degrees": degrees, "scale": scale}
-        scaling |= {"start": start, "start_scale": start_scale}
+    def sum(self, sums: Sums) -> None:
         if self._works:
             try:
                 from gsplit.kernels.segment_sums import sum_rows
 
-                return sum_rows(edges, own, received, out, **scaling)
+                return sum_rows(sums)
             except Exception as error:  # of Triton's compiler, of the C compiler that it calls, of its cache on disk
                 if is_out_of_memory(error) or is_of_a_broken_device(error):
                     raise
                 self._give_up(f"the kernel for them cannot be made here ({type(error).__name__}: {error})")
-        super().sum(edges, own, received, out, **scaling)
+        super().sum(sums)
 
     def _give_up(self, reason: str) -> None:
         self._works = False
@@ -104,6 +89,7 @@ class Compiled(Library):
         x_SD, weight_EH = (torch.randn(*shape, generator=random).to(device) for shape in ((10, 20), (21, 2)))
         ours_RD, theirs_RD = (torch.empty((edges.num_rows, 20), device=device) for _ in range(2))
         for kernels, out_RD in ((self, ours_RD), (Library(), theirs_RD)):
-            kernels.sum(edges, x_SD[:6], x_SD[6:], out_RD, weight=weight_EH, degrees=edges.indptr.diff())
+            degrees_R = edges.indptr.diff()
+            kernels.sum(Sums(edges, x_SD[:6], x_SD[6:], out_RD, weight=weight_EH, degrees=degrees_R))
         if self._works and not torch.allclose(ours_RD, theirs_RD, rtol=1e-4, atol=1e-4):
             self._give_up("the kernel for them gives other sums here")

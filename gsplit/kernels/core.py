@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 import gsplit._core as _core
-from gsplit.kernels.sums import Edges, Kernels, whole_rows
+from gsplit.kernels.sums import Edges, Kernels, Sums, whole_rows
 
 DTYPES = (torch.float32, torch.float64)
 """Types that the core computes in."""
@@ -46,33 +46,21 @@ class Core(Kernels):
         return part(own, number), part(received, len(edges.indices) - number)
 
     @override
-    def sum(
-        self,
-        edges: Edges,
-        own: Tensor,
-        received: Tensor | None,
-        out: Tensor,
-        *,
-        start: Tensor | None = None,
-        factor: Tensor | None = None,
-        weight: Tensor | None = None,
-        degrees: Tensor | None = None,
-        scale: Tensor | None = None,
-        start_scale: Tensor | None = None,
-    ) -> None:
+    def sum(self, sums: Sums) -> None:
+        edges, weight, factor, scale = sums.edges, sums.weight, sums.factor, sums.scale
         _core.sum_rows(
             edges.indptr,
             edges.indices,
-            whole_rows(own),
-            None if received is None else whole_rows(received),
-            out,
-            start=None if start is None else whole_rows(start),
+            whole_rows(sums.own),
+            None if sums.received is None else whole_rows(sums.received),
+            sums.out,
+            start=None if sums.start is None else whole_rows(sums.start),
             factor=None if factor is None else factor.detach().contiguous(),
             weight=None if weight is None else whole_rows(weight),
             order=None if weight is None else edges.order,
-            degrees=degrees,
+            degrees=sums.degrees,
             scale=None if scale is None else scale.contiguous(),
-            start_scale=None if start_scale is None else start_scale.contiguous(),
+            start_scale=None if sums.start_scale is None else sums.start_scale.contiguous(),
             threads=torch.get_num_threads(),
         )
 

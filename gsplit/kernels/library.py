@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from typing_extensions import override
 
-from gsplit.kernels.sums import Edges, Kernels, core_rests
+from gsplit.kernels.sums import Edges, Kernels, Sums, core_rests
 
 BLOCK_EDGES = 32
 """Edges that are summed in the type of the rows, as in the core; blocks of so many are added in float64."""
@@ -44,33 +44,20 @@ class Library(Kernels):
         return part(from_own, 0), part(~from_own, num_own)
 
     @override
-    def sum(
-        self,
-        edges: Edges,
-        own: Tensor,
-        received: Tensor | None,
-        out: Tensor,
-        *,
-        start: Tensor | None = None,
-        factor: Tensor | None = None,
-        weight: Tensor | None = None,
-        degrees: Tensor | None = None,
-        scale: Tensor | None = None,
-        start_scale: Tensor | None = None,
-    ) -> None:
-        x = _joined(own, received)
-        by = None if factor is None else factor[edges.indices].unsqueeze(1)
-        if weight is not None:
-            by_edge = weight if edges.order is None else weight[edges.order]
+    def sum(self, sums: Sums) -> None:
+        edges, start = sums.edges, sums.start
+        by = None if sums.factor is None else sums.factor[edges.indices].unsqueeze(1)
+        if sums.weight is not None:
+            by_edge = sums.weight if edges.order is None else sums.weight[edges.order]
             by = by_edge if by is None else by * by_edge
-        total = self._bags(edges, x, by)
-        if degrees is not None:
-            total = total / degrees.clamp(min=1).unsqueeze(1)
-        if scale is not None:
-            total = total * scale.unsqueeze(1)
+        total = self._bags(edges, _joined(sums.own, sums.received), by)
+        if sums.degrees is not None:
+            total = total / sums.degrees.clamp(min=1).unsqueeze(1)
+        if sums.scale is not None:
+            total = total * sums.scale.unsqueeze(1)
         if start is not None:
-            total[: len(start)] += start if start_scale is None else start * start_scale.unsqueeze(1)
-        out.copy_(total)
+            total[: len(start)] += start if sums.start_scale is None else start * sums.start_scale.unsqueeze(1)
+        sums.out.copy_(total)
 
     def _bags(self, edges: Edges, x: Tensor, scale: Tensor | None) -> Tensor:
         """Sums [R, D] of rows of x, each multiplied by its edge's scale [E, heads]; of a long list by blocks."""

@@ -24,10 +24,9 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
 from gsplit.device import accelerator
-from gsplit.kernels.sums import Edges, whole_rows
+from gsplit.kernels.sums import Sums, whole_rows
 
 LANE_BYTES = 16
 WARP_LANES = 32
@@ -116,32 +115,21 @@ def tile(width: int, item_bytes: int) -> tuple[int, int]:
     return min(MAX_EDGES, max(MIN_EDGES, at_once // columns)), columns
 
 
-def sum_rows(
-    edges: Edges,
-    own: Tensor,
-    received: Tensor | None,
-    out: Tensor,
-    *,
-    start: Tensor | None = None,
-    factor: Tensor | None = None,
-    weight: Tensor | None = None,
-    degrees: Tensor | None = None,
-    scale: Tensor | None = None,
-    start_scale: Tensor | None = None,
-) -> None:
+def sum_rows(sums: Sums) -> None:
     """Sums as :meth:`gsplit.kernels.Kernels.sum` says, on the current stream of the device of ``out``.
 
     They are taken in float64 where rows are float64, else in float32, and rounded to the type of ``out`` once. Rows,
     ids and positions must exist; the kernel does not look.
     """
-    width = own.shape[1]
+    edges, out, width = sums.edges, sums.out, sums.own.shape[1]
     if not (edges.num_rows and width):
         return
     assert out.stride(1) == 1 or width == 1
-    own = whole_rows(own)
-    received = None if received is None or not len(received) else whole_rows(received)
-    start = None if start is None or not len(start) else whole_rows(start)
-    weight = None if weight is None else whole_rows(weight)
+    own = whole_rows(sums.own)
+    received = None if sums.received is None or not len(sums.received) else whole_rows(sums.received)
+    start = None if sums.start is None or not len(sums.start) else whole_rows(sums.start)
+    weight = None if sums.weight is None else whole_rows(sums.weight)
+    factor, scale, start_scale = sums.factor, sums.scale, sums.start_scale
     at_once, columns = tile(width, own.element_size())
     with accelerator.as_current(out.device):
         _sum_rows[(edges.num_rows, triton.cdiv(width, columns))](
@@ -156,7 +144,7 @@ def sum_rows(
             0 if start is None else len(start),
             None if factor is None else factor.detach().contiguous(),
             weight,
-            degrees,
+            sums.degrees,
             None if scale is None else scale.detach().contiguous(),
             None if start is None or start_scale is None else start_scale.detach().contiguous(),
             D=width,

@@ -10,7 +10,7 @@ Legend: R rows of the result, S sources, E edges, D features, H heads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
 
 import torch
@@ -56,6 +56,36 @@ class Edges:
         return Edges(indptr=indptr, indices=self.indices[begin:stop], order=order)
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums of rows over edges: what to sum, how each is scaled, and where the result goes.
+
+    ``out[r] = start_scale[r] start[r] + scale[r]/degrees[r] * sum over edges of factor weight row(source)``
+    """
+
+    edges: Edges
+    """R rows of edges."""
+    own: Tensor
+    """[S', D] rows of the first sources."""
+    received: Tensor | None
+    """[S - S', D] rows of the other sources; None: there are no others."""
+    out: Tensor
+    """[R, D], written; its rows may lie apart."""
+    _: KW_ONLY
+    start: Tensor | None = None
+    """[at most R, D] what the first rows begin with; it may be ``out``."""
+    factor: Tensor | None = None
+    """[S] of each source."""
+    weight: Tensor | None = None
+    """[E, H]; the columns are dealt out to the heads in equal runs."""
+    degrees: Tensor | None = None
+    """int32 [R] by which the sums are divided, but not by 0; for a mean, the numbers of edges."""
+    scale: Tensor | None = None
+    """[R] in the dtype of the rows, by which the sums are multiplied."""
+    start_scale: Tensor | None = None
+    """[len(start)] in the dtype of the rows, by which the start is multiplied."""
+
+
 class Kernels(Protocol):
     """The sums that a layer takes, whoever computes them. Source i is ``own[i]`` or ``received[i - len(own)]``."""
 
@@ -71,33 +101,8 @@ class Kernels(Protocol):
         Both have all R rows, and (if asked) ``order``, the positions that their edges had.
         """
 
-    def sum(
-        self,
-        edges: Edges,
-        own: Tensor,
-        received: Tensor | None,
-        out: Tensor,
-        *,
-        start: Tensor | None = None,
-        factor: Tensor | None = None,
-        weight: Tensor | None = None,
-        degrees: Tensor | None = None,
-        scale: Tensor | None = None,
-        start_scale: Tensor | None = None,
-    ) -> None:
-        """``out[r] = start_scale[r] start[r] + scale[r]/degrees[r] * sum over edges of factor weight row(source)``.
-
-        Args:
-            edges: R rows of edges.
-            own, received: [S', D] and [S - S', D] rows of the sources.
-            out: [R, D], written; its rows may lie apart.
-            start: [at most R, D] what the first rows begin with; it may be ``out``.
-            factor: [S].
-            weight: [E, H]; the columns are dealt out to the heads in equal runs.
-            degrees: int32 [R] by which the sums are divided, but not by 0; for a mean, the numbers of edges.
-            scale: [R] in the dtype of the rows, by which the sums are multiplied.
-            start_scale: [len(start)] in the dtype of the rows, by which the start is multiplied.
-        """
+    def sum(self, sums: Sums) -> None:
+        """Take sums of rows over edges, and write them to ``sums.out``."""
 
     def dot(self, edges: Edges, own: Tensor, received: Tensor | None, left: Tensor, heads: int) -> Tensor:
         """Dot products [E, heads] of row r of ``left`` [R, D] and each of its sources, head by head."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import TwoWayEdges, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, kernels_for
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
 
@@ -89,17 +89,17 @@ def neighbour_sum(
     if weight is not None and weight.dim() == 1:
         weight = weight.unsqueeze(1)
     if route is None or comm is None:
-        way = _Way(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn)
-        return _NeighbourSum.apply(x, weight, start, None, way)[:2]
-    way = _Way(edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn)
+        args = _SumArgs(edges=two_way, route=None, link=None, mean=mean, own=own, drawn=drawn)
+        return _NeighbourSum.apply(x, weight, start, None, args)[:2]
+    args = _SumArgs(edges=two_way, route=route, link=comm.link, mean=mean, own=own, drawn=drawn)
     if not wants_gradient_back(x, route):
-        return _NeighbourSum.apply(x, weight, start, None, way)[:2]
-    out, rows, comm.token = _NeighbourSum.apply(x, weight, start, comm.token, way)
+        return _NeighbourSum.apply(x, weight, start, None, args)[:2]
+    out, rows, comm.token = _NeighbourSum.apply(x, weight, start, comm.token, args)
     return out, rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Way:
+class _SumArgs:
     """What a sum takes beside its tensors: neither block nor communicator, which hold the token."""
 
     edges: TwoWayEdges
@@ -122,48 +122,48 @@ class _NeighbourSum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, way: _Way
+        ctx: Any, x: Tensor, weight: Tensor | None, start: Tensor | None, token: Tensor | None, args: _SumArgs
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        ctx.way, ctx.num_own = way, x.shape[0]
-        kernels, edges = kernels_for(x), way.edges.edges
+        ctx.args, ctx.num_own = args, x.shape[0]
+        kernels, edges = kernels_for(x), args.edges.edges
         out = x.new_empty((edges.num_rows, x.shape[1]))
-        scaling = {"weight": None if weight is None else weight.detach(), "degrees": way.degrees}
+        scaling = {"weight": None if weight is None else weight.detach(), "degrees": args.degrees}
         begin = None if start is None else start.detach()
         received = None
-        if way.link is None or way.route is None:
-            kernels.sum(edges, x.detach(), None, out, start=begin, **scaling)
+        if args.link is None or args.route is None:
+            kernels.sum(Sums(edges, x.detach(), None, out, start=begin, **scaling))
         elif not kernels.parts_are_cheap:
-            received = way.link.send(x, way.route)
-            kernels.sum(edges, x.detach(), received, out, start=begin, **scaling)
+            received = args.link.send(x, args.route)
+            kernels.sum(Sums(edges, x.detach(), received, out, start=begin, **scaling))
         else:
-            arrive = way.link.start_send(x, way.route)
-            from_own, from_others = way.edges.apart(len(x), order=weight is not None)
-            kernels.sum(from_own, x.detach(), None, out, start=begin, **scaling)
+            arrive = args.link.start_send(x, args.route)
+            from_own, from_others = args.edges.apart(len(x), order=weight is not None)
+            kernels.sum(Sums(from_own, x.detach(), None, out, start=begin, **scaling))
             received = arrive()
-            kernels.sum(from_others, received, None, out, start=out, **scaling)
+            kernels.sum(Sums(from_others, received, None, out, start=out, **scaling))
         rows = (x, received) if weight is not None and weight.requires_grad else (None, None)
         ctx.save_for_backward(weight, *rows)
-        return out, x[: edges.num_rows] if way.own else None, None if token is None else token.clone()
+        return out, x[: edges.num_rows] if args.own else None, None if token is None else token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx: Any, of_sums: Tensor, of_own: Tensor | None, grad_token: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        way: _Way = ctx.way
+        args: _SumArgs = ctx.args
         weight, x, received = ctx.saved_tensors
-        degrees = way.degrees
+        degrees = args.degrees
         divisor = None if degrees is None else degrees.clamp(min=1).to(of_sums.dtype).reciprocal_()
         grad_x = grad_weight = None
-        link = None if grad_token is None else way.link
+        link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
             grad_x = summed_back(
-                way.edges, of_sums, ctx.num_own, way.route, link, start=of_own, factor=divisor, weight=weight
+                args.edges, of_sums, ctx.num_own, args.route, link, start=of_own, factor=divisor, weight=weight
             )
         if ctx.needs_input_grad[1]:
-            grad_weight = kernels_for(of_sums).dot(way.edges.edges, x, received, of_sums, weight.shape[1])
+            grad_weight = kernels_for(of_sums).dot(args.edges.edges, x, received, of_sums, weight.shape[1])
             if divisor is not None:
-                grad_weight *= divisor[way.edges.edges.rows()].unsqueeze(1)
+                grad_weight *= divisor[args.edges.edges.rows()].unsqueeze(1)
         grad_start = of_sums if ctx.needs_input_grad[2] else None
         return (grad_x if ctx.needs_input_grad[0] else None), grad_weight, grad_start, grad_token, None
 
@@ -180,7 +180,7 @@ def summed_back(
     weight: Tensor | None = None,
     finish: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
+    """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the args.
 
     Args:
         two_way: the in-edges of the layer.
@@ -201,7 +201,7 @@ def summed_back(
 
     def gradients(begin: int, end: int, start: Tensor | None) -> Tensor:
         part = edges.from_row(begin, end)
-        kernels.sum(part, grad, None, out[begin:end], start=start, factor=factor, weight=weight)
+        kernels.sum(Sums(part, grad, None, out[begin:end], start=start, factor=factor, weight=weight))
         return out[begin:end]
 
     if link is None or route is None:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import TwoWayEdges, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, kernels_for
 from gsplit.nn.aggregate import neighbour_sum, summed_back
 from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
@@ -58,7 +58,7 @@ def attention_over_neighbours(
         [num_destinations, H, D].
     """
     split = route is not None and comm is not None
-    way = _Way(
+    args = _AttentionArgs(
         edges=two_way,
         route=route,
         link=comm.link if comm is not None else None,
@@ -70,14 +70,14 @@ def attention_over_neighbours(
     )
     returns = split and wants_gradient_back(z, route) if route is not None else False
     token = comm.token if returns and comm is not None else None
-    out, new_token = _Attention.apply(z.flatten(1), att_source, att_destination, token, way)
+    out, new_token = _Attention.apply(z.flatten(1), att_source, att_destination, token, args)
     if new_token is not None and comm is not None:
         comm.token = new_token
     return out.unflatten(1, (z.shape[1], -1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Way:
+class _AttentionArgs:
     """What attention takes beside its tensors: neither block nor communicator, which hold the token."""
 
     edges: TwoWayEdges
@@ -95,7 +95,7 @@ class _Way:
             return shares, own
         edges, shares = self.edges.edges, shares * self.scale.unsqueeze(1)
         rows, total = edges.rows(), shares.new_empty((edges.num_rows, self.heads))
-        kernels_for(shares).sum(edges.of_values(), shares, None, total, start=own)
+        kernels_for(shares).sum(Sums(edges.of_values(), shares, None, total, start=own))
         # Shares and scales are above 0, so only a row without edges has no total, and it has no shares either.
         part = torch.where(total > 0, total.reciprocal(), 0)
         return shares * part[rows], None if own is None else own * part
@@ -106,29 +106,29 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, way: _Way
+        ctx: Any, z: Tensor, att_source: Tensor, att_destination: Tensor, token: Tensor | None, args: _AttentionArgs
     ) -> tuple[Tensor, Tensor | None]:
-        kernels, edges = kernels_for(z), way.edges.edges
+        kernels, edges = kernels_for(z), args.edges.edges
         num_rows = edges.num_rows
-        received = None if way.link is None or way.route is None else way.link.send(z, way.route)
+        received = None if args.link is None or args.route is None else args.link.send(z, args.route)
         columns_source, columns_destination = _columns(att_source), _columns(att_destination)
         source = z @ columns_source
         if received is not None:
             source = torch.cat([source, received @ columns_source])
         destination = z[:num_rows] @ columns_destination
-        shares, own_shares = way.counted(*kernels.shares(edges, source, destination, way.slope, loops=way.loops))
-        kept, own_kept = _kept(way.dropout, shares), None if own_shares is None else _kept(way.dropout, own_shares)
+        shares, own_shares = args.counted(*kernels.shares(edges, source, destination, args.slope, loops=args.loops))
+        kept, own_kept = _kept(args.dropout, shares), None if own_shares is None else _kept(args.dropout, own_shares)
         dropped = _times(shares, kept)
         out = z.new_empty((num_rows, z.shape[1]))
         start = None
         if own_shares is not None:
             own_dropped = _times(own_shares, own_kept)
             torch.mul(
-                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (way.heads, -1)), out=_by_head(out, way.heads)
+                own_dropped.unsqueeze(2), z[:num_rows].unflatten(1, (args.heads, -1)), out=_by_head(out, args.heads)
             )
             start = out
-        kernels.sum(edges, z.detach(), received, out, start=start, weight=dropped)
-        ctx.way = way
+        kernels.sum(Sums(edges, z.detach(), received, out, start=start, weight=dropped))
+        ctx.args = args
         ctx.save_for_backward(
             z, received, att_source, att_destination, source, destination, shares, own_shares, kept, own_kept
         )
@@ -137,10 +137,10 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
-        way: _Way = ctx.way
+        args: _AttentionArgs = ctx.args
         z, received, att_source, att_destination, source, destination, *of_shares = ctx.saved_tensors
         shares, own_shares, kept, own_kept = of_shares
-        kernels, edges, heads = kernels_for(z), way.edges.edges, way.heads
+        kernels, edges, heads = kernels_for(z), args.edges.edges, args.heads
         num_rows, num_own = edges.num_rows, len(z)
         grad = grad.contiguous()
         grad_shares = _times(kernels.dot(edges, z, received, grad, heads), kept)
@@ -149,18 +149,20 @@ class _Attention(torch.autograd.Function):
             by_head = _by_head(grad, heads) * _by_head(z[:num_rows], heads)
             grad_own_shares = _times(by_head.sum(dim=2), own_kept)
         grad_scores, grad_own_scores, grad_destination = kernels.shares_backward(
-            edges, source, destination, way.slope, (shares, own_shares), (grad_shares, grad_own_shares)
+            edges, source, destination, args.slope, (shares, own_shares), (grad_shares, grad_own_shares)
         )
         # Gradients of the sources' scores: sums over their edges, and those of their loops.
-        transposed = way.edges.transposed_with_order
+        transposed = args.edges.transposed_with_order
         grad_source = torch.empty_like(source)
         assert transposed.order is not None
         kernels.sum(
-            type(transposed)(indptr=transposed.indptr, indices=transposed.order),
-            grad_scores,
-            None,
-            grad_source,
-            start=grad_own_scores,
+            Sums(
+                type(transposed)(indptr=transposed.indptr, indices=transposed.order),
+                grad_scores,
+                None,
+                grad_source,
+                start=grad_own_scores,
+            )
         )
         of_source = z.t() @ grad_source[:num_own]
         if received is not None:
@@ -168,7 +170,7 @@ class _Attention(torch.autograd.Function):
         of_destination = z[:num_rows].t() @ grad_destination
 
         grad_z = None
-        link = None if grad_token is None else way.link
+        link = None if grad_token is None else args.link
         if ctx.needs_input_grad[0] or link is not None:
 
             def finish(grad_all: Tensor) -> None:
@@ -179,7 +181,7 @@ class _Attention(torch.autograd.Function):
             if own_shares is not None:
                 start = (_times(own_shares, own_kept).unsqueeze(2) * _by_head(grad, heads)).flatten(1)
             grad_z = summed_back(
-                way.edges, grad, num_own, way.route, link, start=start, weight=_times(shares, kept), finish=finish
+                args.edges, grad, num_own, args.route, link, start=start, weight=_times(shares, kept), finish=finish
             )
         return (
             grad_z if ctx.needs_input_grad[0] else None,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import override
 
-from gsplit.kernels import Edges, StoredRows, TwoWayEdges, copied, is_autocast, kernels_for
+from gsplit.kernels import Edges, StoredRows, Sums, TwoWayEdges, copied, is_autocast, kernels_for
 from gsplit.nn.aggregate import neighbour_sum
 from gsplit.nn.attention import attention_over_neighbours
 from gsplit.nn.exchange import BatchComm, Route, exchange, scatter_back
@@ -70,12 +70,12 @@ class Block(Neighbourhood):
     """Whether sums are known to stand for all in-edges in the whole graph: all were drawn, or edges have scales."""
     comm: BatchComm | None
     """The communicator of the mini-batch; None in evaluation, where each trainer has all rows that it needs."""
+    same_edges: TwoWayEdges | None = None
+    """The edges of another block, where both have the same, so that they are transposed once; None: its own."""
 
-    def with_chain(self, comm: BatchComm) -> Block:
+    def with_comm(self, comm: BatchComm) -> Block:
         """The same block in another mini-batch; what was made of its edges stays made."""
-        other = replace(self, comm=comm)
-        other.__dict__["two_way"] = self.two_way
-        return other
+        return replace(self, comm=comm, same_edges=self.two_way)
 
     def without_rows(self) -> Block:
         """A block like this one, not split, that has neither sources nor destinations."""
@@ -95,6 +95,7 @@ class Block(Neighbourhood):
             sampled_degrees=None if self.sampled_degrees is None else self.sampled_degrees[:0],
             drawn_weights=None if self.drawn_weights is None else self.drawn_weights[:0],
             comm=None,
+            same_edges=None,
         )
 
     @property
@@ -110,6 +111,8 @@ class Block(Neighbourhood):
     @cached_property
     def two_way(self) -> TwoWayEdges:
         """The edges, a row for each destination, and for backward a row for each source."""
+        if self.same_edges is not None:
+            return self.same_edges
         return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources)
 
     def in_degrees(self) -> Tensor:
@@ -124,7 +127,7 @@ class Block(Neighbourhood):
         if self.edge_weight is None or self.edge_scale is not None:
             return self.in_degrees()
         weight, total = self.edge_weight, self.edge_weight.new_empty(self.num_destinations)
-        kernels_for(weight).sum(self.two_way.edges.of_values(), weight.unsqueeze(1), None, total.unsqueeze(1))
+        kernels_for(weight).sum(Sums(self.two_way.edges.of_values(), weight.unsqueeze(1), None, total.unsqueeze(1)))
         return total
 
     @override

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from gsplit.kernels import TwoWayEdges, kernels_for
+from gsplit.kernels import Sums, TwoWayEdges, kernels_for
 from gsplit.parallel.board import Board, Step
 from gsplit.parallel.collectives import Group, all_reduce, size_of, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
@@ -107,7 +107,7 @@ class Link:
             if route.sums is not None:
                 weight = route.sum_weight
                 edges = route.sums.transposed if weight is None else route.sums.transposed_with_order
-                kernels_for(own).sum(edges, values, None, own, start=own, weight=weight)
+                kernels_for(own).sum(Sums(edges, values, None, own, start=own, weight=weight))
             elif own.is_floating_point():
                 flat, by_row = (x.flatten(1) if x.dim() > 1 else x.unsqueeze(1) for x in (own, values))
                 kernels_for(own).add(flat, route.send_rows, by_row, route.send_counts)  # a peer wants a row once
@@ -258,7 +258,7 @@ def _rows_to_send(x: Tensor, route: Route) -> Tensor:
     if route.sums is None:
         return x.index_select(0, route.send_rows)
     out = x.new_empty((sum(route.send_counts), x.shape[1]))
-    kernels_for(x).sum(route.sums.edges, x, None, out, weight=route.sum_weight)
+    kernels_for(x).sum(Sums(route.sums.edges, x, None, out, weight=route.sum_weight))
     return out
 
 

@@ -19,7 +19,7 @@ from gsplit.engine.whole.rotated_prices import orders_of_run
 from gsplit.engine.whole.whole_batch import on_device, sums_features
 from gsplit.features import LoadCounters
 from gsplit.full import Plan
-from gsplit.full.first_sum import Kept
+from gsplit.full.first_sum import FirstSums
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import transposed
 from gsplit.full.rotation import Ends, Planes, Rotated, RotatedLayer, roles_of
@@ -38,7 +38,7 @@ class RotatedMiniBatch(MiniBatch):
 
     rotated: Rotated
     """The layers on this trainer."""
-    kept: Kept | None
+    kept: FirstSums | None
     """The sums of the first layer, where they are constant."""
     seed: int
     """Key that what is dropped follows from, the same on all trainers."""
@@ -78,7 +78,7 @@ class RotatedBatches:
         self._moves = Moves.of(member)
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, board=member.board)
         kept = sums_features(parts.model) and parts.trained is None
-        self._kept = Kept() if kept else None
+        self._kept = FirstSums() if kept else None
         features = parts.loading.loader(parts.run.dtype)
         own = planes.order(0).vertices[member.rank]
         self._x: Callable[[], Tensor]

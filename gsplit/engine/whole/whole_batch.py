@@ -21,7 +21,7 @@ from gsplit.features import LoadCounters
 from gsplit.full import COLUMNS, ROWS, Plan
 from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
-from gsplit.full.first_sum import CachedFirstLayer, FirstBlock, Kept
+from gsplit.full.first_sum import FirstBlock, FirstSums
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import CommonOperator, GridOperator, Operator, Sizes
 from gsplit.full.reading import Places, places_in_list
@@ -62,7 +62,7 @@ class WholeBatches:
         self._common = CommonRows(member, parts.shared.rows, mail)
         self._moves = Moves.of(member) if not plan.of_all_sources else None
         self._own = own = OwnRows(parts, whole=needs_all_rows(parts.model))
-        self._kept = Kept() if sums_features(parts.model) and parts.trained is None else None
+        self._kept = FirstSums() if sums_features(parts.model) and parts.trained is None else None
         self._degrees = own.degrees(0) if parts.edges.degrees else None
         self.edges: dict[int, int] = {}
         """Number of edges that are summed over in each layer."""
@@ -86,15 +86,17 @@ class WholeBatches:
     def make(self, handle: Handle) -> MiniBatch:
         """The mini-batch of a ticket."""
         comm = self._comm()
+        sizes = self._own.sizes
         if self._kept is not None and self._kept.sums is not None:
             self.edges[1] = 0
-            self._blocks[1] = self._taken
+            self._blocks.pop(1, None)
         blocks = {layer: bind(comm) for layer, bind in self._blocks.items()}
         if self._kept is not None:
-            blocks[1] = FirstBlock(inner=blocks[1], kept=self._kept)
+            blocks[1] = FirstBlock(
+                num_own_sources=sizes[0], num_destinations=sizes[1], comm=comm, kept=self._kept, inner=blocks.get(1)
+            )
         loaded, self._loaded = self._loaded, LoadCounters()
         seconds, self._seconds = self._seconds, 0.0
-        sizes = self._own.sizes
         return MiniBatch(
             handle=handle,
             num_targets=len(self._parts.layout.graph.train_idx),
@@ -112,11 +114,6 @@ class WholeBatches:
             },
             seconds={"sample": 0.0, "load": seconds},
         )
-
-    def _taken(self, comm: BatchComm) -> Neighbourhood:
-        """The block of the first layer, once its sums are kept."""
-        sources, destinations = self._own.sizes[:2]
-        return CachedFirstLayer(num_own_sources=sources, num_destinations=destinations, comm=comm)
 
     def _comm(self) -> BatchComm:
         member, counters = self._parts.member, fresh_counters()
@@ -175,7 +172,7 @@ class WholeBatches:
             sums_all=True,
             comm=None,
         )
-        return block.with_chain
+        return block.with_comm
 
     def _asked_of_sources(self, layer: int, others: NDArray[np.int64]) -> Sequence[Callable[[], Tensor] | None]:
         """What tells the out-degrees of a layer's sources in the whole graph, and what tells their loops."""

@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from gsplit.kernels import Edges
+from gsplit.kernels import Edges, Sums
 from gsplit.kernels.compiled import FIRST, Compiled
 
 pytest.importorskip("triton")
@@ -154,7 +154,7 @@ def summing(compiled, width, dtype, *, received=False, **scaling):
     edges = Edges(indptr=torch.zeros(9, dtype=torch.int32), indices=torch.zeros(32, dtype=torch.int32))
     x, out = torch.zeros(80, width, dtype=dtype), torch.zeros(8, width, dtype=dtype)
     sources = (x[:48], x[48:]) if received else (x, None)
-    return compiled(segment_sums._sum_rows, segment_sums.sum_rows, edges, *sources, out, **scaling)
+    return compiled(segment_sums._sum_rows, segment_sums.sum_rows, Sums(edges, *sources, out, **scaling))
 
 
 @pytest.mark.cases(14)
@@ -226,7 +226,7 @@ def test_what_cannot_be_compiled_is_summed_by_pytorch_after_one_line(monkeypatch
     x = torch.arange(6.0).view(3, 2)
     for _ in range(2):
         out = torch.empty(2, 2)
-        kernels.sum(edges, x, None, out)
+        kernels.sum(Sums(edges, x, None, out))
         assert out.tolist() == [[4, 6], [2, 3]]
     assert [record.getMessage() for record in caplog.records] == [
         f"{FIRST}the kernel for them cannot be made here ({type(error).__name__}: {error})"
@@ -249,7 +249,7 @@ def test_a_full_device_is_no_reason_to_give_up(monkeypatch, error):
     kernels = Compiled()
     edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
     with pytest.raises(type(error), match=re.escape(str(error))):
-        kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
+        kernels.sum(Sums(edges, torch.ones(1, 2), None, torch.ones(1, 2)))
     assert kernels._works
 
 
@@ -265,24 +265,24 @@ def test_what_an_earlier_launch_broke_is_not_blamed_on_the_kernel(monkeypatch, c
     kernels = Compiled()
     edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
     with pytest.raises(RuntimeError, match=re.escape(said)):
-        kernels.sum(edges, torch.ones(1, 2), None, torch.ones(1, 2))
+        kernels.sum(Sums(edges, torch.ones(1, 2), None, torch.ones(1, 2)))
     assert not caplog.records
 
 
 def test_a_kernel_that_cannot_be_made_after_others_could_is_given_up(monkeypatch, caplog):
     """Each type and way to scale has code of its own, compiled when it is first wanted."""
 
-    def sums(edges, own, received, out, **_):
-        if out.dtype == torch.bfloat16:
+    def made(sums):
+        if sums.out.dtype == torch.bfloat16:
             raise subprocess.CalledProcessError(1, ["ptxas"])
-        out.fill_(7)
+        sums.out.fill_(7)
 
-    monkeypatch.setattr(segment_sums, "sum_rows", sums)
+    monkeypatch.setattr(segment_sums, "sum_rows", made)
     kernels = Compiled()
     edges = Edges(indptr=torch.zeros(2, dtype=torch.int32), indices=torch.zeros(0, dtype=torch.int32))
     for dtype, wanted in ((torch.float32, 7), (torch.bfloat16, 0)):
         out = torch.ones(1, 2, dtype=dtype)
-        kernels.sum(edges, torch.ones(1, 2, dtype=dtype), None, out)
+        kernels.sum(Sums(edges, torch.ones(1, 2, dtype=dtype), None, out))
         assert out.tolist() == [[wanted] * 2]
     assert "ptxas" in caplog.text
 

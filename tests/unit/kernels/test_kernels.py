@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import gsplit._core as _core
-from gsplit.kernels import Edges, kernels_for
+from gsplit.kernels import Edges, Sums, kernels_for
 from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import Core
 from gsplit.kernels.library import Library
@@ -80,10 +80,10 @@ def sums(edges, x, *, start=None, factor=None, weight=None, degrees=None, scale=
 def test_sums_of_every_width(kernels, width, dtype):
     edges, x = random_edges(), torch.randn(40, width, dtype=dtype)
     out = torch.full((23, width), torch.nan, dtype=dtype)
-    kernels.sum(edges, x[:29], x[29:], out)
+    kernels.sum(Sums(edges, x[:29], x[29:], out))
     torch.testing.assert_close(out, sums(edges, x), **TOLERANCE[dtype])
     degrees = edges.indptr.diff()
-    kernels.sum(edges, x, None, out, degrees=degrees)
+    kernels.sum(Sums(edges, x, None, out, degrees=degrees))
     torch.testing.assert_close(out, sums(edges, x, degrees=degrees), **TOLERANCE[dtype])
 
 
@@ -101,15 +101,15 @@ def test_weights_factors_and_starts(kernels, head_width, heads):
         "scale": torch.randn(23, dtype=torch.float64),
     }
     out = torch.full((23, width), torch.nan, dtype=torch.float64)
-    kernels.sum(edges, x[:7], x[7:], out, start=start, **scaling)
+    kernels.sum(Sums(edges, x[:7], x[7:], out, start=start, **scaling))
     wanted = sums(edges, x, start=start, **scaling)
     torch.testing.assert_close(out, wanted, rtol=1e-12, atol=1e-12)
     scaling |= {"start": start, "start_scale": torch.randn(11, dtype=torch.float64)}
-    kernels.sum(edges, x[:7], x[7:], out, **scaling)
+    kernels.sum(Sums(edges, x[:7], x[7:], out, **scaling))
     torch.testing.assert_close(out, sums(edges, x, **scaling), rtol=1e-12, atol=1e-12)
     order = torch.randperm(len(edges.indices), dtype=torch.int32)
     turned = Edges(indptr=edges.indptr, indices=edges.indices, order=order)
-    kernels.sum(turned, x, None, out, weight=weight)
+    kernels.sum(Sums(turned, x, None, out, weight=weight))
     torch.testing.assert_close(out, sums(turned, x, weight=weight), rtol=1e-12, atol=1e-12)
 
 
@@ -117,15 +117,15 @@ def test_rows_that_lie_apart_and_a_start_in_place(kernels):
     """Halves of wider rows are read and written where they are; the other halves stay as they were."""
     edges, wide = random_edges(seed=2), torch.randn(40, 2 * 37)
     out = torch.zeros(23, 2 * 37)
-    kernels.sum(edges, wide[:, 37:], None, out[:, :37])
+    kernels.sum(Sums(edges, wide[:, 37:], None, out[:, :37]))
     wanted = sums(edges, wide[:, 37:])
     torch.testing.assert_close(out[:, :37], wanted, **TOLERANCE[torch.float32])
     assert (out[:, 37:] == 0).all()
-    kernels.sum(edges, wide[:, 37:], None, out[:, :37], start=out[:, :37])
+    kernels.sum(Sums(edges, wide[:, 37:], None, out[:, :37], start=out[:, :37]))
     torch.testing.assert_close(out[:, :37], 2 * wanted, **TOLERANCE[torch.float32])
     begun, by = torch.randn(23, 37), torch.randn(23)
     out[:, :37] = begun
-    kernels.sum(edges, wide[:, 37:], None, out[:, :37], start=out[:, :37], start_scale=by)
+    kernels.sum(Sums(edges, wide[:, 37:], None, out[:, :37], start=out[:, :37], start_scale=by))
     whole = sums(edges, wide[:, 37:], start=begun, start_scale=by)
     torch.testing.assert_close(out[:, :37], whole, **TOLERANCE[torch.float32])
 
@@ -136,7 +136,7 @@ def test_a_start_in_place_counts_once_in_every_column(kernels, width):
     edges = random_edges(seed=3)
     out = torch.ones(23, width, dtype=torch.float64)
     x = torch.ones(40, width, dtype=torch.float64)
-    kernels.sum(edges, x, None, out, start=out)
+    kernels.sum(Sums(edges, x, None, out, start=out))
     assert torch.equal(out, (1 + edges.indptr.diff()).double().unsqueeze(1).expand(23, width))
 
 
@@ -160,7 +160,7 @@ def test_threads_change_no_bit(width):
 
 def summed_by_library(indptr, indices, x):
     out = torch.empty(len(indptr) - 1, x.shape[1])
-    Library().sum(Edges(indptr=indptr, indices=indices), x, None, out)
+    Library().sum(Sums(Edges(indptr=indptr, indices=indices), x, None, out))
     return out
 
 
@@ -200,7 +200,7 @@ def test_a_part_of_the_rows(kernels):
     whole = sums(edges, x, weight=weight)
     for first, end in ((0, 40), (0, 13), (13, 40), (40, 40)):
         out = torch.empty(end - first, 5, dtype=torch.float64)
-        kernels.sum(edges.from_row(first, end), x, None, out, weight=weight)
+        kernels.sum(Sums(edges.from_row(first, end), x, None, out, weight=weight))
         torch.testing.assert_close(out, whole[first:end], rtol=1e-12, atol=1e-12)
 
 
@@ -228,8 +228,8 @@ def test_sums_in_two_parts_are_the_whole_sums(kernels, weighted):
         scaling["weight"] = torch.randn(len(edges.indices), 2, dtype=torch.float64)
     own, others = kernels.split(edges, 25, order=weighted)
     out = torch.full((23, 6), torch.nan, dtype=torch.float64)
-    kernels.sum(own, x[:25], None, out, start=start, **scaling)
-    kernels.sum(others, x[25:], None, out, start=out, **scaling)
+    kernels.sum(Sums(own, x[:25], None, out, start=start, **scaling))
+    kernels.sum(Sums(others, x[25:], None, out, start=out, **scaling))
     torch.testing.assert_close(out, sums(edges, x, start=start, **scaling), rtol=1e-12, atol=1e-12)
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import gsplit._core as _core
-from gsplit.kernels import Edges, TwoWayEdges
+from gsplit.kernels import Edges, Sums, TwoWayEdges
 from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import Core
 from gsplit.kernels.library import Library
@@ -86,7 +86,7 @@ def summed(edges):
 def test_sums(kernels, edges, summed, width, values):
     x, wanted = summed(values, width)
     out = torch.full((len(LENGTHS), width), torch.nan)
-    kernels.sum(edges, x[:600], x[600:], out)
+    kernels.sum(Sums(edges, x[:600], x[600:], out))
     assert off(out, wanted) < BOUND
     assert (out.numpy()[np.array(LENGTHS) == 0] == 0).all()
 
@@ -108,16 +108,18 @@ def test_everything_that_scales_a_sum(kernels, edges, heads):
     out = torch.zeros(rows, 8)
     out[:-1] = torch.from_numpy(start)
     kernels.sum(
-        Edges(indptr=edges.indptr, indices=edges.indices, order=torch.from_numpy(order)),
-        torch.from_numpy(x),
-        None,
-        out,
-        start=out[:-1],
-        start_scale=torch.from_numpy(start_scale),
-        weight=torch.from_numpy(weight),
-        factor=torch.from_numpy(factor),
-        scale=torch.from_numpy(scale),
-        degrees=edges.indptr.diff(),
+        Sums(
+            Edges(indptr=edges.indptr, indices=edges.indices, order=torch.from_numpy(order)),
+            torch.from_numpy(x),
+            None,
+            out,
+            start=out[:-1],
+            start_scale=torch.from_numpy(start_scale),
+            weight=torch.from_numpy(weight),
+            factor=torch.from_numpy(factor),
+            scale=torch.from_numpy(scale),
+            degrees=edges.indptr.diff(),
+        )
     )
     assert off(out, wanted) < BOUND
 
@@ -125,7 +127,7 @@ def test_everything_that_scales_a_sum(kernels, edges, heads):
 def test_halves_are_summed_in_float32_and_rounded_once(edges):
     x = torch.rand(SOURCES, 4).bfloat16()
     out = torch.empty(len(LENGTHS), 4, dtype=torch.bfloat16)
-    Library().sum(edges, x, None, out)
+    Library().sum(Sums(edges, x, None, out))
     wanted = exact(edges.indptr.numpy(), x.double().numpy()[edges.indices.numpy()])
     assert off(out.double(), wanted) < torch.finfo(torch.bfloat16).eps * 1.01
 
@@ -138,7 +140,7 @@ def test_sums_of_blocks_that_are_lost_one_by_one_are_made_up_for(kernels):
     x[0] = 2.0**32
     out = torch.empty(1, 4)
     indptr = torch.tensor([0, number], dtype=torch.int32)
-    kernels.sum(Edges(indptr=indptr, indices=torch.arange(number, dtype=torch.int32)), x, None, out)
+    kernels.sum(Sums(Edges(indptr=indptr, indices=torch.arange(number, dtype=torch.int32)), x, None, out))
     assert ((out.double() - (2.0**32 + 7 * 256)).abs() <= 512).all()
 
 
@@ -146,14 +148,14 @@ def test_sums_of_blocks_that_are_lost_one_by_one_are_made_up_for(kernels):
 def test_threads_and_neighbours_change_no_bit(edges):
     """A long list is one thread's, and its sum does not depend on which lists stand beside it."""
     x, whole = torch.rand(SOURCES, 20), torch.empty(len(LENGTHS), 20)
-    Core().sum(edges, x, None, whole)
+    Core().sum(Sums(edges, x, None, whole))
     for threads in (1, 2, 7):
         out = torch.empty_like(whole)
         _core.sum_rows(edges.indptr, edges.indices, x, None, out, threads=threads)
         assert torch.equal(out, whole)
     for row in range(len(LENGTHS)):
         out = torch.empty(1, 20)
-        Core().sum(edges.from_row(row, row + 1), x, None, out)
+        Core().sum(Sums(edges.from_row(row, row + 1), x, None, out))
         assert torch.equal(out[0], whole[row])
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
-from gsplit.kernels import Edges, library_alone
+from gsplit.kernels import Edges, Sums, library_alone
 from gsplit.kernels.library import Library
 from gsplit.nn.attention import _kept
 
@@ -39,7 +39,7 @@ def test_edges_are_transposed():
 
 def test_sums_are_taken():
     kernels, weight, out = Library(), torch.empty(E, H), torch.empty(R, 6)
-    kernels.sum(edges(), torch.empty(S - 3, 6), torch.empty(3, 6), out, weight=weight, degrees=torch.empty(R))
+    kernels.sum(Sums(edges(), torch.empty(S - 3, 6), torch.empty(3, 6), out, weight=weight, degrees=torch.empty(R)))
     kernels.add(out, torch.empty(4, dtype=torch.int32), torch.empty(4, 6), (3, 1))
 
 

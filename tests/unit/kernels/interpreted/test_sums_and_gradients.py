@@ -21,7 +21,7 @@ def launched(monkeypatch):
     """Layers sum by the kernel; how often they did so."""
     kernels, calls, launch = Compiled(), [], segment_sums.sum_rows
     monkeypatch.setattr(gsplit.nn.aggregate, "kernels_for", lambda _: kernels)
-    monkeypatch.setattr(segment_sums, "sum_rows", lambda *a, **k: (calls.append(1), launch(*a, **k))[1])
+    monkeypatch.setattr(segment_sums, "sum_rows", lambda sums: (calls.append(1), launch(sums))[1])
     yield calls
     assert kernels._works
 
@@ -95,7 +95,7 @@ def test_the_first_sum_is_held_against_pytorch_s(monkeypatch, caplog, wrong):
     kernels._driven = "cpu"
     if wrong:
         launch = segment_sums.sum_rows
-        monkeypatch.setattr(segment_sums, "sum_rows", lambda *a, **k: (launch(*a, **k), a[3].mul_(1.01)))
+        monkeypatch.setattr(segment_sums, "sum_rows", lambda sums: (launch(sums), sums.out.mul_(1.01)))
     for _ in range(2):
         assert kernels.takes(torch.zeros(3, 2)) != wrong
     assert not kernels.takes(torch.zeros(3, 2, dtype=torch.int32))
