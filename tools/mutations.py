@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ class Mutation:
     file: str
     """The file to change, relative to the root."""
     old: str
-    """Text that stands exactly once in the file."""
+    """Text that stands exactly once in the file, however its words are set in lines."""
     new: str
     wrong: str
     """What is wrong then, in a sentence."""
@@ -40,10 +41,12 @@ class Mutation:
         Raises:
             ValueError: where the old text does not stand in it exactly once.
         """
-        count = text.count(self.old)
-        if count != 1 or self.old == self.new:
+        if text.count(self.old) == 1 and self.old != self.new:
+            return text.replace(self.old, self.new)
+        words = re.compile(r"\s+".join(re.escape(word) for word in self.old.split()))  # set in other lines
+        if (count := len(words.findall(text))) != 1 or self.old == self.new:
             raise ValueError(f"mutation {self.name}: its old text stands {count} times in {self.file}, not once")
-        return text.replace(self.old, self.new)
+        return words.sub(lambda _: self.new.strip(), text)
 
 
 @dataclass(frozen=True, kw_only=True)

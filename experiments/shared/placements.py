@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
-from gsplit.sampling import MicroBatches, Neighbours, Segment
+from gsplit.sampling import MicroBatches, Neighbours, SamplerSpec, Segment
 
 EPOCH = 0
 Place = Callable[[int], list[Segment]]
@@ -53,13 +53,16 @@ class Placements:
         self._ways = {
             name: MicroBatches(
                 layout,
-                micro_batches=micro_batches,
-                splits=splits,
-                fixed_shares=fixed_shares,
-                rule=rule,
-                batch_size=batch_size,
-                seed=seed,
-                edge_ids=False,
+                SamplerSpec(
+                    layout=layout.path,
+                    micro_batches=micro_batches,
+                    splits=splits,
+                    fixed_shares=fixed_shares,
+                    rule=rule,
+                    batch_size=batch_size,
+                    seed=seed,
+                    edge_ids=False,
+                ),
             )
             for name, (micro_batches, splits, fixed_shares) in ways.items()
         }

@@ -22,8 +22,8 @@ from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.tickets import Position
 
 if TYPE_CHECKING:
+    from gsplit.engine.components import Components
     from gsplit.engine.minibatch import MiniBatch
-    from gsplit.engine.parts import Parts
 
 
 METHODS = ("resolve", "grid", "num_batches", "supply", "feed")
@@ -58,11 +58,11 @@ class Engine(Protocol):
             position: where the run stands, of which the first mini-batch is the next.
         """
 
-    def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
+    def feed(self, components: Components, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
         """The mini-batches of one trainer, in the order of the run; all trainers make the call.
 
         Args:
-            parts: what the trainer is made of so far.
+            components: what the trainer is made of so far.
             position: where the run stands, of which the first mini-batch is the next.
             end: this trainer's end of the supply; without one it is alone and told nothing.
         """

@@ -12,13 +12,16 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
-from gsplit.features import EdgeLoader, FeatureLoader
+from gsplit.features import EdgeLoader, FeatureLoader, HostRows
+from gsplit.features.estimates import Estimate
 from gsplit.kernels import Edges, TwoWayEdges
+from gsplit.models.prepared import Needs
 from gsplit.nn import BatchComm, Block, Route
 from gsplit.sampling import Segment
 
 NONE_OF_LAYERS: Mapping[int, Tensor] = MappingProxyType({})
 """What belongs to no layer."""
+HOST = torch.device("cpu")
 
 
 class Inputs(NamedTuple):
@@ -42,6 +45,38 @@ class SplitLoader:
 
     def __init__(self, layout: Layout, device: torch.device, features: FeatureLoader, edges: EdgeLoader) -> None:
         self.layout, self.device, self.features, self.edges = layout, device, features, edges
+
+    @classmethod
+    def from_host(
+        cls,
+        layout: Layout,
+        needs: Needs,
+        *,
+        dtype: torch.dtype,
+        device: torch.device = HOST,
+        estimate: Estimate = "ratio",
+        rows: HostRows | None = None,
+        normalize: bool = False,
+        threads: int = 1,
+    ) -> SplitLoader:
+        """Make a loader of its own, without a cache.
+
+        Args:
+            layout: that segments are of, with features.
+            needs: what the model wants of its blocks.
+            dtype: in which the model computes.
+            device: where the tensors shall be.
+            estimate: what sums over edges with scales are made of.
+            rows: of the host; None: as the layout stores them.
+            normalize, threads: see :class:`gsplit.features.FeatureLoader`.
+        """
+        graph = layout.graph
+        if rows is None:
+            assert graph.features is not None
+            rows = HostRows(graph.features)
+        features = FeatureLoader(rows, device=device, dtype=dtype, normalize=normalize, threads=threads)
+        edges = EdgeLoader(graph, device=device, dtype=dtype, estimate=estimate, **needs)
+        return cls(layout, device, features, edges)
 
     def inputs(self, segment: Segment, comm: BatchComm | None) -> Inputs:
         """Blocks and features of a split.

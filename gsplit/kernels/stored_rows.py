@@ -16,7 +16,7 @@ from torch import Tensor
 import gsplit._core as _core
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class StoredRows:
     """Rows of a table of features, as a model is given them in the place of a tensor if it says that it reads them.
 
@@ -27,6 +27,8 @@ class StoredRows:
     """[N, D] rows of all vertices; it may be a file that is mapped for reading."""
     ids: NDArray[np.int64]
     """[n] which row of the table each row is."""
+    was_copied: bool = False
+    """Whether somebody computed with a copy: reading rows like these where they lie spares nothing."""
 
     @property
     def shape(self) -> torch.Size:
@@ -52,6 +54,7 @@ class StoredRows:
         Args:
             threads: that copy.
         """
+        self.was_copied = True
         out = torch.empty(self.shape, dtype=self.dtype)
         if out.numel():
             _core.gather_rows(self.table.view(np.uint8), self.ids, out.view(torch.uint8).numpy(), threads)

@@ -24,8 +24,9 @@ from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.evaluation.company import check_company
-from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits, host_loader
+from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits
 from gsplit.engine.evaluation.single_layers import single_layers_of
+from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.sampled.edge_weights import Weighed, check_weights_of_prediction
 from gsplit.engine.strategy import copied_dtype
@@ -185,7 +186,7 @@ def _check_memory(
 ) -> None:
     """Refuse exact predictions that do not fit into memory, before anything is started."""
     dtype = getattr(torch, trained_with.dtype)
-    loader = host_loader(layout, dtype, model.needs)
+    loader = SplitLoader.from_host(layout, model.needs, dtype=dtype)
     layers = single_layers_of(model.model.to(dtype).eval(), loader, trained_with.layers, warns=False)
     if layers is None:
         return

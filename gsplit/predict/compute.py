@@ -26,7 +26,6 @@ from gsplit.engine.objectives.regression import missing_where_not_finite
 from gsplit.engine.rows.loading import host_rows
 from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader
 from gsplit.models import prepared
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
@@ -81,20 +80,21 @@ def predict(member: Member, spec: PredictSpec) -> None:
     layout = open_layout(spec.layout, trusted=True)
     dtype = getattr(torch, spec.dtype)
     if spec.trained_features:
-        rows = np.load(spec.folder / FEATURES, mmap_mode="r")
-        layout = replace(layout, graph=replace(layout.graph, features=rows))
+        trained = np.load(spec.folder / FEATURES, mmap_mode="r")
+        layout = replace(layout, graph=replace(layout.graph, features=trained))
     request = Request(np.load(spec.folder / VERTICES), layout.permutation)
-    features = FeatureLoader(
-        host_rows(layout, member, spec.copied_dtype, spec.shared.features),
+    rows = host_rows(layout, member, spec.copied_dtype, spec.shared.features)
+    model, needs = prepared.prepare(pickle.loads(spec.pickled_model))
+    model.to(member.device, dtype).eval()
+    loader = SplitLoader.from_host(
+        layout,
+        needs,
         device=member.device,
         dtype=dtype,
+        rows=rows,
         normalize=spec.normalize_features,
         threads=spec.threads,
     )
-    model, needs = prepared.prepare(pickle.loads(spec.pickled_model))
-    model.to(member.device, dtype).eval()
-    edges = EdgeLoader(layout.graph, device=member.device, dtype=dtype, **needs)
-    loader = SplitLoader(layout, member.device, features, edges)
     objective = objective_of("labels" if spec.multi_label else "classes")
     if spec.fan_out:
         chunks = _sampled(model, member, loader, request, spec)

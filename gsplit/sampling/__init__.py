@@ -7,7 +7,7 @@ them draw by.
 """
 
 from gsplit.sampling.layerwise import FastGCN, Ladies
-from gsplit.sampling.micro_batches import MicroBatches, split_offsets
+from gsplit.sampling.micro_batches import MicroBatches, SamplerSpec, split_offsets
 from gsplit.sampling.plan import EpochPlan
 from gsplit.sampling.rule import MicroBatchSampler, Neighbours, Plan, Rule
 from gsplit.sampling.saint import Saint
@@ -27,6 +27,7 @@ __all__ = [
     "Plan",
     "Rule",
     "Saint",
+    "SamplerSpec",
     "Segment",
     "Uniform",
     "sampler_of",

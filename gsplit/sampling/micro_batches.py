@@ -7,6 +7,8 @@ micro-batch has is said by the plan of the rule (:mod:`gsplit.sampling.rule`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,49 +28,62 @@ def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
     return layout.offsets[first_parts(layout.parts, splits)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class SamplerSpec:
+    """What to sample mini-batches from, and how: decided once for all samplers and trainers of a run."""
+
+    layout: Path
+    """The layout to sample from."""
+    rule: Rule
+    """Which vertices start, and which in-edges are kept. A sampler imports the module of its class."""
+    batch_size: int
+    """Targets of a mini-batch over all its micro-batches."""
+    seed: int
+    """The seed of the run."""
+    edge_ids: bool
+    """Whether segments carry the ids of the kept edges."""
+    memory: int | None = None
+    """Bytes that a sampler's maps of vertices may take; None for no limit."""
+    threads: int = 1
+    """Threads that work on one micro-batch."""
+    partial_sums: bool = False
+    """Whether splits send each other sums of rows where these are fewer."""
+    micro_batches: int = 1
+    """Number of micro-batches that a mini-batch is cut into."""
+    splits: int | None = None
+    """Number of splits of each micro-batch; None for one for each part."""
+    fixed_shares: bool = False
+    """Whether each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
+
+
 class MicroBatches:
     """Samples and splits the micro-batches of each mini-batch of a run.
 
     Args:
-        layout: to sample from.
-        micro_batches: number of micro-batches that a mini-batch is cut into.
-        splits: number of splits of each micro-batch.
-        fixed_shares: see :meth:`gsplit.sampling.rule.Rule.plan`.
-        rule: says which vertices start and which in-edges are kept.
-        batch_size: targets of all micro-batches of a mini-batch together.
-        seed, edge_ids, memory, threads, partial_sums: see :meth:`gsplit.sampling.rule.Rule.sampler`.
+        layout: that ``spec.layout`` names, opened.
+        spec: how to sample from it.
 
     Raises:
         ValueError: where the parts of the layout cannot be dealt out to the splits.
     """
 
-    def __init__(
-        self,
-        layout: Layout,
-        *,
-        micro_batches: int,
-        splits: int,
-        fixed_shares: bool = False,
-        rule: Rule,
-        batch_size: int,
-        seed: int,
-        edge_ids: bool,
-        memory: int | None = None,
-        threads: int = 1,
-        partial_sums: bool = False,
-    ) -> None:
-        self.number, self.splits = micro_batches, splits
-        self.plan = rule.plan(
-            layout, batch_size=batch_size, seed=seed, micro_batches=micro_batches, fixed_shares=fixed_shares
-        )
-        self._sampler = rule.sampler(
+    def __init__(self, layout: Layout, spec: SamplerSpec) -> None:
+        self.number, self.splits = spec.micro_batches, spec.splits or layout.parts
+        self.plan = spec.rule.plan(
             layout,
-            split_offsets(layout, splits),
-            seed=seed,
-            edge_ids=edge_ids,
-            memory=memory,
-            threads=threads,
-            partial_sums=partial_sums,
+            batch_size=spec.batch_size,
+            seed=spec.seed,
+            micro_batches=spec.micro_batches,
+            fixed_shares=spec.fixed_shares,
+        )
+        self._sampler = spec.rule.sampler(
+            layout,
+            split_offsets(layout, self.splits),
+            seed=spec.seed,
+            edge_ids=spec.edge_ids,
+            memory=spec.memory,
+            threads=spec.threads,
+            partial_sums=spec.partial_sums,
         )
 
     def sample(self, epoch: int, batch: int, micro: int) -> MicroBatchSampler:

@@ -24,9 +24,10 @@ from gsplit.errors import InputError
 from gsplit.host import SharedBuffer, check_memory, held_back
 from gsplit.limits import host_memory
 from gsplit.processes.child import GRACE_S, ProcessDied, death
+from gsplit.sampling import SamplerSpec
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.ring import Handle, with_headroom
-from gsplit.supply.sampler_process import SMALLER, Failed, Measured, SamplerSpec
+from gsplit.supply.sampler_process import SMALLER, Failed, Measured
 from gsplit.supply.tickets import Ticket
 from gsplit.units import binary
 

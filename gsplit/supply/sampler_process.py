@@ -15,46 +15,17 @@ import time
 import traceback
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from gsplit.data import open_layout
 from gsplit.errors import refused_by_host
 from gsplit.host import SharedBuffer, die_with_parent
-from gsplit.sampling import MicroBatches, Rule
+from gsplit.sampling import MicroBatches, SamplerSpec
 from gsplit.supply.dispatch import Assignment
 from gsplit.supply.ring import Handle, Ring, bytes_of
 from gsplit.supply.tickets import Ticket
 
 SMALLER = "smaller mini-batches (--batch-size, --subgraph or --clusters)"
 """What to do where one takes too much."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplerSpec:
-    """What a sampler is told when it starts: what to sample from, and how."""
-
-    layout: Path
-    """The layout to sample from."""
-    rule: Rule
-    """Which vertices start, and which in-edges are kept. Pickled, so the process imports the module of its class."""
-    batch_size: int
-    """Targets of a mini-batch over all its micro-batches."""
-    seed: int
-    """The seed of the run."""
-    edge_ids: bool
-    """Whether segments carry the ids of the kept edges."""
-    memory: int
-    """Bytes that a sampler's maps of vertices may take."""
-    threads: int
-    """Threads that work on one micro-batch."""
-    partial_sums: bool = False
-    """Whether splits send each other sums of rows where these are fewer."""
-    micro_batches: int = 1
-    """Number of micro-batches that a mini-batch is cut into."""
-    splits: int | None = None
-    """Number of splits of each micro-batch; None for one for each part."""
-    fixed_shares: bool = False
-    """Whether each micro-batch has its own share of the training vertices, see :class:`gsplit.sampling.EpochPlan`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,20 +73,7 @@ def main(parent: int, commands_fd: int, reports_fd: int, slot_fds: list[int]) ->
 
 def _serve(commands: Connection, reports: Connection, ring: Ring) -> None:
     spec: SamplerSpec = commands.recv()
-    layout = open_layout(spec.layout, trusted=True)
-    micro_batches = MicroBatches(
-        layout,
-        micro_batches=spec.micro_batches,
-        splits=spec.splits or layout.parts,
-        fixed_shares=spec.fixed_shares,
-        rule=spec.rule,
-        batch_size=spec.batch_size,
-        seed=spec.seed,
-        edge_ids=spec.edge_ids,
-        memory=spec.memory,
-        threads=spec.threads,
-        partial_sums=spec.partial_sums,
-    )
+    micro_batches = MicroBatches(open_layout(spec.layout, trusted=True), spec)
     while True:
         command: Ticket | Assignment = commands.recv()
         begun_ns, start_s = time.time_ns(), time.perf_counter()

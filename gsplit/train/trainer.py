@@ -13,14 +13,13 @@ from gsplit.callbacks import Callback
 from gsplit.config.optimisation import ERRORS
 from gsplit.data import open_layout
 from gsplit.data.store import describe
+from gsplit.engine.components import Components
 from gsplit.engine.dry.room_for_step import check_room
 from gsplit.engine.engines import engine_of
 from gsplit.engine.evaluation import Evaluator, validated
 from gsplit.engine.feed import Feed
-from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.objective import objective_for, whole_weight
-from gsplit.engine.parts import Parts
 from gsplit.engine.rows.loading import Loading
 from gsplit.engine.rows.shared import Shared
 from gsplit.engine.rows.trained import TrainedFeatures
@@ -41,8 +40,8 @@ from gsplit.train.progress import Progress
 INITIAL_WEIGHTS = 0x494E4954
 
 
-class Trainer:
-    """The parts that the loop uses; all trainers of a run make one, together.
+class Trainer(Components):
+    """One trainer of a run; all trainers make one, together.
 
     Args:
         member: this trainer's place among all.
@@ -54,28 +53,27 @@ class Trainer:
     """The mini-batches that are left, after :meth:`begin`."""
 
     def __init__(self, member: Member, run: Run, shared: Shared) -> None:
-        self.run = run
+        self.run, self.shared = run, shared
         self._engine = engine = engine_of(run.config.strategy)
-        member = with_board(member.on(engine.grid(run)), shared.board)
-        self.member = member = with_mail(member, shared.sums)
+        self.member = member = with_mail(with_board(member.on(engine.grid(run)), shared.board), shared.sums)
         layout = open_layout(run.layout, trusted=True)
         check_room(run, layout, member)
-        self.trained: TrainedFeatures | None = None
+        self.trained = None
         if run.config.train_features is not None:
             self.trained = TrainedFeatures(run, layout, member, shared.features, shared.levels[0])
             layout = self.trained.layout
         self.layout = layout
         self.model = _same_model(run, member, layout.graph.num_classes)
-        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype, run.own_loss)
-        self.whole_weight = whole_weight(self.objective, layout.graph, member.device)
-        edges = EdgeLoader(
+        self.edges = EdgeLoader(
             layout.graph, device=member.device, dtype=run.dtype, estimate=run.config.estimate, **run.needs
         )
         self.loading = Loading(run, layout, member, shared)
+        self.objective = objective_for(run.config, layout.graph, member.device, run.dtype, run.own_loss)
+        self.whole_weight = whole_weight(self.objective, layout.graph, member.device)
         self.evaluator = Evaluator(
             layout,
             member,
-            SplitLoader(layout, member.device, self.loading.loader(run.dtype), edges),
+            self.split_loader(),
             self.objective,
             shared.levels,
             num_layers=run.config.layers,
@@ -105,7 +103,7 @@ class Trainer:
         self.kept = Kept(
             run.folder, about, writes=member.rank == 0, trained=self.trained, lower_is_better=lower_is_better
         )
-        self.num_batches = engine.num_batches(run, layout)
+        self.num_batches = self._engine.num_batches(run, layout)
         """Number of mini-batches of an epoch."""
         trained = self.trained
         self.steps = Steps(
@@ -117,16 +115,6 @@ class Trainer:
             self.num_batches,
             lower_is_better=lower_is_better,
         )
-        self._parts = Parts(
-            run=run,
-            member=member,
-            layout=layout,
-            model=self.model,
-            edges=edges,
-            loading=self.loading,
-            shared=shared,
-            trained=self.trained,
-        )
 
     def begin(self, end: TrainerEnd | None = None) -> None:
         """Have mini-batches loaded from where the progress stands.
@@ -134,7 +122,7 @@ class Trainer:
         Args:
             end: this trainer's end of the supply of mini-batches; without one it samples all of them for itself.
         """
-        self.feed = self._engine.feed(self._parts, self.progress.position(), end)
+        self.feed = self._engine.feed(self, self.progress.position(), end)
 
     def begin_callbacks(self, pickled: bytes | None) -> None:
         """Have callbacks told of what is to come, if this is trainer 0."""

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from gsplit.engine.feed import Feed
-from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.sampled.engine import Sampled, counts_of
 from gsplit.nn import BatchComm, ExchangeCounters
@@ -40,25 +39,23 @@ class Everything:
         finally:
             supply.end()
 
-    def feed(self, parts, position, end):
-        config, member = parts.run.config, parts.member
+    def feed(self, components, position, end):
+        config, member = components.run.config, components.member
         order = order_of(tickets(1, config.epochs, position), end, member.rank, by="sequence")
-        return Feed(order, Whole(parts), member.device, prefetch=config.prefetch, threads=config.threads)
+        return Feed(order, Whole(components), member.device, prefetch=config.prefetch, threads=config.threads)
 
 
 class Whole:
     """The same blocks for every mini-batch, made once; only the ticket changes."""
 
-    def __init__(self, parts):
-        self.member, graph = parts.member, parts.layout.graph
+    def __init__(self, components):
+        self.member, graph = components.member, components.layout.graph
         self.num_targets = len(graph.train_idx)
-        sampler = sampler_of(parts.layout, fan_outs=[-1] * parts.run.config.layers, seed=0)
+        sampler = sampler_of(components.layout, fan_outs=[-1] * components.run.config.layers, seed=0)
         own = np.array_split(graph.train_idx, self.member.world)[self.member.rank]
         sampler.sample(own, epoch=0, batch=0)
         self.segment = sampler.segment(0)
-        self.loader = SplitLoader(
-            parts.layout, self.member.device, parts.loading.loader(parts.run.dtype), parts.edges
-        )
+        self.loader = components.split_loader()
         self.blocks = self.loader.whole_blocks(self.segment)
 
     def make(self, handle):

@@ -15,7 +15,7 @@ from gsplit.data import open_layout
 from gsplit.engine.run import Run
 from gsplit.host import SharedBuffer
 from gsplit.launch.resolve import resolve
-from gsplit.sampling import MicroBatches, Neighbours
+from gsplit.sampling import Neighbours
 from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
@@ -23,6 +23,7 @@ from gsplit.train import loop
 from gsplit.train.ends import finish
 from gsplit.train.trainer import Trainer
 from support import pool as pool_module
+from support.samplers import micro_batches_of
 
 
 def run_for(config: TrainConfig, world: int, model=None, resume=False) -> Run:
@@ -82,7 +83,7 @@ def sampled_backwards(run: Run) -> tuple:
     """
     config, layout = run.config, open_layout(run.layout)
     rule = Neighbours(fan_out=config.fan_out)
-    micro_batches = MicroBatches(
+    micro_batches = micro_batches_of(
         layout,
         micro_batches=run.strategy.micro_batches,
         splits=run.strategy.splits,

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gsplit.data import Layout
-from gsplit.sampling import EpochPlan, MiniBatchSampler, Neighbours
+from gsplit.sampling import EpochPlan, MicroBatches, MiniBatchSampler, Neighbours, SamplerSpec
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle, LettingGo, Ring
-from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 
 PATIENCE_S = 60.0
@@ -19,6 +18,11 @@ BATCH_SIZE = 30
 FAN_OUT = (5, 4)
 SEED = 3
 START = Position()
+
+
+def micro_batches_of(layout: Layout, **spec) -> MicroBatches:
+    """The micro-batches of a layout, sampled in this process."""
+    return MicroBatches(layout, SamplerSpec(layout=layout.path, **{"edge_ids": False, **spec}))
 
 
 @contextmanager

@@ -32,14 +32,14 @@ from gsplit.engine.run import Run
 from gsplit.engine.step import backward, forward
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader, HostRows, LoadCounters
+from gsplit.features import LoadCounters
 from gsplit.kernels import library_alone
 from gsplit.limits import host_memory
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import Member
 from gsplit.parallel.mailboxes import Mailboxes
-from gsplit.sampling import MicroBatches, Rule, Segment
+from gsplit.sampling import MicroBatches, SamplerSpec, Segment
 from gsplit.supply.ring import Handle, extents_of
 from gsplit.supply.tickets import Ticket
 
@@ -58,13 +58,13 @@ CPU_S = 60.0
 logger = logging.getLogger(__name__)
 
 
-def step_bytes(run: Run, layout: Layout, rule: Rule, num_batches: int) -> StepBytes | None:
+def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> StepBytes | None:
     """What a training step of a run takes of a device; no process is started, and nothing is written.
 
     Args:
         run: as decided.
         layout: to sample from.
-        rule: by which mini-batches are sampled.
+        spec: how mini-batches are sampled.
         num_batches: number of mini-batches of an epoch.
 
     Returns:
@@ -74,7 +74,7 @@ def step_bytes(run: Run, layout: Layout, rule: Rule, num_batches: int) -> StepBy
         InputError: for a model that cannot be trained on blocks.
     """
     with torch.random.fork_rng(devices=[]):
-        segment, slot = largest_split(run, layout, rule, num_batches)
+        segment, slot = largest_split(run, layout, spec, num_batches)
         for device in _devices(run, segment):
             try:
                 return replace(measured(run, layout, segment, torch.device(device)), slot=slot)
@@ -93,20 +93,10 @@ def _devices(run: Run, segment: Segment) -> tuple[str, ...]:
     return ("cpu",) if work <= SMALL else ("meta", "cpu")
 
 
-def largest_split(run: Run, layout: Layout, rule: Rule, num_batches: int) -> tuple[Segment, int]:
+def largest_split(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> tuple[Segment, int]:
     """The split that takes most of the first mini-batches of a run, and bytes of the largest of these in a slot."""
     widths = widths_of(run.new_model(), layout.graph.num_features, run.config.layers)
-    micro_batches = MicroBatches(
-        layout,
-        micro_batches=run.strategy.micro_batches,
-        splits=run.strategy.splits,
-        fixed_shares=run.strategy.fixed_shares,
-        rule=rule,
-        batch_size=run.config.batch_size,
-        seed=run.config.seed,
-        edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
-        partial_sums=run.partial_sums,
-    )
+    micro_batches = MicroBatches(layout, spec)
     largest, most, edges, slot = None, -1, 0, 0
     for batch in range(min(MOST, num_batches)):
         if batch >= FEWEST and edges > MOST_EDGES:
@@ -185,12 +175,9 @@ class _Step:
         self.model = run.new_model().train().to(device, run.dtype)
         self._objective = objective_for(run.config, graph, device, run.dtype, run.own_loss)
         self._whole_weight = whole_weight(self._objective, graph, device)
-        edges = EdgeLoader(graph, device=device, dtype=run.dtype, estimate=run.config.estimate, **run.needs)
-        assert graph.features is not None
-        nothing = FeatureLoader(  # rows are made, not loaded
-            HostRows(graph.features), device=torch.device("cpu"), dtype=run.dtype, normalize=False, threads=1
+        self._loader = SplitLoader.from_host(  # rows are made, not loaded
+            layout, run.needs, device=device, dtype=run.dtype, estimate=run.config.estimate
         )
-        self._loader = SplitLoader(layout, device, nothing, edges)
         parameters = [p for p in self.model.parameters() if p.requires_grad]
         optimizer = optimizer_of(run.config, parameters)
         for group in optimizer.param_groups:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from gsplit.data import GraphArrays, Layout
 from gsplit.engine.evaluation.dropout_off import DropoutOff
-from gsplit.engine.evaluation.evaluation_memory import host_loader
+from gsplit.engine.inputs import SplitLoader
 from gsplit.errors import InputError
 from gsplit.models import prepared
 from gsplit.models.registry import BUILT_IN
@@ -106,7 +106,7 @@ def _compare(model: nn.Module, layout: Layout, layers: int, dtype: torch.dtype) 
     """What differs, in words; None for nothing beyond rounding."""
     on_blocks, needs = prepared.prepare(copy.deepcopy(model))
     on_blocks = on_blocks.to(device="cpu", dtype=dtype).eval()
-    loader = host_loader(layout, dtype, needs)
+    loader = SplitLoader.from_host(layout, needs, dtype=dtype)
     sampler = sampler_of(layout, fan_outs=[-1] * layers, seed=0, edge_ids=loader.edges.weights)
     pairs = [start + np.arange(2) for start in targets_of(layout, layers)]
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gsplit.data import Layout
@@ -26,10 +25,8 @@ from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.full.levels import levels_of
 from gsplit.limits import host_memory
-from gsplit.models.prepared import Needs
 from gsplit.units import binary
 
 ALL = "all neighbours"
@@ -66,7 +63,9 @@ def evaluated(run: Run, layout: Layout) -> Evaluated | None:
     if config.evaluate == "none":
         return None
     model = run.new_model().to(run.dtype).eval()
-    layers = single_layers_of(model, host_loader(layout, run.dtype, run.needs), config.layers, warns=False)
+    layers = single_layers_of(
+        model, SplitLoader.from_host(layout, run.needs, dtype=run.dtype), config.layers, warns=False
+    )
     if layers is None and config.evaluate == "exact":
         return None
     sampled = layers is None or config.evaluate == "sampled"
@@ -121,14 +120,6 @@ def bytes_at_most(run: Run, layout: Layout) -> int:
         (taken_bytes(everything, each, found.widths, itemsize) + chunks for each in found.asked if len(each.ids)),
         default=0,
     )
-
-
-def host_loader(layout: Layout, dtype: torch.dtype, needs: Needs) -> SplitLoader:
-    """A loader in this process, on the CPU, from the layout's own rows."""
-    device, graph = torch.device("cpu"), layout.graph
-    assert graph.features is not None
-    features = FeatureLoader(HostRows(graph.features), device=device, dtype=dtype, normalize=False, threads=1)
-    return SplitLoader(layout, device, features, EdgeLoader(graph, device=device, dtype=dtype, **needs))
 
 
 def check_fits(

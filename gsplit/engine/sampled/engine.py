@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,11 @@ from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.sampling import MAX_SLOTS, SamplingConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
+from gsplit.engine.components import Components
 from gsplit.engine.dry.dry_step import step_bytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.feed import Feed
-from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.rules import check_rule, rule_of
 from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
@@ -37,12 +37,11 @@ from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
 from gsplit.runs.log import level_name
-from gsplit.sampling import MicroBatches, Rule, Segment
+from gsplit.sampling import MicroBatches, Rule, SamplerSpec, Segment
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.pool import MOST_IN_A_BULK, SamplerPool
 from gsplit.supply.ring import Handle
-from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
 from gsplit.units import binary, parse_bytes
 
@@ -93,6 +92,23 @@ class Sampled:
         """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
         return rule_of(run.config, estimates=run.estimates)
 
+    def sampling(self, run: Run, layout: Layout) -> SamplerSpec:
+        """How mini-batches are sampled and split, whoever does it."""
+        config, strategy = run.config, run.strategy
+        return SamplerSpec(
+            layout=run.layout,
+            rule=self.rule(run),
+            batch_size=config.batch_size,
+            seed=config.seed,
+            edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
+            memory=parse_bytes(config.sampler_memory),
+            threads=config.sampler_threads,
+            partial_sums=run.partial_sums,
+            micro_batches=strategy.micro_batches,
+            splits=strategy.splits,
+            fixed_shares=strategy.fixed_shares,
+        )
+
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""
         return self.rule(run).num_batches(
@@ -102,25 +118,12 @@ class Sampled:
     def step_bytes(self, run: Run) -> StepBytes | None:
         """What a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
         layout = open_layout(run.layout, trusted=True)
-        return step_bytes(run, layout, self.rule(run), self.num_batches(run, layout))
+        return step_bytes(run, layout, self.sampling(run, layout), self.num_batches(run, layout))
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """What gives the trainers their mini-batches; the samplers have ended when the block has."""
-        config = run.config
-        spec = SamplerSpec(
-            layout=run.layout,
-            rule=self.rule(run),
-            batch_size=config.batch_size,
-            seed=config.seed,
-            edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
-            memory=parse_bytes(config.sampler_memory),
-            threads=config.sampler_threads,
-            partial_sums=run.partial_sums,
-            micro_batches=run.strategy.micro_batches,
-            splits=run.strategy.splits,
-            fixed_shares=run.strategy.fixed_shares,
-        )
+        config, spec = run.config, self.sampling(run, layout)
 
         def pool(finished: Callable[[tuple[Handle, ...]], None]) -> SamplerPool:
             return SamplerPool(
@@ -141,12 +144,17 @@ class Sampled:
         finally:
             supply.end()
 
-    def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Feed:
+    def feed(self, components: Components, position: Position, end: TrainerEnd | None) -> Feed:
         """The mini-batches of one trainer: its splits, out of the slots or sampled by itself."""
-        run, member, config = parts.run, parts.member, parts.run.config
-        left = tickets(self.num_batches(run, parts.layout), config.epochs, position)
+        run, member, config = components.run, components.member, components.run.config
+        left = tickets(self.num_batches(run, components.layout), config.epochs, position)
         order = order_of(left, end, member.rank, by=config.order, bulk=bulk_of(config) or MOST_IN_A_BULK)
-        maker = _Splits(parts, _source(parts, self.rule(run), end))
+        if end is not None and end.slots:
+            source: Source = FromSlots(end, member.rank, member.device)
+        else:
+            spec = replace(self.sampling(run, components.layout), threads=1)
+            source = SampledHere(MicroBatches(components.layout, spec), member, end)
+        maker = _Splits(components, source)
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
 
 
@@ -201,17 +209,19 @@ class _Splits:
     """Makes the mini-batches of one trainer out of its segments; see :class:`gsplit.engine.feed.Maker`.
 
     Args:
-        parts: of the trainer.
+        components: of the trainer.
         source: of its segments.
     """
 
-    def __init__(self, parts: Parts, source: Source) -> None:
-        features = parts.loading.loader(parts.run.dtype)
-        self._loader = SplitLoader(parts.layout, parts.member.device, features, parts.edges)
-        self._source, self._member = source, parts.member
-        self._carrier, self._exchange_dtype = carrier_of(parts), parts.run.exchange_dtype
-        self._share_of_whole = share_of_whole(parts.run)
-        self._model, self._can_store = parts.model, parts.loading.in_memory and features.stores
+    def __init__(self, components: Components, source: Source) -> None:
+        self._loader = components.split_loader()
+        self._source, self._member = source, components.member
+        self._carrier, self._exchange_dtype = carrier_of(components), components.run.exchange_dtype
+        self._share_of_whole = share_of_whole(components.run)
+        reads_stored = bool(getattr(components.model, "reads_stored_rows", False))
+        self._stores = reads_stored and components.loading.in_memory and self._loader.features.stores
+        """Whether the model is given rows where they lie; after the first mini-batch no more, if it copied them."""
+        self._first: StoredRows | None = None
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
@@ -244,10 +254,15 @@ class _Splits:
         self._source.release(handle)
 
     def _rows(self, vertices: NDArray[np.int64]) -> Tensor | StoredRows:
-        """The features, copied unless the model says, as it may for each mini-batch anew, that it needs no copy."""
+        """The features, copied unless the model reads them where they lie."""
         features = self._loader.features
-        stored = self._can_store and getattr(self._model, "reads_stored_rows", False)
-        return features.stored(vertices) if stored else features.load(vertices)
+        if self._first is not None and self._first.was_copied:
+            self._stores = False
+        if not self._stores:
+            return features.load(vertices)
+        stored = features.stored(vertices)
+        self._first = self._first or stored
+        return stored
 
 
 def share_of_whole(run: Run) -> float | None:
@@ -255,32 +270,14 @@ def share_of_whole(run: Run) -> float | None:
     return None if run.config.estimate == "ratio" else run.strategy.micro_batches / run.trainers
 
 
-def carrier_of(parts: Parts) -> Group | Mailboxes | None:
+def carrier_of(components: Components) -> Group | Mailboxes | None:
     """How rows travel between the trainers of a split group: on the CPU through memory, for they are on one host."""
-    member = parts.member
+    member = components.member
     group = member.along(SPLIT)
     if member.device.type != "cpu" or group is None:
         return group
     assert member.grid is not None
-    return Mailboxes.fresh(parts.shared.mail, member.rank, member.grid.group(member.rank, SPLIT), member.barrier)
-
-
-def _source(parts: Parts, rule: Rule, end: TrainerEnd | None) -> Source:
-    run, member, config = parts.run, parts.member, parts.run.config
-    if end is not None and end.slots:
-        return FromSlots(end, member.rank, member.device)
-    micro_batches = MicroBatches(
-        parts.layout,
-        micro_batches=run.strategy.micro_batches,
-        splits=run.strategy.splits,
-        fixed_shares=run.strategy.fixed_shares,
-        rule=rule,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        edge_ids=parts.edges.weights,
-        partial_sums=run.partial_sums,
-    )
-    return SampledHere(micro_batches, member, end)
+    return Mailboxes.fresh(components.shared.mail, member.rank, member.grid.group(member.rank, SPLIT), member.barrier)
 
 
 def counts_of(segment: Segment) -> dict[str, int]:

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gsplit.engine.components import Components
 from gsplit.engine.evaluation import bounds_of
-from gsplit.engine.parts import Parts
 from gsplit.full import Levels, levels_of
 from gsplit.full.reading import PIECE_EDGES, Places, places_among, vertex_pieces
 from gsplit.parallel.collectives import all_reduce
@@ -24,14 +24,14 @@ class OwnRows:
     """The rows of one trainer; all trainers make one, together. Levels lie in memory that all map.
 
     Args:
-        parts: of the trainer.
+        components: of the trainer.
         whole: have all vertices in the levels below the last.
     """
 
-    def __init__(self, parts: Parts, *, whole: bool) -> None:
-        self._parts = parts
-        member, buffers = parts.member, iter(parts.shared.rows)
-        bounds = bounds_of(parts.layout, member.world)
+    def __init__(self, components: Components, *, whole: bool) -> None:
+        self._components = components
+        member, buffers = components.member, iter(components.shared.rows)
+        bounds = bounds_of(components.layout, member.world)
         self.begin, self.end = int(bounds[member.rank]), int(bounds[member.rank + 1])
 
         def room(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
@@ -44,9 +44,9 @@ class OwnRows:
             return buffer.view(shape, dtype)
 
         self.levels: Levels = levels_of(
-            parts.layout.graph,
+            components.layout.graph,
             bounds,
-            parts.run.config.layers,
+            components.run.config.layers,
             whole=whole,
             alone=False,
             rank=member.rank,
@@ -60,10 +60,10 @@ class OwnRows:
     def close(self) -> None:
         """Give the memory of the levels back; all make the call."""
         del self.levels
-        member = self._parts.member
+        member = self._components.member
         member.barrier()
         if member.rank == 0 and member.world > 1:
-            for buffer in self._parts.shared.rows:
+            for buffer in self._components.shared.rows:
                 buffer.clear()
         member.barrier()
 
@@ -97,20 +97,20 @@ class OwnRows:
 
     def features(self, load: Callable[[NDArray[np.int64]], Tensor]) -> Tensor:
         """Features of the rows of level 0."""
-        graph, run = self._parts.layout.graph, self._parts.run
+        graph, run = self._components.layout.graph, self._components.run
         return self.values(0, self._empty((self.sizes[0], graph.num_features), run.dtype), load)
 
     def labels(self) -> Tensor:
         """Labels of the targets."""
-        labels = self._parts.layout.graph.labels
+        labels = self._components.layout.graph.labels
         like = torch.from_numpy(np.empty((0, *labels.shape[1:]), labels.dtype))
         out = self._empty((self.sizes[-1], *like.shape[1:]), like.dtype)
         return self.values(len(self.sizes) - 1, out, lambda ids: torch.from_numpy(labels[ids]))
 
     def degrees(self, level: int) -> Tensor:
         """Weights of all in-edges of the rows of a level; their number without weights."""
-        out = self._empty((self.sizes[level],), self._parts.run.dtype)
-        edges = self._parts.edges
+        out = self._empty((self.sizes[level],), self._components.run.dtype)
+        edges = self._components.edges
 
         def read(ids: NDArray[np.int64]) -> Tensor:
             begin, end = int(ids[0]), int(ids[-1]) + 1
@@ -120,9 +120,9 @@ class OwnRows:
 
     def in_degrees(self, level: int) -> Tensor:
         """Numbers of in-edges of the rows of a level, int32."""
-        indptr = self._parts.layout.graph.indptr
+        indptr = self._components.layout.graph.indptr
         out = self._empty((self.sizes[level],), torch.int32)
         return self.values(level, out, lambda ids: torch.from_numpy(indptr[ids + 1] - indptr[ids]))
 
     def _empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=self._parts.member.device)
+        return torch.empty(shape, dtype=dtype, device=self._components.member.device)

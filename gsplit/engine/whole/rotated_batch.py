@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from typing_extensions import override
 
+from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.parts import Parts
 from gsplit.engine.whole.rotated_prices import orders_of_run
 from gsplit.engine.whole.whole_batch import on_device, sums_features
 from gsplit.features import LoadCounters
@@ -59,15 +59,15 @@ class RotatedBatches:
     """The mini-batches of one trainer, which are all the same; all trainers make one, together.
 
     Args:
-        parts: of the trainer, with a plain GCN.
+        components: of the trainer, with a plain GCN.
         plan: of the run.
     """
 
-    def __init__(self, parts: Parts, plan: Plan) -> None:
+    def __init__(self, components: Components, plan: Plan) -> None:
         start_s = time.perf_counter()
-        self._parts = parts
-        member, graph, config = parts.member, parts.layout.graph, parts.run.config
-        orders = orders_of_run(config, parts.layout, member.world)
+        self._components = components
+        member, graph, config = components.member, components.layout.graph, components.run.config
+        orders = orders_of_run(config, components.layout, member.world)
         self._planes = planes = Planes(plan.grid, member.rank, orders)
         self._trains_N = np.zeros(graph.num_vertices, bool)
         self._trains_N[graph.train_idx] = True
@@ -77,16 +77,16 @@ class RotatedBatches:
         """Number of edges that are summed over in each layer."""
         self._moves = Moves.of(member)
         self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, board=member.board)
-        kept = sums_features(parts.model) and parts.trained is None
+        kept = sums_features(components.model) and components.trained is None
         self._kept = FirstSums() if kept else None
-        features = parts.loading.loader(parts.run.dtype)
+        features = components.loading.loader(components.run.dtype)
         own = planes.order(0).vertices[member.rank]
         self._x: Callable[[], Tensor]
-        if parts.trained is None:
+        if components.trained is None:
             x = features.load(own)
             self._x = lambda: x
         else:
-            self._x = parts.trained.of_vertices(own)
+            self._x = components.trained.of_vertices(own)
         self._loaded = features.take_counters()
         self._labels = torch.from_numpy(graph.labels[self._targets(member.rank)]).to(member.device)
         self._sizes = [len(planes.order(level).vertices[member.rank]) for level in range(config.layers)]
@@ -95,7 +95,7 @@ class RotatedBatches:
 
     def make(self, handle: Handle) -> MiniBatch:
         """The mini-batch of a ticket."""
-        parts, sizes = self._parts, self._sizes
+        member, sizes = self._components.member, self._sizes
         self._moves.counters = counters = fresh_counters()
         if self._kept is not None and self._kept.sums is not None:
             self.edges[1] = 0
@@ -103,8 +103,8 @@ class RotatedBatches:
         seconds, self._seconds = self._seconds, 0.0
         return RotatedMiniBatch(
             handle=handle,
-            num_targets=len(parts.layout.graph.train_idx),
-            comm=BatchComm(parts.member.group, counters, parts.member.device, board=parts.member.board),
+            num_targets=len(self._components.layout.graph.train_idx),
+            comm=BatchComm(member.group, counters, member.device, board=member.board),
             blocks={},
             x=self._x(),
             labels=self._labels,
@@ -119,13 +119,13 @@ class RotatedBatches:
             seconds={"sample": 0.0, "load": seconds},
             rotated=self._rotated,
             kept=self._kept,
-            seed=fold_key(parts.run.config.seed, handle.ticket.epoch, DROPPED),
+            seed=fold_key(self._components.run.config.seed, handle.ticket.epoch, DROPPED),
         )
 
     def _layer(self, layer: int, shards: dict[Any, tuple[list[Shard], Shard]]) -> RotatedLayer:
         """One layer; layers three or six apart have the same block of the adjacency."""
-        parts, planes, roles = self._parts, self._planes, roles_of(layer)
-        model: Any = parts.model
+        components, planes, roles = self._components, self._planes, roles_of(layer)
+        model: Any = components.model
         loops = bool(model.convs[layer - 1].loops)
         rows, sources = planes.block(layer, roles.rows), planes.block(layer - 1, roles.columns)
         double = planes.orders[0] is not planes.orders[1]
@@ -135,22 +135,22 @@ class RotatedBatches:
             turned = transposed(shard, len(sources))
             # Cut on the host, which knows where without a wait for the device.
             *pieces, turned = (
-                on_device(one, parts.member.device, parts.run.dtype)
-                for one in (*in_rows(shard, parts.run.config.row_blocks), turned)
+                on_device(one, components.member.device, components.run.dtype)
+                for one in (*in_rows(shard, components.run.config.row_blocks), turned)
             )
             shards[name] = pieces, turned
         pieces, turned = shards[name]
         own = float(loops)
-        degrees = own + parts.edges.degrees_of(rows).unsqueeze(1)
+        degrees = own + components.edges.degrees_of(rows).unsqueeze(1)
         # A degree is above 0, or the sum of its vertex is 0 (gsplit.engine.sampled.edge_weights).
         factor, source_factor = degrees.where(degrees > 0, 1).reciprocal(), None
         if model.convs[layer - 1].normalization == "both":
             factor = _inverse_root(degrees)
-            source_factor = _inverse_root(own + parts.edges.degrees_of(sources).unsqueeze(1))
+            source_factor = _inverse_root(own + components.edges.degrees_of(sources).unsqueeze(1))
         return RotatedLayer(layer=layer, pieces=pieces, turned=turned, source_factor=source_factor, factor=factor)
 
     def _shard(self, layer: int, rows: NDArray[np.int64], sources: NDArray[np.int64], *, loops: bool) -> Shard:
-        graph, planes = self._parts.layout.graph, self._planes
+        graph, planes = self._components.layout.graph, self._planes
         ranges = [(0, graph.num_vertices)]
         if planes.order(layer) is planes.orders[0]:  # ranges of layout ids; those of a drawn order lie anywhere
             blocks = [planes.order(layer).vertices[peer] for peer in planes.peers(roles_of(layer).rows)]
@@ -163,18 +163,18 @@ class RotatedBatches:
         def places(ids: NDArray[np.int64]) -> NDArray[np.int32]:
             return place_N[ids]
 
-        weights = graph.edge_weight if self._parts.edges.weights else None
+        weights = graph.edge_weight if self._components.edges.weights else None
         shard = read_shard(graph, ranges, into, len(rows), places, weights)
         return with_loops(shard, place_N[rows]) if loops else shard
 
     def _targets(self, trainer: int) -> NDArray[np.int64]:
         """Layout ids of the training vertices whose rows a trainer has at rest after the last layer."""
-        vertices = self._planes.order(self._parts.run.config.layers).vertices[trainer]
+        vertices = self._planes.order(self._components.run.config.layers).vertices[trainer]
         return vertices[self._trains_N[vertices]]
 
     def _ends(self) -> Ends:
-        planes, device = self._planes, self._parts.member.device
-        grid, last = planes.grid, self._parts.run.config.layers
+        planes, device = self._planes, self._components.member.device
+        grid, last = planes.grid, self._components.run.config.layers
         roles, at = roles_of(last), grid.coordinates(planes.rank)
         block = planes.block(last, roles.rows)
         row_N = _places(block, len(self._trains_N))

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.parts import Parts
 from gsplit.engine.whole.own_rows import OwnRows
 from gsplit.features import LoadCounters
 from gsplit.full import COLUMNS, ROWS, Plan
@@ -47,23 +47,23 @@ class WholeBatches:
     """The mini-batches of one trainer, which are all the same; all trainers make one, together.
 
     Args:
-        parts: of the trainer.
+        components: of the trainer.
         plan: of the run.
     """
 
-    def __init__(self, parts: Parts, plan: Plan) -> None:
+    def __init__(self, components: Components, plan: Plan) -> None:
         start_s = time.perf_counter()
-        self._parts, self._plan = parts, plan
-        member, config = parts.member, parts.run.config
+        self._components, self._plan = components, plan
+        member, config = components.member, components.run.config
         self._grid = plan.grid
         everyone, mail = tuple(range(member.world)), None
         if member.device.type == "cpu" and member.world > 1:
-            mail = Mailboxes.fresh(parts.shared.mail, member.rank, everyone, member.barrier)
-        self._common = CommonRows(member, parts.shared.rows, mail)
+            mail = Mailboxes.fresh(components.shared.mail, member.rank, everyone, member.barrier)
+        self._common = CommonRows(member, components.shared.rows, mail)
         self._moves = Moves.of(member) if not plan.of_all_sources else None
-        self._own = own = OwnRows(parts, whole=needs_all_rows(parts.model))
-        self._kept = FirstSums() if sums_features(parts.model) and parts.trained is None else None
-        self._degrees = own.degrees(0) if parts.edges.degrees else None
+        self._own = own = OwnRows(components, whole=needs_all_rows(components.model))
+        self._kept = FirstSums() if sums_features(components.model) and components.trained is None else None
+        self._degrees = own.degrees(0) if components.edges.degrees else None
         self.edges: dict[int, int] = {}
         """Number of edges that are summed over in each layer."""
         self._operators: dict[tuple[tuple[int, ...], ...], Operator] = {}
@@ -72,12 +72,12 @@ class WholeBatches:
         if member.rank == 0 and self._kept is None:
             logger.info("the sums of the first layer are taken anew in every epoch: they are no sums of the features")
         self._x: Callable[[], Tensor]
-        features = parts.loading.loader(parts.run.dtype)
-        if parts.trained is None:
+        features = components.loading.loader(components.run.dtype)
+        if components.trained is None:
             x = own.features(features.load)
             self._x = lambda: x
         else:
-            self._x = parts.trained.of_vertices(own.levels.vertices(member.rank))
+            self._x = components.trained.of_vertices(own.levels.vertices(member.rank))
         self._labels = own.labels()
         self._loaded = features.take_counters()
         own.close()
@@ -99,7 +99,7 @@ class WholeBatches:
         seconds, self._seconds = self._seconds, 0.0
         return MiniBatch(
             handle=handle,
-            num_targets=len(self._parts.layout.graph.train_idx),
+            num_targets=len(self._components.layout.graph.train_idx),
             comm=comm,
             blocks=blocks,
             x=self._x(),
@@ -116,7 +116,7 @@ class WholeBatches:
         )
 
     def _comm(self) -> BatchComm:
-        member, counters = self._parts.member, fresh_counters()
+        member, counters = self._components.member, fresh_counters()
         link = None
         if self._plan.algorithm == "shared":
             link = CommonLink(
@@ -129,23 +129,23 @@ class WholeBatches:
             counters,
             member.device,
             board=member.board,
-            exchange_dtype=self._parts.run.exchange_dtype,
+            exchange_dtype=self._components.run.exchange_dtype,
             link=cast("Link | None", link),
         )
 
     def _block(self, layer: int) -> Bind:
-        plan, model = self._plan, self._parts.model
+        plan, model = self._plan, self._components.model
         if not plan.of_all_sources or (plan.algorithm == "shared" and type(model) in (SAGE, GCN)):
             return self._summed(layer)
         return self._exchanged(layer)
 
     def _exchanged(self, layer: int) -> Bind:
         """A block that is brought the rows of other trainers, and sums by itself."""
-        levels, member = self._own.levels, self._parts.member
+        levels, member = self._own.levels, self._components.member
         others = (
             all_other_rows(levels, layer, member.rank)
             if self._plan.algorithm == "1d"
-            else remote_sources(self._parts.layout.graph, levels, layer, member.rank)
+            else remote_sources(self._components.layout.graph, levels, layer, member.rank)
         )
         route = route_to(others, levels, layer, member) if member.world > 1 else None
         own = self._own.sizes[layer - 1]
@@ -156,7 +156,7 @@ class WholeBatches:
             places = places_in_list(self._own.places(layer - 1, [member.rank]), others, own)
         shard = self._read(layer, range(member.rank, member.rank + 1), places)
         self.edges[layer] = len(shard.edges.indices)
-        edges = on_device(shard, member.device, self._parts.run.dtype)
+        edges = on_device(shard, member.device, self._components.run.dtype)
         out_degrees, loops = self._asked_of_sources(layer, others)
         block = Block(
             num_destinations=self._own.sizes[layer],
@@ -176,15 +176,15 @@ class WholeBatches:
 
     def _asked_of_sources(self, layer: int, others: NDArray[np.int64]) -> Sequence[Callable[[], Tensor] | None]:
         """What tells the out-degrees of a layer's sources in the whole graph, and what tells their loops."""
-        if isinstance(self._parts.model, SAGE | GCN | GAT):  # these do not ask
+        if isinstance(self._components.model, SAGE | GCN | GAT):  # these do not ask
             return None, None
-        edges, own = self._parts.edges, self._own.vertices(layer - 1)
+        edges, own = self._components.edges, self._own.vertices(layer - 1)
         sources = np.concatenate([own, others])
         return functools.cache(lambda: edges.out_degrees(sources)), functools.cache(lambda: edges.loops_of(own))
 
     def _summed(self, layer: int) -> Bind:
         """A block that is brought the sums, by all trainers together."""
-        parts, member = self._parts, self._parts.member
+        components, member = self._components, self._components.member
         operator = self._operator(layer)
         destinations, sources = self._own.sizes[layer], self._own.sizes[layer - 1]
         block = WholeBlock(
@@ -193,7 +193,7 @@ class WholeBatches:
             layer=layer,
             operator=operator,
             in_degrees=self._own.in_degrees(layer),
-            in_weights=self._own.degrees(layer) if parts.edges.weights else None,
+            in_weights=self._own.degrees(layer) if components.edges.weights else None,
             degrees=None if self._degrees is None else self._degrees[:sources],
             comm=_no_comm(member.device),
         )
@@ -212,25 +212,25 @@ class WholeBatches:
         return self._operators[name]
 
     def _common_operator(self, layer: int) -> Operator:
-        levels, member = self._own.levels, self._parts.member
+        levels, member = self._own.levels, self._components.member
         everyone = range(member.world)
         shard = self._read(layer, range(member.rank, member.rank + 1), self._own.places(layer - 1, everyone))
         sources, destinations = (levels.sizes[:, level].tolist() for level in (layer - 1, layer))
-        dtype, turned = self._parts.run.dtype, None
+        dtype, turned = self._components.run.dtype, None
         if self._returns(layer):
             first = sum(destinations[: member.rank])
             turned = on_device(Shard(*turned_edges(*shard, member, sources, first)), member.device, dtype)
         return CommonOperator(on_device(shard, member.device, dtype), turned, self._common, sources, destinations)
 
     def _grid_operator(self, layer: int, moves: Moves) -> Operator:
-        levels, grid, rank = self._own.levels, self._grid, self._parts.member.rank
+        levels, grid, rank = self._own.levels, self._grid, self._components.member.rank
         row = [peer for peer in range(grid.world) if grid.coordinate(peer, ROWS) == grid.coordinate(rank, ROWS)]
         column = [
             peer for peer in range(grid.world) if grid.coordinate(peer, COLUMNS) == grid.coordinate(rank, COLUMNS)
         ]
         shard = self._read(layer, range(row[0], row[-1] + 1), self._own.places(layer - 1, column))
         return GridOperator(
-            on_device(shard, self._parts.member.device, self._parts.run.dtype),
+            on_device(shard, self._components.member.device, self._components.run.dtype),
             moves,
             Sizes.of(levels, layer - 1, grid, rank, ROWS),
             Sizes.of(levels, layer, grid, rank, COLUMNS),
@@ -243,10 +243,10 @@ class WholeBatches:
 
     def _read(self, layer: int, trainers: range, places: Places) -> Shard:
         """The edges into the destinations of some trainers, which own one range of the layout between them."""
-        levels, graph = self._own.levels, self._parts.layout.graph
+        levels, graph = self._own.levels, self._components.layout.graph
         begin, end = int(levels.bounds[trainers.start]), int(levels.bounds[trainers.stop])
         rows = int(levels.sizes[trainers.start : trainers.stop, layer].sum())
-        weights = graph.edge_weight if self._parts.edges.weights else None
+        weights = graph.edge_weight if self._components.edges.weights else None
         return read_shard(graph, [(begin, end)], self._own.places(layer, trainers), rows, places, weights)
 
 

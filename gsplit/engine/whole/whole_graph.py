@@ -14,8 +14,8 @@ from dataclasses import replace
 from gsplit.config.resolved import Placed, Resolved
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
+from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.parts import Parts
 from gsplit.engine.run import Run
 from gsplit.engine.whole.fitting import check_fits
 from gsplit.engine.whole.rotated_batch import RotatedBatches
@@ -102,12 +102,13 @@ class WholeGraph:
         finally:
             supply.end()
 
-    def feed(self, parts: Parts, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
+    def feed(self, components: Components, position: Position, end: TrainerEnd | None) -> Iterator[MiniBatch]:
         """The same mini-batch for every epoch, made once."""
-        order = order_of(tickets(1, parts.run.config.epochs, position), end, parts.member.rank, by="sequence")
-        plan = plan_of_run(parts.run)
+        run, rank = components.run, components.member.rank
+        order = order_of(tickets(1, run.config.epochs, position), end, rank, by="sequence")
+        plan = plan_of_run(run)
         made_by = RotatedBatches if plan.algorithm == "rotate" else WholeBatches
-        return _handed_out(made_by(parts, plan), order, end)
+        return _handed_out(made_by(components, plan), order, end)
 
 
 def _handed_out(batches: WholeBatches | RotatedBatches, order: Order, end: TrainerEnd | None) -> Iterator[MiniBatch]:

@@ -47,8 +47,6 @@ class Adapter(nn.Module, ABC):
         self._stop_at = 0
         self._from_below: tuple[int, Tensor] | None = None
         """A layer, and the rows that its convolutions get whatever the model gives them; see :meth:`forward_one`."""
-        self._features_were_copied = False
-        """Whether the model computes with the features itself, or in a convolution that needs a copy."""
         self._spare = Spare(convolutions)
         self._first = (convolutions[0],)  # in a tuple, or it would be a module of this one twice
         self._parameters_of_forward = self._forward_parameters()
@@ -68,13 +66,10 @@ class Adapter(nn.Module, ABC):
     def reads_stored_rows(self) -> bool:
         """Whether the features of a mini-batch may be given as :class:`~gsplit.kernels.StoredRows`.
 
-        They may as long as the first convolution reads them where they lie and nothing else was seen to use them.
+        They may where the first convolution reads them where they lie; whatever else uses them gets a copy.
         """
         reads = bool(getattr(self._first[0].forward, "reads_stored", False))
-        return reads and "adj_t" not in self._parameters_of_forward.values() and not self._features_were_copied
-
-    def _copies_features(self) -> None:
-        self._features_were_copied = True
+        return reads and "adj_t" not in self._parameters_of_forward.values()
 
     def forward(self, blocks: dict[int, Block], x: Tensor | StoredRows) -> Tensor:
         """Logits of the targets [n_L, C] for features of the inputs [n_0, D].
@@ -83,7 +78,7 @@ class Adapter(nn.Module, ABC):
             InputError: for a model that calls convolutions of more or fewer layers than there are blocks, or that
                 cannot compute on blocks.
         """
-        rows = lazy(x, self._copies_features) if isinstance(x, StoredRows) else x
+        rows = lazy(x) if isinstance(x, StoredRows) else x
         out = self._run(blocks, rows, len(blocks), stop_at=0)
         if self._last_layer != len(blocks):
             raise InputError(

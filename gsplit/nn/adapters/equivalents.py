@@ -31,7 +31,7 @@ class OnBlock(NamedTuple):
 
     block: Block
     x: Tensor
-    """[num_own_sources, D] rows of the own sources; lent ones where the equivalent says that it reads stored rows."""
+    """[num_own_sources, D] rows of the own sources; lazy ones where the equivalent says that it reads stored rows."""
     own: Tensor | None
     """[num_destinations, D'] rows of the destinations, where the model gave a pair; None: the first rows of x."""
     weighted: bool

@@ -29,8 +29,6 @@ class LazyRows(Tensor):
 
     stored: StoredRows
     """The rows where they lie."""
-    on_copy: Callable[[], None]
-    """Called when they are copied."""
     _copy: Tensor | None
 
     @property
@@ -41,7 +39,6 @@ class LazyRows(Tensor):
     def copied(self) -> Tensor:
         """The rows as a tensor, [n, D]; the same one at each call."""
         if self._copy is None:
-            self.on_copy()
             self._copy = self.stored.copied(torch.get_num_threads())
         return self._copy
 
@@ -67,21 +64,16 @@ def _on_copies(func: Callable[..., Any], args: Sequence[Any], kwargs: Any) -> An
     return func(*args, **kwargs)
 
 
-def lazy(stored: StoredRows, on_copy: Callable[[], None]) -> LazyRows:
-    """Rows that a model may take for a tensor.
-
-    Args:
-        stored: the rows where they lie.
-        on_copy: called when the model, or what it calls, computes with them.
-    """
+def lazy(stored: StoredRows) -> LazyRows:
+    """Return rows that a model may take for a tensor, and that are copied when anybody computes with them."""
     rows = torch.Tensor._make_wrapper_subclass(LazyRows, stored.shape, dtype=stored.dtype, device=stored.device)
     torch._C._set_throw_on_mutable_data_ptr(rows)
-    rows.stored, rows.on_copy, rows._copy = stored, on_copy, None
+    rows.stored, rows._copy = stored, None
     return rows
 
 
 def stored_or_tensor(x: Tensor) -> Tensor | StoredRows:
-    """The stored rows of lent ones that nobody has used yet; any other tensor as it is."""
+    """Return the stored rows of lazy ones that nobody has used yet; any other tensor as it is."""
     return x.stored if isinstance(x, LazyRows) and not x.is_copied else materialised(x)
 
 

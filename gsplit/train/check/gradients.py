@@ -26,7 +26,6 @@ from gsplit.engine.objective import Objective, check_logits, mini_batch_loss, ob
 from gsplit.engine.objectives.own_loss import ADVICE, OwnLoss, WithOwnLoss
 from gsplit.engine.run import Run
 from gsplit.errors import InputError
-from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared, registry
 from gsplit.nn import BatchComm, ExchangeCounters
@@ -208,21 +207,14 @@ def _gradients(
 ) -> tuple[dict[str, Tensor], ExchangeCounters]:
     """Gradient of every parameter on one mini-batch, and what was exchanged for it."""
     layout, graph = draws.layout, draws.layout.graph
-    assert graph.features is not None
     user_model: nn.Module = pickle.loads(spec.pickled_model)
     model, needs = prepared.prepare(user_model.double())
     model.train()
-    edges = EdgeLoader(graph, device=member.device, dtype=torch.float64, **needs)
-    features = FeatureLoader(
-        HostRows(graph.features),
-        device=member.device,
-        dtype=torch.float64,
-        normalize=spec.normalize_features,
-        threads=1,
+    loader = SplitLoader.from_host(
+        layout, needs, device=member.device, dtype=torch.float64, normalize=spec.normalize_features
     )
-    loader = SplitLoader(layout, member.device, features, edges)
     cut = [case.cut] if member.world > 1 else []
-    segment = draws.sample(case.targets, case.batch, cut, edge_ids=edges.weights).segment(member.rank)
+    segment = draws.sample(case.targets, case.batch, cut, edge_ids=loader.edges.weights).segment(member.rank)
     labels = loader.labels(segment)
     counters = ExchangeCounters()
     comm = BatchComm(member.group, counters, member.device, board=member.board) if member.world > 1 else None

@@ -11,6 +11,7 @@ import pytest
 import torch
 from support.models import PyGNet
 from support.runs import run_for
+from support.samplers import micro_batches_of
 from torch import nn
 
 from gsplit.config.train import TrainConfig
@@ -22,7 +23,6 @@ from gsplit.engine.sampled import Sampled
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes
 from gsplit.launch import resolve as resolve_module
-from gsplit.sampling import MicroBatches
 
 ONE_PIECE = 2 * 512
 """Bytes by which counts on two devices may differ: what the CPU keeps of a scalar."""
@@ -45,7 +45,7 @@ def taken(run) -> StepBytes | None:
 
 def split_of(run):
     layout, engine = open_layout(run.layout), Sampled()
-    return layout, largest_split(run, layout, engine.rule(run), engine.num_batches(run, layout))[0]
+    return layout, largest_split(run, layout, engine.sampling(run, layout), engine.num_batches(run, layout))[0]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_the_split_that_takes_most_is_measured(run):
     decided = run(batch_size=40)
     layout, segment = split_of(decided)
     engine, widths = Sampled(), [layout.graph.num_features, 32, layout.graph.num_classes]
-    micro_batches = MicroBatches(
+    micro_batches = micro_batches_of(
         layout, micro_batches=1, splits=2, rule=engine.rule(decided), batch_size=40, seed=0, edge_ids=False
     )
     sizes = []

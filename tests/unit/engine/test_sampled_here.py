@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from support.rules import FirstNeighbours
+from support.samplers import micro_batches_of
 from support.steps import CPU
 
 from gsplit.engine.inputs import blocks_of
 from gsplit.engine.sampled.sources import SampledHere
 from gsplit.parallel import DATA, SPLIT, Grid, Member
-from gsplit.sampling import MicroBatches, Neighbours
+from gsplit.sampling import Neighbours
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
 
@@ -19,7 +20,7 @@ HANDLE = Handle(ticket=Ticket(number=0, epoch=1, batch=2))
 
 
 def micro_batches(layout, rule, number, splits):
-    return MicroBatches(layout, micro_batches=number, splits=splits, rule=rule, batch_size=40, seed=3, edge_ids=False)
+    return micro_batches_of(layout, micro_batches=number, splits=splits, rule=rule, batch_size=40, seed=3)
 
 
 def source_of(layout, rule, rank=0, number=1, splits=1):

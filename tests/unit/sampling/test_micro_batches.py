@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from support.reference import sample_and_split
+from support.samplers import micro_batches_of
 
-from gsplit.sampling import EpochPlan, MicroBatches, Neighbours, split_offsets
+from gsplit.sampling import EpochPlan, Neighbours, split_offsets
 
 FAN_OUT = (3, 4)
 
@@ -61,7 +62,7 @@ def test_fixed_shares_stay_and_are_shuffled():
 @pytest.mark.parametrize(("number", "splits"), [(4, 1), (2, 2), (1, 4), (3, 1)])
 def test_micro_batches_are_those_of_the_reference(layouts, number, splits):
     layout = layouts(4)
-    batches = MicroBatches(
+    batches = micro_batches_of(
         layout,
         micro_batches=number,
         splits=splits,
@@ -94,7 +95,7 @@ def test_micro_batches_are_those_of_the_reference(layouts, number, splits):
 
 
 def test_more_groups_than_targets(layouts):
-    batches = MicroBatches(
+    batches = micro_batches_of(
         layouts(1), micro_batches=4, splits=1, rule=Neighbours(fan_out=FAN_OUT), batch_size=2, seed=0, edge_ids=False
     )
     sizes = [s.segment(0).level_sizes[-1] for s in batches.sample_all(0, 0)]

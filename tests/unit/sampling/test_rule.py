@@ -7,8 +7,9 @@ import pickle
 import numpy as np
 import pytest
 from support.rules import FirstNeighbours
+from support.samplers import micro_batches_of
 
-from gsplit.sampling import EpochPlan, MicroBatches, MiniBatchSampler, Neighbours
+from gsplit.sampling import EpochPlan, MiniBatchSampler, Neighbours
 
 KEEP, HOPS, BATCH_SIZE = 2, 2, 64
 FIRST = FirstNeighbours(keep=KEEP, hops=HOPS)
@@ -49,7 +50,7 @@ def test_rules_travel_by_pickle():
 @pytest.mark.parametrize(("number", "splits"), [(4, 1), (2, 2), (1, 4)])
 def test_another_rule_decides_who_starts_and_which_edges_are_kept(layouts, number, splits):
     layout, ways = layouts(4), {"micro_batches": number, "splits": splits}
-    batches = MicroBatches(layout, **ways, rule=FIRST, batch_size=BATCH_SIZE, seed=0, edge_ids=False)
+    batches = micro_batches_of(layout, **ways, rule=FIRST, batch_size=BATCH_SIZE, seed=0, edge_ids=False)
     indptr, indices = layout.graph.indptr, layout.graph.indices
     started = []
     for batch in range(FIRST.num_batches(layout, batch_size=BATCH_SIZE)):

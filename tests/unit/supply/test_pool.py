@@ -15,12 +15,11 @@ import psutil
 import pytest
 from support.cgroups import give_memory
 from support.rules import FirstNeighbours
-from support.samplers import BATCH_SIZE, SEED, all_segments, attend, pool_of, segments_sampled_here
+from support.samplers import BATCH_SIZE, SEED, all_segments, attend, micro_batches_of, pool_of, segments_sampled_here
 
 from gsplit.errors import InputError
 from gsplit.limits import HostMemory
 from gsplit.processes import ProcessDied
-from gsplit.sampling import MicroBatches
 from gsplit.supply.dispatch import Dispatcher
 from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import LettingGo, Ring
@@ -44,7 +43,7 @@ def test_law_1_for_any_number_of_threads_and_either_table(layouts, wanted, spec)
 
 def test_another_rule_needs_nothing_but_its_class(layouts):
     layout, rule = layouts(3), FirstNeighbours(keep=2, hops=2)
-    batches = MicroBatches(
+    batches = micro_batches_of(
         layout, micro_batches=1, splits=3, rule=rule, batch_size=BATCH_SIZE, seed=SEED, edge_ids=False
     )
     here = {
