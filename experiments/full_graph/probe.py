@@ -20,8 +20,8 @@ from gsplit.nn import Block
 from gsplit.parallel.collectives import all_gather_object
 from gsplit.parallel.join import joined
 from gsplit.supply.pipes import TrainerEnd
-from gsplit.train.ends import finish
 from gsplit.train.loop import train
+from gsplit.train.summary import finish
 from gsplit.train.trainer import Trainer
 
 PAUSE_S = 0.003

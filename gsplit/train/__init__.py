@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gsplit.callbacks import Callback
     from gsplit.config.train import TrainConfig
     from gsplit.engine.objectives.own_loss import LossFunction
-    from gsplit.train.loops.own_loop import Loop
+    from gsplit.train.own_loop import Loop
     from gsplit.train.summary import Trained
 
 

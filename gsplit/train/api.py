@@ -32,7 +32,7 @@ from gsplit.runs.folder import held_run
 from gsplit.supply.tickets import Position
 from gsplit.train.check import check_model
 from gsplit.train.loop import live
-from gsplit.train.loops.own_loop import Handed, Loop
+from gsplit.train.own_loop import Handed, Loop
 from gsplit.train.store_layout import is_store_of_run, laid_out
 from gsplit.train.summary import Trained
 
@@ -71,7 +71,7 @@ def train(
             gives a value for each target [n], or for each of its outputs [n, C], or the sum of all; the engine
             divides by what counts on all trainers (docs/bring_your_own_model.md). By default the loss that
             ``config.loss`` names.
-        loop: a function that each trainer calls with a :class:`gsplit.train.loops.own_loop.Loop` in the place of the
+        loop: a function that each trainer calls with a :class:`gsplit.train.own_loop.Loop` in the place of the
             engine's own loop: ``for batch in run``, ``run.backward(loss_sum)``, ``run.step()``
             (docs/bring_your_own_model.md). It takes sampled mini-batches, not the whole graph.
         callbacks: told of epochs, validations and the end of the run (:class:`gsplit.callbacks.Callback`).

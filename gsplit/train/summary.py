@@ -1,14 +1,120 @@
-"""The summary of a run: what ``gsplit.train`` returns, and its words: how good, where the time and the bytes went."""
+"""The end of a run: its model is tested and its summary written, which ``gsplit.train`` returns and prints."""
 
 from __future__ import annotations
 
+import logging
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from gsplit.data.memory.temporary import InFolder, Temporary, temporary_of
+from gsplit.engine.evaluation import Stopped
+from gsplit.engine.metrics import key_of
 from gsplit.errors import InputError
-from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES
+from gsplit.files import replacing
+from gsplit.runs.folder import PREDICTIONS
+from gsplit.runs.kept import Weights
+from gsplit.runs.log import AHEAD_STAGES, MAIN_STAGES, totals, write_summary
+from gsplit.train.epochs import layout_of_work, say_stopped, stop, validate
+from gsplit.train.finite import first_parameter
+from gsplit.train.trainer import Trainer
 from gsplit.units import binary
+
+logger = logging.getLogger(__name__)
+
+
+def finish(trainer: Trainer) -> dict[str, Any] | None:
+    """Test the weights that are kept, and write the summary; trainer 0 returns it. All trainers make the call.
+
+    None on all of them where the run was asked to stop meanwhile; when it goes on it is tested.
+    """
+    trainer.profiler.end()
+    last = trainer.kept.copied(trainer.model) if trainer.progress.batches_since_checkpoint else None
+    try:
+        return _finished(trainer)
+    except Stopped:
+        if last is not None:  # the weights that are tested stand in their place
+            trainer.kept.load(trainer.model, last)
+            stop(trainer)
+        elif trainer.member.rank == 0:
+            say_stopped(trainer)
+        return None
+
+
+def _finished(trainer: Trainer) -> dict[str, Any] | None:
+    config, epoch = trainer.run.config, trainer.progress.epoch
+    _, why = config.validations
+    if config.validates and trainer.kept.validated < epoch:  # the run was to end later, then
+        validate(trainer, epoch)
+    finite_weights = first_parameter(trainer) is None
+    kept = trainer.kept.choose(trainer.model, epoch, finite=finite_weights)
+    graph, names = trainer.layout.graph, trainer.evaluator.names
+    if not finite_weights:
+        if trainer.member.rank == 0:
+            logger.warning("the weights of epoch %d are not finite; those of epoch %d are kept", epoch, kept["epoch"])
+    elif len(graph.valid_idx):
+        trainer.kept.say_why_last(kept, why)
+    start_s = time.perf_counter()
+    tests = config.evaluate != "none" and len(graph.test_idx)
+    test = trainer.evaluator.scores(trainer.model, graph.test_idx) if tests else dict.fromkeys(names)
+    test_s = time.perf_counter() - start_s
+    if config.save_predictions != "no":
+        _save_predictions(trainer)
+    if trainer.member.rank != 0:
+        return None
+    records, now = trainer.log.epochs, layout_of_work(trainer)
+    seconds = [record["seconds"] for record in records]
+    summary = {
+        **{f"test_{key_of(name)}": test[name] for name in names},
+        **_valid_scores(trainer, kept),
+        "metrics": [key_of(name) for name in names],
+        "best_epoch": None if kept["score"] is None else kept["epoch"],
+        "model_epoch": kept["epoch"],
+        "model_batch": kept.get("batch"),
+        "epochs": epoch,
+        "ended_early": epoch < config.epochs,
+        "loss": records[-1]["loss"] if records else None,
+        "seconds_per_epoch": sum(seconds) / len(seconds) if seconds else None,
+        "test_seconds": round(test_s, 4),
+        **now,
+        "cache_rows": trainer.loading.cache_rows,
+        "changed": any(record.get(key, value) != value for record in records for key, value in now.items()),
+        "samplers": trainer.run.samplers,
+        "stages": totals(records, "stages"),
+        "traffic": totals(records, "traffic"),
+        "run": str(trainer.run.folder),
+    }
+    write_summary(trainer.run.folder, summary)
+    for callback in trainer.callbacks:
+        callback.on_train_end(summary)
+    return summary
+
+
+def _valid_scores(trainer: Trainer, kept: Weights) -> dict[str, float | None]:
+    """The scores of the model that is kept, on trainer 0; checkpoints of earlier releases have the first alone."""
+    first, *others = trainer.evaluator.names
+    scores = kept.get("scores")
+    if scores is None:
+        records = (record for record in trainer.log.epochs if record["epoch"] == kept["epoch"])
+        of_epoch = next(records, {})
+        scores = {name: of_epoch.get(f"valid_{key_of(name)}") for name in others}
+    valid = {first: kept["score"], **{name: scores.get(name) for name in others}}
+    return {f"valid_{key_of(name)}": value for name, value in valid.items()}
+
+
+def _save_predictions(trainer: Trainer) -> None:
+    logits = trainer.evaluator.all_logits(trainer.model)
+    if logits is None:
+        return
+    said = trainer.run.config.save_predictions != "logits"
+    values = trainer.objective.predict(torch.from_numpy(logits)).numpy() if said else logits
+    if bad := int((~np.isfinite(logits).all(axis=1)).sum()):
+        logger.warning("%s of %d vertices have logits that are not finite", f"{PREDICTIONS}: {bad}", len(logits))
+    with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:
+        np.save(file, values, allow_pickle=False)  # given a name, it would add a suffix to it
 
 
 class Trained(dict[str, Any], InFolder):

@@ -1,4 +1,4 @@
-"""One trainer: its parts, put together. What happens at the ends of epochs is in :mod:`gsplit.train.ends`."""
+"""One trainer: its parts, put together. What happens at the ends of epochs is in :mod:`gsplit.train.epochs`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ from gsplit.runs.kept import Kept
 from gsplit.runs.log import RunLog
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
-from gsplit.train.clock import StageClock
 from gsplit.train.profiling import Profiler
-from gsplit.train.progress import Progress
+from gsplit.train.progress import Progress, StageClock
 
 INITIAL_WEIGHTS = 0x494E4954
 

@@ -22,8 +22,7 @@ from gsplit.nn.exchange import Link
 from gsplit.parallel import reduce_gradients
 from gsplit.parallel.collectives import all_gather_object, broadcast_pieces
 from gsplit.runs.log import STAGES, traffic_names
-from gsplit.train.clock import StageClock
-from gsplit.train.progress import Computed, Progress, gather_counts
+from gsplit.train.progress import Computed, Progress, StageClock, gather_counts
 
 pytestmark = pytest.mark.accelerator
 

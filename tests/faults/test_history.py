@@ -19,7 +19,7 @@ from gsplit.config.rules import RESULTS, marked
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
-from gsplit.train import ends, loop
+from gsplit.train import epochs, loop, summary
 from gsplit.train.api import train
 
 
@@ -41,7 +41,7 @@ def train_scored(member, config, scores, resume):
         tested.update({name: tensor.clone() for name, tensor in model.state_dict().items()})
         return scores[kept.validating]
 
-    validate = ends._validate
+    validate = epochs.validate
 
     def noted(trainer, epoch, batch=None):
         kept.validating = epoch if batch is None else (epoch, batch)
@@ -49,9 +49,13 @@ def train_scored(member, config, scores, resume):
 
     kept.validating = 0
     trainer.evaluator.score = score
-    with mock.patch.object(ends, "_validate", noted), redirect_stdout(io.StringIO()) as said:
+    with (
+        mock.patch.object(epochs, "validate", noted),
+        mock.patch.object(summary, "validate", noted),
+        redirect_stdout(io.StringIO()) as said,
+    ):
         loop.train(trainer)
-        return ends.finish(trainer), tested, said.getvalue()
+        return summary.finish(trainer), tested, said.getvalue()
 
 
 class Run:

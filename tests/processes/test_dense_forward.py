@@ -16,7 +16,7 @@ from support.runs import config_for, trainer_of
 
 import gsplit
 from gsplit.train import loop
-from gsplit.train.ends import finish
+from gsplit.train.summary import finish
 
 DROPOUTS = {"dropout": 0.5, "input_dropout": 0.4}
 RUNS = {

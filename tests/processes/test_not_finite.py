@@ -23,9 +23,9 @@ import gsplit
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 from gsplit.runs.kept import Kept
-from gsplit.train import ends, loop
-from gsplit.train.ends import finish
-from gsplit.train.loops.own_loop import train_by
+from gsplit.train import epochs, loop
+from gsplit.train.own_loop import train_by
+from gsplit.train.summary import finish
 
 GRAPHS = {
     "classes": random_graph(150, 6, seed=4),
@@ -268,7 +268,7 @@ def validated_with(member, config, name, value):
     with torch.no_grad():
         dict([*trainer.model.named_parameters(), *trainer.model.named_buffers()])[name].fill_(value)
     logits = trainer.evaluator.scores(trainer.model, trainer.valid_idx)["accuracy"]
-    scores = ends._validate(trainer, 1)
+    scores = epochs.validate(trainer, 1)
     trainer.close()
     return logits is not None, scores, trainer.kept.best is not None
 

@@ -21,8 +21,8 @@ from gsplit.errors import InputError
 from gsplit.processes import ProcessDied
 from gsplit.runs import checkpoint
 from gsplit.train import loop
-from gsplit.train.ends import finish
-from gsplit.train.loops.own_loop import train_by
+from gsplit.train.own_loop import train_by
+from gsplit.train.summary import finish
 
 
 @pytest.fixture(scope="module")

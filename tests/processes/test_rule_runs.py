@@ -149,7 +149,7 @@ def test_a_prediction_says_that_its_neighbours_are_not_what_the_run_sampled(layo
 
 
 def warnings_of(member, config):
-    with mock.patch("gsplit.train.ends.logger.warning") as warning:
+    with mock.patch("gsplit.train.epochs.logger.warning") as warning:
         train_in_trainer(member, config)
     return [call.args[0] % call.args[1:] for call in warning.call_args_list]
 

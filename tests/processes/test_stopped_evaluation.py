@@ -14,7 +14,7 @@ from experiments.shared.same_run import difference
 from gsplit.engine.evaluation import sampled_targets
 from gsplit.runs import checkpoint
 from gsplit.train import loop
-from gsplit.train.ends import finish
+from gsplit.train.summary import finish
 
 WHOLE = {"strategy": "full", "fan_out": (-1, -1), "batch_size": 512, "validate_every_batches": 0}
 KINDS = {

@@ -20,7 +20,7 @@ from gsplit.supply.pipes import TrainerEnd
 from gsplit.supply.ring import Handle, Ring
 from gsplit.supply.tickets import Position, tickets
 from gsplit.train import loop
-from gsplit.train.ends import finish
+from gsplit.train.summary import finish
 from gsplit.train.trainer import Trainer
 from support import pool as pool_module
 from support.samplers import micro_batches_of

@@ -29,8 +29,8 @@ from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.step import StepResult, backward
 from gsplit.errors import InputError
 from gsplit.nn import Neighbourhood
-from gsplit.train.loops.finite import check_mini_batch
-from gsplit.train.loops.iteration import Epochs
+from gsplit.train.epochs import Epochs
+from gsplit.train.finite import check_mini_batch
 from gsplit.train.trainer import Trainer
 
 
