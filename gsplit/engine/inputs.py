@@ -12,12 +12,15 @@ from torch import Tensor
 
 from gsplit.data import Layout
 from gsplit.device import accelerator
+from gsplit.engine.minibatch import MiniBatch
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.features.estimates import Estimate
-from gsplit.kernels import Edges, TwoWayEdges
+from gsplit.kernels import Edges, StoredRows, TwoWayEdges
 from gsplit.models.prepared import Needs
 from gsplit.nn import BatchComm, Block, Route
+from gsplit.runs.log import level_name
 from gsplit.sampling import Segment
+from gsplit.supply.ring import Handle
 
 NONE_OF_LAYERS: Mapping[int, Tensor] = MappingProxyType({})
 """What belongs to no layer."""
@@ -77,6 +80,39 @@ class SplitLoader:
         features = FeatureLoader(rows, device=device, dtype=dtype, normalize=normalize, threads=threads)
         edges = EdgeLoader(graph, device=device, dtype=dtype, estimate=estimate, **needs)
         return cls(layout, device, features, edges)
+
+    def mini_batch(
+        self,
+        segment: Segment,
+        comm: BatchComm,
+        *,
+        handle: Handle,
+        x: Tensor | StoredRows,
+        share_of_whole: float | None = None,
+    ) -> MiniBatch:
+        """Make this trainer's share of a mini-batch, all but its features loaded here.
+
+        Args:
+            segment: of this trainer.
+            comm: of the mini-batch.
+            handle: ticket of the mini-batch.
+            x: [n_0, D] features of the own vertices of level 0, loaded by :attr:`features`.
+            share_of_whole: see :class:`MiniBatch`; it counts where the rule draws targets.
+        """
+        return MiniBatch(
+            handle=handle,
+            num_targets=segment.num_targets,
+            comm=comm,
+            blocks=self.blocks(segment, comm),
+            x=x,
+            labels=self.labels(segment),
+            loaded=self.features.take_counters(),
+            counts=segment_counts(segment),
+            targets=segment.targets.copy(),  # the segment's memory is another mini-batch's soon
+            target_weights=self.target_weights(segment),
+            share_of_whole=share_of_whole if segment.has_drawn_targets else None,
+            seconds={},
+        )
 
     def inputs(self, segment: Segment, comm: BatchComm | None) -> Inputs:
         """Blocks and features of a split.
@@ -198,3 +234,14 @@ def blocks_of(
             same_edges=blocks[layer - 1].two_way if is_block_below else None,
         )
     return blocks
+
+
+def segment_counts(segment: Segment) -> dict[str, int]:
+    """What is counted of a split: edges, vertices of each level, bytes of the segment (docs/formats.md, "Run")."""
+    return {
+        "sampled_edges": segment.num_edges,
+        "computed_edges": segment.num_computed_edges,
+        "computed_vertices": sum(segment.level_sizes[1:]),
+        "segment_bytes": segment.num_bytes,
+        **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
+    }

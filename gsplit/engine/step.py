@@ -49,7 +49,12 @@ class StepResult:
 
 
 def forward(
-    model: nn.Module, objective: Objective, mini_batch: MiniBatch, *, whole_weight: Tensor, num_classes: int
+    model: nn.Module,
+    objective: Objective,
+    mini_batch: MiniBatch,
+    *,
+    num_classes: int,
+    whole_weight: Tensor | None = None,
 ) -> Forward:
     """Compute logits and loss of the own targets; all trainers make the call.
 
@@ -57,8 +62,8 @@ def forward(
         model: of this trainer.
         objective: of the run.
         mini_batch: this trainer's share.
-        whole_weight: [] what all training vertices weigh.
         num_classes: C.
+        whole_weight: [] what all training vertices weigh; where the mini-batch has a share of it.
 
     Raises:
         InputError: for logits of another shape.
@@ -70,6 +75,7 @@ def forward(
     if mini_batch.share_of_whole is None:
         weight = weight_of(objective, labels, each)
     else:
+        assert whole_weight is not None
         weight = whole_weight * mini_batch.share_of_whole
     return Forward(logits, loss, weight)
 

@@ -88,7 +88,7 @@ class Computed:
         return dict.fromkeys(STAGES, 0.0) | self.ahead | self.lap.seconds()
 
 
-def counts_of(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
+def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
     """What is counted of a mini-batch that was just computed."""
     loaded, exchanged = mini_batch.loaded, mini_batch.comm.counters
     return {
@@ -160,7 +160,7 @@ class Progress:
                 batch=mini_batch.batch,
                 num_targets=mini_batch.num_targets,
                 loss=loss.clone(),  # of a view of all gradients
-                counts=counts_of(mini_batch, reduced_bytes),
+                counts=mini_batch_counts(mini_batch, reduced_bytes),
                 ahead=mini_batch.seconds,
                 lap=lap,
             )

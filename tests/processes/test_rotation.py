@@ -28,7 +28,7 @@ from gsplit.kernels import Edges
 from gsplit.runs import checkpoint
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
-from gsplit.train.progress import counts_of
+from gsplit.train.progress import mini_batch_counts
 
 GRIDS = [(1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 2, 2)]
 FLAGS = [{"permutation": "double", "row_blocks": 1}, {"permutation": "single", "row_blocks": 3}]
@@ -86,7 +86,7 @@ def sent(member, layout, shared, plans, widths):
         step = WholeStep(member, layout, shared, plan, len(widths) - 1, "gcn", torch.float32, **flags)
         turns = turns_of(SimpleNamespace(seed=0, **flags), layout, plan, widths)
         for first in (True, False):
-            counts = counts_of(step.gradients()[2], 0)
+            counts = mini_batch_counts(step.gradients()[2], 0)
             wanted = volumes_of_turns(turns, member.rank, 4, first_moves=first)
             found.append(({key: counts[key] for key in wanted}, wanted))
     return found
@@ -116,7 +116,7 @@ def trained(member, layout, shared, plan):
     own = SimpleNamespace(of_vertices=lambda vertices: lambda: rows[torch.from_numpy(vertices - vertices[0])])
     flags = {"permutation": "double", "row_blocks": 1}
     step = WholeStep(member, layout, shared, plan, 3, "gcn", torch.float32, trained=own, **flags)
-    counts = counts_of(step.gradients()[2], 0)
+    counts = mini_batch_counts(step.gradients()[2], 0)
     turns = turns_of(SimpleNamespace(seed=0, **flags), layout, plan, [8, 8, 8, 8])
     wanted = volumes_of_turns(turns, member.rank, 4, first_returns=True)
     traffic = list(traffic_of(turns, member.rank, first_returns=True))

@@ -19,7 +19,7 @@ from gsplit.full import Plan, levels_of
 from gsplit.full.plans import OF_ALL_SOURCES, grids_of
 from gsplit.full.volumes import volumes
 from gsplit.parallel import Member
-from gsplit.train.progress import counts_of
+from gsplit.train.progress import mini_batch_counts
 
 LAYERS = 3
 
@@ -116,7 +116,7 @@ def sent(member, layout, shared, plans, name):
     for plan in plans:
         step = WholeStep(member, layout, shared, plan, LAYERS, name, torch.float32)
         widths = [moved_widths(step.model, epoch) for epoch in range(2)]
-        results.append([(counts_of(step.gradients()[2], 0), epoch) for epoch in widths])
+        results.append([(mini_batch_counts(step.gradients()[2], 0), epoch) for epoch in widths])
     return results
 
 

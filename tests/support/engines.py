@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from gsplit.engine.feed import Feed
+from gsplit.engine.inputs import segment_counts
 from gsplit.engine.minibatch import MiniBatch
-from gsplit.engine.sampled.engine import Sampled, counts_of
+from gsplit.engine.sampled.engine import Sampled
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Grid
 from gsplit.sampling import sampler_of
@@ -67,7 +68,7 @@ class Whole:
             x=self.loader.features.load(self.segment.vertices),
             labels=self.loader.labels(self.segment),
             loaded=self.loader.features.take_counters(),
-            counts=counts_of(self.segment),
+            counts=segment_counts(self.segment),
             seconds={"sample": 0.0, "load": 0.0},
         )
 

@@ -124,14 +124,31 @@ def test_a_grid_needs_nothing_but_numbers():
     assert own <= sys.stdlib_module_names
 
 
-def test_a_training_step_has_one_body():
-    """But for the check of a model, which compares gradients and takes no step."""
-    steps = {
+@pytest.mark.parametrize(
+    ("wiring", "homes"),
+    {
+        # But for the check of a model, which compares gradients and takes no step.
+        r"\.backward\(\)": {"engine/step.py", "train/check/gradients.py"},
+        r"\bmini_batch_loss\(": {"engine/objective.py", "engine/step.py"},
+        r"\bSamplerSpec\(": {"engine/sampled/engine.py"},
+        r"\bSplitLoader\(": {"engine/components.py"},
+        r"\bFeatureLoader\(": {"engine/inputs.py", "engine/rows/loading.py"},
+        r"\bEdgeLoader\(": {"engine/inputs.py", "train/trainer.py"},
+        r"\btarget_weights=": {"engine/inputs.py"},
+        r"__dict__": set(),
+    }.items(),
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_each_wiring_stands_once(wiring, homes):
+    """The body of a step, the samplers of a run, what loads a split: made in one place, and handed on."""
+    without_classes = re.compile(r"^class .*$", re.MULTILINE)
+    found = {
         str(path.relative_to(PACKAGE))
-        for path in [*(PACKAGE / "engine").rglob("*.py"), *(PACKAGE / "train").rglob("*.py")]
-        if re.search(r"\.backward\(\)", path.read_text())
+        for part in ("engine", "train", "predict", "supply", "nn", "launch")
+        for path in (PACKAGE / part).rglob("*.py")
+        if re.search(wiring, without_classes.sub("", path.read_text()))
     }
-    assert steps == {"engine/step.py", "train/check/gradients.py"}
+    assert found == homes
 
 
 def test_what_is_decided_is_not_doubted():

@@ -32,7 +32,6 @@ from gsplit.engine.run import Run
 from gsplit.engine.step import backward, forward
 from gsplit.engine.strategy import copied_dtype
 from gsplit.errors import InputError
-from gsplit.features import LoadCounters
 from gsplit.kernels import library_alone
 from gsplit.limits import host_memory
 from gsplit.nn import BatchComm, ExchangeCounters
@@ -192,19 +191,12 @@ class _Step:
         carrier = Silent() if segment.parts > 1 else None
         comm = BatchComm(carrier, ExchangeCounters(), self._device, exchange_dtype=run.exchange_dtype)
         width = self._loader.layout.graph.num_features
-        drawn = segment.has_drawn_targets and run.config.estimate != "ratio"
-        return MiniBatch(
+        return self._loader.mini_batch(
+            segment,
+            comm,
             handle=Handle(ticket=Ticket(number=0, epoch=0, batch=0)),
-            num_targets=segment.num_targets,
-            comm=comm,
-            blocks=self._loader.blocks(segment, comm),
             x=torch.zeros((len(segment.vertices), width), dtype=run.dtype, device=self._device),
-            labels=self._loader.labels(segment),
-            loaded=LoadCounters(),
-            counts={},
-            seconds={},
-            target_weights=self._loader.target_weights(segment),
-            share_of_whole=1.0 if drawn else None,
+            share_of_whole=None if run.config.estimate == "ratio" else 1.0,
         )
 
     def make(self, mini_batch: MiniBatch, batch: int) -> None:

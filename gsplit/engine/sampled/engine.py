@@ -36,8 +36,7 @@ from gsplit.limits import host_memory
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
 from gsplit.parallel.mailboxes import Mailboxes
-from gsplit.runs.log import level_name
-from gsplit.sampling import MicroBatches, Rule, SamplerSpec, Segment
+from gsplit.sampling import MicroBatches, Rule, SamplerSpec
 from gsplit.supply.order import order_of
 from gsplit.supply.pipes import Supply, TrainerEnd
 from gsplit.supply.pool import MOST_IN_A_BULK, SamplerPool
@@ -235,20 +234,11 @@ class _Splits:
             board=member.board,
             exchange_dtype=self._exchange_dtype,
         )
-        return MiniBatch(
-            handle=handle,
-            num_targets=segment.num_targets,
-            comm=comm,
-            blocks=self._loader.blocks(segment, comm),
-            x=self._rows(segment.vertices),
-            labels=self._loader.labels(segment),
-            loaded=self._loader.features.take_counters(),
-            counts=counts_of(segment),
-            targets=segment.targets.copy(),  # the segment's memory is another mini-batch's soon
-            target_weights=self._loader.target_weights(segment),
-            share_of_whole=self._share_of_whole if segment.has_drawn_targets else None,
-            seconds={"sample": sample_s, "load": time.perf_counter() - start_s},
+        mini_batch = self._loader.mini_batch(
+            segment, comm, handle=handle, x=self._rows(segment.vertices), share_of_whole=self._share_of_whole
         )
+        mini_batch.seconds.update(sample=sample_s, load=time.perf_counter() - start_s)
+        return mini_batch
 
     def release(self, handle: Handle) -> None:
         self._source.release(handle)
@@ -278,14 +268,3 @@ def carrier_of(components: Components) -> Group | Mailboxes | None:
         return group
     assert member.grid is not None
     return Mailboxes.fresh(components.shared.mail, member.rank, member.grid.group(member.rank, SPLIT), member.barrier)
-
-
-def counts_of(segment: Segment) -> dict[str, int]:
-    """What is counted of a split: edges, vertices of each level, bytes of the segment (docs/formats.md, "Run")."""
-    return {
-        "sampled_edges": segment.num_edges,
-        "computed_edges": segment.num_computed_edges,
-        "computed_vertices": sum(segment.level_sizes[1:]),
-        "segment_bytes": segment.num_bytes,
-        **{level_name(level): size for level, size in enumerate(segment.level_sizes)},
-    }

@@ -22,9 +22,10 @@ from gsplit.config.train import TrainConfig
 from gsplit.data import open_layout
 from gsplit.engine.evaluation.dropout_off import DropoutOff
 from gsplit.engine.inputs import SplitLoader
-from gsplit.engine.objective import Objective, check_logits, mini_batch_loss, objective_of
+from gsplit.engine.objective import Objective, objective_of
 from gsplit.engine.objectives.own_loss import ADVICE, OwnLoss, WithOwnLoss
 from gsplit.engine.run import Run
+from gsplit.engine.step import forward
 from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared, registry
@@ -32,6 +33,8 @@ from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_board
 from gsplit.parallel.join import joined
 from gsplit.processes import start
+from gsplit.supply.ring import Handle
+from gsplit.supply.tickets import Ticket
 from gsplit.train.check.cases import Case, Draws, chosen_cases
 
 TRAINERS = 2
@@ -215,12 +218,12 @@ def _gradients(
     )
     cut = [case.cut] if member.world > 1 else []
     segment = draws.sample(case.targets, case.batch, cut, edge_ids=loader.edges.weights).segment(member.rank)
-    labels = loader.labels(segment)
     counters = ExchangeCounters()
-    comm = BatchComm(member.group, counters, member.device, board=member.board) if member.world > 1 else None
-    blocks, x = loader.inputs(segment, comm)
+    comm = BatchComm(member.group, counters, member.device, board=member.board)
+    handle = Handle(ticket=Ticket(number=0, epoch=0, batch=case.batch))
+    mini_batch = loader.mini_batch(segment, comm, handle=handle, x=loader.features.load(segment.vertices))
     try:
-        logits = model(blocks, x)
+        loss = forward(model, objective, mini_batch, num_classes=graph.num_classes).loss
     except InputError:
         raise
     except Exception as error:
@@ -232,10 +235,8 @@ def _gradients(
             f"the model {spec.name} fails on {case.name}: {type(error).__name__}: {said}; it must compute with no "
             "edges and no targets, too"
         ) from error
-    check_logits(logits, len(labels), graph.num_classes)
-    loss = mini_batch_loss(objective, logits, labels, segment.num_targets)
-    (loss if comm is None else comm.tie(loss)).backward()
+    loss.backward()
     trained = {name: p for name, p in user_model.named_parameters() if p.requires_grad}
-    if comm is not None:
+    if member.world > 1:
         reduce_gradients(list(trained.values()), loss, member)
     return {name: torch.zeros_like(p) if p.grad is None else p.grad for name, p in trained.items()}, counters
