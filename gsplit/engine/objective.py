@@ -7,7 +7,7 @@ and divide once by the global count.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -62,6 +62,39 @@ HERE = {
 """What there is instead."""
 
 
+class Placing(NamedTuple):
+    """Where an objective keeps its numbers."""
+
+    device: torch.device | None = None
+    """Device of the logits; None: the CPU."""
+    dtype: torch.dtype | None = None
+    """Type of the logits; None: float64."""
+
+
+def _multi_class(config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+    weights = _weights("--class-weights", config.class_weights, graph, _shares, placing)
+    return MultiClass(weights, smoothing=config.label_smoothing, gamma=config.focal_gamma)
+
+
+def _multi_label(config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+    return MultiLabel(
+        _weights("--pos-weight", config.pos_weight, graph, _positives, placing), gamma=config.focal_gamma
+    )
+
+
+def _regression(config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+    loss, dtype = config.loss or DEFAULT_LOSS[graph.task], placing.dtype or torch.float64
+    return Regression(loss, delta=config.huber_delta, outputs=graph.num_classes, dtype=dtype)
+
+
+OBJECTIVES: dict[Task, Callable[[ObjectiveConfig, GraphArrays, Placing], Objective]] = {
+    "classes": _multi_class,
+    "labels": _multi_label,
+    "regression": _regression,
+}
+"""What makes the objective of each task, of the flags of a run and the labels of a graph."""
+
+
 def objective_of(task: Task, outputs: int = 1) -> Objective:
     """The plain objective of a graph.
 
@@ -95,15 +128,7 @@ def objective_for(
     check_fits(config, graph.task, own)
     if own is not None:
         return WithOwnLoss(objective_of(graph.task, graph.num_classes), own, graph, device, dtype)
-    if graph.task == "regression":
-        loss, outputs = config.loss or DEFAULT_LOSS[graph.task], graph.num_classes
-        return Regression(loss, delta=config.huber_delta, outputs=outputs, dtype=dtype or torch.float64)
-    if graph.task == "labels":
-        pos_weight = _weights("--pos-weight", config.pos_weight, graph, _positives)
-        return MultiLabel(_placed(pos_weight, device, dtype), gamma=config.focal_gamma)
-    weights = _weights("--class-weights", config.class_weights, graph, _shares)
-    weights = _placed(weights, device, dtype)
-    return MultiClass(weights, smoothing=config.label_smoothing, gamma=config.focal_gamma)
+    return OBJECTIVES[graph.task](config, graph, Placing(device, dtype))
 
 
 def check_fits(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) -> None:
@@ -125,24 +150,24 @@ def check_fits(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) 
             raise InputError(f"--metrics {name} is for {of}, and {HERE[task]}{hint}")
 
 
-def _placed(weights: Tensor | None, device: torch.device | None, dtype: torch.dtype | None) -> Tensor | None:
-    """Weights where logits will be, or each mini-batch would wait for a copy."""
-    return None if weights is None else weights.to(device, dtype)
-
-
 def _weights(
-    flag: str, given: str | None, graph: GraphArrays, balanced: Callable[[GraphArrays], NDArray[np.float64]]
+    flag: str,
+    given: str | None,
+    graph: GraphArrays,
+    balanced: Callable[[GraphArrays], NDArray[np.float64]],
+    placing: Placing,
 ) -> Tensor | None:
+    """Weights [C] where logits will be, or each mini-batch would wait for a copy; None where none are given."""
     if given is None:
         return None
     numbers = parse_weights(given)
     if numbers is None:
-        return torch.from_numpy(balanced(graph))
+        return torch.from_numpy(balanced(graph)).to(*placing)
     if len(numbers) == 1 and graph.multi_label:
         numbers *= graph.num_classes
     if len(numbers) != graph.num_classes:
         raise InputError(f"{flag} has {len(numbers)} numbers, but there are {graph.num_classes} classes")
-    return torch.tensor(numbers, dtype=torch.float64)
+    return torch.tensor(numbers, dtype=torch.float64).to(*placing)
 
 
 def _shares(graph: GraphArrays) -> NDArray[np.float64]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
-from gsplit.config.optimisation import OptimisationConfig
+from gsplit.config.optimisation import OptimisationConfig, OptimizerName
 
 WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
 """Methods that PyTorch wraps for its compiler, beside ``step``."""
@@ -26,11 +26,14 @@ def _unwrapped(optimizer: type[torch.optim.Optimizer]) -> type[torch.optim.Optim
     return type(optimizer.__name__, (optimizer,), {**methods, "step": step, "__doc__": optimizer.__doc__})
 
 
-OPTIMIZERS = {
-    "adam": _unwrapped(torch.optim.Adam),
-    "adamw": _unwrapped(torch.optim.AdamW),
-    "sgd": _unwrapped(torch.optim.SGD),
-}
+def _named(name: str) -> type[torch.optim.Optimizer]:
+    """PyTorch's optimizer of a name, whatever the case of its letters."""
+    (found,) = (each for key, each in vars(torch.optim).items() if key.lower() == name and isinstance(each, type))
+    return _unwrapped(found)
+
+
+OPTIMIZERS = {name: _named(name) for name in get_args(OptimizerName)}
+"""What makes the optimizer of each name, of parameters and the settings ``lr`` and ``weight_decay``."""
 
 
 def optimizer_of(config: OptimisationConfig, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:

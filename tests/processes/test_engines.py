@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 from support.graphs import lay_out, random_graph
 from support.predictions import InPool as PredictInPool
-from support.runs import InPool, config_for, records
+from support.runs import InPool, config_for, records, train_in_trainer
 
 import gsplit
 from gsplit import TrainConfig
 from gsplit.data import open_layout
+from gsplit.engine.objective import OBJECTIVES
+from gsplit.engine.objectives.classification import MultiClass
 from gsplit.errors import InputError
+from gsplit.optim.optimizers import OPTIMIZERS
 
 OTHER = "support.engines:Everything"
 
@@ -79,3 +84,54 @@ def test_what_is_no_engine_is_refused(here, tmp_path, strategy, message):
     with pytest.raises(InputError, match=message):
         trained(here, tmp_path / "run", strategy)
     assert not (tmp_path / "run").exists()
+
+
+class Doubled(MultiClass):
+    """Twice the cross-entropy."""
+
+    def losses(self, logits, labels):
+        return 2 * super().losses(logits, labels)
+
+
+def doubled_objective(config, graph, placing):
+    return Doubled()
+
+
+class Halving(torch.optim.SGD):
+    """Steps of half the rate."""
+
+    def __init__(self, parameters, lr, weight_decay, momentum):
+        super().__init__(parameters, lr=lr / 2, weight_decay=weight_decay)
+
+
+def train_with(member, config, objectives, optimizers):
+    with mock.patch.dict(OBJECTIVES, objectives), mock.patch.dict(OPTIMIZERS, optimizers):
+        trained = train_in_trainer(member, config)
+    return trained["after"], [record["loss"] for record in records(config.out)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "doubled", "halved", "times"),
+    [
+        ("split", False, False, 1),
+        ("split", True, True, 2),  # half a step along twice the gradient
+        ("support.engines:OnMirrors", False, False, 1),
+    ],
+    ids=["none", "objective and optimizer", "blocks"],
+)
+def test_others_of_each_kind_plug_in_by_one_entry(pool, tmp_path, strategy, doubled, halved, times):
+    """Objectives and optimizers by an entry of their tables, blocks by the engine that makes them."""
+    layout = lay_out(random_graph(120, 5, seed=5), tmp_path, parts=2).path
+    sizes = {"dtype": "float64", "epochs": 2, "batch_size": 50, "optimizer": "sgd", "lr": 0.1}
+    wanted = pool.run(2, train_with, config_for(layout, tmp_path / "wanted", **sizes), {}, {})
+    found = pool.run(
+        2,
+        train_with,
+        config_for(layout, tmp_path / "found", **sizes, strategy=strategy),
+        {"classes": doubled_objective} if doubled else {},
+        {"sgd": Halving} if halved else {},
+    )
+    for (after, losses), (wanted_after, wanted_losses) in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(losses, times * np.array(wanted_losses), rtol=1e-9)
+        for name, weights in wanted_after.items():
+            torch.testing.assert_close(after[name], weights)

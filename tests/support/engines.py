@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from gsplit.engine.feed import Feed
 from gsplit.engine.inputs import segment_counts
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.sampled.engine import Sampled
-from gsplit.nn import BatchComm, ExchangeCounters
+from gsplit.nn import BatchComm, Block, ExchangeCounters
+from gsplit.nn.neighbourhood import Neighbourhood
 from gsplit.parallel import Grid
 from gsplit.sampling import sampler_of
 from gsplit.supply.order import order_of
@@ -81,6 +82,44 @@ class ByFirstNeighbours(Sampled):
 
     def rule(self, run):
         return FirstNeighbours(keep=2, hops=run.config.layers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mirror(Neighbourhood):
+    """A block of another kind, which asks the first one."""
+
+    inner: Block
+    num_own_sources: int
+    num_destinations: int
+    comm: BatchComm | None
+
+    def sum(self, x, *, weighted=False, project=None):
+        return self.inner.sum(x, weighted=weighted, project=project)
+
+    def mean(self, x, *, project=None):
+        return self.inner.mean(x, project=project)
+
+    def attend(self, z, att_source, att_destination, **options):
+        return self.inner.attend(z, att_source, att_destination, **options)
+
+    def sampled_weight(self):
+        return self.inner.sampled_weight()
+
+    def graph_degrees(self):
+        return self.inner.graph_degrees()
+
+
+def mirrored(block):
+    own = {name: getattr(block, name) for name in ("num_own_sources", "num_destinations", "comm")}
+    return Mirror(inner=block, **own)
+
+
+class OnMirrors(Sampled):
+    """Split parallelism on blocks of another kind."""
+
+    def feed(self, components, position, end):
+        for mini_batch in super().feed(components, position, end):
+            yield replace(mini_batch, blocks={layer: mirrored(block) for layer, block in mini_batch.blocks.items()})
 
 
 class NeedsArguments(Sampled):
