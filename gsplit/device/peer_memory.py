@@ -30,7 +30,7 @@ WHOLE_BYTES = 2 << 20
 that begins (CUDA C++ Programming Guide, "Interprocess Communication")."""
 
 
-class Handle(ctypes.Structure):
+class PeerHandle(ctypes.Structure):
     """What stands for an allocation in other processes: cudaIpcMemHandle_t, or hipIpcMemHandle_t."""
 
     _fields_ = (("reserved", ctypes.c_ubyte * 64),)
@@ -77,7 +77,7 @@ class PeerMemory:
             RuntimeError: where it cannot be opened.
         """
         address = ctypes.c_void_p()
-        given = Handle.from_buffer_copy(handle)
+        given = PeerHandle.from_buffer_copy(handle)
         runtime.call(device, "IpcOpenMemHandle", ctypes.byref(address), given, ctypes.c_uint(LAZY_PEER_ACCESS))
         return cls(address.value or 0, num_bytes, device, "IpcCloseMemHandle")
 
@@ -88,7 +88,7 @@ class PeerMemory:
         Raises:
             RuntimeError: where the driver shares none.
         """
-        handle = Handle()
+        handle = PeerHandle()
         runtime.call(self._device, "IpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(self._address))
         return bytes(handle)
 

@@ -125,13 +125,13 @@ def objective_for(
     Raises:
         InputError: for what the labels of the graph do not go with.
     """
-    check_fits(config, graph.task, own)
+    check_objective(config, graph.task, own)
     if own is not None:
         return WithOwnLoss(objective_of(graph.task, graph.num_classes), own, graph, device, dtype)
     return OBJECTIVES[graph.task](config, graph, Placing(device, dtype))
 
 
-def check_fits(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) -> None:
+def check_objective(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) -> None:
     """Whether the loss, its flags and the metrics are for the labels that a graph has.
 
     Raises:

@@ -238,7 +238,7 @@ class ReplicatedCache:
         return Places(own=own, host=left)
 
 
-def bytes_of(rows: Tensor) -> NDArray[np.uint8]:
+def as_bytes(rows: Tensor) -> NDArray[np.uint8]:
     """The memory of a CPU tensor [R, D] as bytes, uint8 [R, row_bytes]."""
     return rows.view(torch.uint8).numpy()
 
@@ -282,7 +282,7 @@ def _check(rows: Tensor, host: HostRows, ids: NDArray[np.int64], owner: torch.de
         InputError: where they are not the host's.
     """
     read = rows.index_select(0, torch.arange(len(ids), device=rows.device)).cpu()
-    if not np.array_equal(bytes_of(read), host.bytes_view[ids]):
+    if not np.array_equal(as_bytes(read), host.bytes_view[ids]):
         raise InputError(
             f"{rows.device} reads other numbers than {owner} caches: GPUs of this host do not reach each other's "
             "memory as their driver says (an IOMMU may be between them); use --cache replicated"
@@ -299,7 +299,7 @@ def _fill(rows: Tensor, host: HostRows, ids_of_pieces: Iterable[NDArray[np.int64
     for ids in ids_of_pieces:
         into = rows[done : done + len(ids)]
         staged = into if rows.device.type == "cpu" else torch.empty_like(into, device="cpu")
-        _core.gather_rows(host.bytes_view, ids, bytes_of(staged), threads)
+        _core.gather_rows(host.bytes_view, ids, as_bytes(staged), threads)
         if staged is not into:
             into.copy_(staged)
         done += len(ids)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.device import accelerator
-from gsplit.features.cache import Cache, NoCache, bytes_of
+from gsplit.features.cache import Cache, NoCache, as_bytes
 from gsplit.features.host_rows import HostRows
 from gsplit.features.places import Found, Places
 from gsplit.features.staging import Staging
@@ -157,9 +157,9 @@ class FeatureLoader:
     def _on_cpu(self, places: Places, count: int) -> Tensor:
         """Copy every row straight to its position."""
         out = torch.empty((count, self._host.width), dtype=self._host.dtype)
-        self._copy(bytes_of(self._cache.rows), places.own, out)
+        self._copy(as_bytes(self._cache.rows), places.own, out)
         for peer, found in places.peers.items():
-            self._copy(bytes_of(self._cache.peers[peer]), found, out)
+            self._copy(as_bytes(self._cache.peers[peer]), found, out)
         self._copy(self._host.bytes_view, places.host, out)
         return out.to(self._dtype)
 
@@ -186,7 +186,7 @@ class FeatureLoader:
 
     def _copy(self, rows: NDArray[np.uint8], found: Found, out: Tensor) -> None:
         if len(found):
-            _core.gather_rows(rows, found.rows, bytes_of(out), self._threads, found.positions)
+            _core.gather_rows(rows, found.rows, as_bytes(out), self._threads, found.positions)
 
     def _selected(self, rows: Tensor, found: Found) -> Tensor:
         """Rows of a cache, as stored."""
@@ -218,7 +218,7 @@ def gather(rows: NDArray[Any], ids: NDArray[np.int64], *, threads: int) -> Tenso
     host = HostRows(rows)
     out = torch.empty((len(ids), host.width), dtype=host.dtype)
     if out.numel():
-        _core.gather_rows(host.bytes_view, ids, bytes_of(out), threads)
+        _core.gather_rows(host.bytes_view, ids, as_bytes(out), threads)
     return out
 
 

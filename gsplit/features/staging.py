@@ -17,7 +17,7 @@ from torch import Tensor
 
 import gsplit._core as _core
 from gsplit.device import accelerator
-from gsplit.features.cache import bytes_of
+from gsplit.features.cache import as_bytes
 from gsplit.features.host_rows import PIECE_BYTES, HostRows, pieces
 
 STAGES = 3
@@ -59,7 +59,7 @@ class Staging:
                 before.synchronize()
             staged = torch.empty((end - begin, host.width), dtype=host.dtype, pin_memory=True)
             if staged.numel():
-                _core.gather_rows(host.bytes_view, ids[begin:end], bytes_of(staged), self._threads)
+                _core.gather_rows(host.bytes_view, ids[begin:end], as_bytes(staged), self._threads)
             out[begin:end].copy_(staged, non_blocking=True)
             del staged  # it is free for the allocator once the copy is over, before the event is
             self._under_way.append(accelerator.event(self._device))

@@ -41,7 +41,7 @@ LARGEST_PRIME = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class GridPlan:
     """An algorithm and the grid that it lays the trainers out on."""
 
     algorithm: Algorithm
@@ -65,7 +65,7 @@ class Plan:
 
 def plan_of(
     algorithm: Algorithm, trainers: int, *, grid: tuple[int, ...] | None = None, replication: int | None = None
-) -> Plan:
+) -> GridPlan:
     """The plan that flags ask for.
 
     Args:
@@ -95,8 +95,8 @@ def plan_of(
                 + (f" --replication {replication}" if replication is not None else "")
                 + f": it is {_named(sizes)}'s; drop one of the flags"
             )
-        return Plan(algorithm=algorithm, sizes=sizes)
-    return Plan(algorithm=algorithm, sizes=_default_sizes(algorithm, trainers, replication))
+        return GridPlan(algorithm=algorithm, sizes=sizes)
+    return GridPlan(algorithm=algorithm, sizes=_default_sizes(algorithm, trainers, replication))
 
 
 def grids_of(trainers: int) -> Iterator[tuple[int, int, int]]:

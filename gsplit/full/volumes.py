@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.full.moves import DIRECTIONS, names_of_counts, shares
-from gsplit.full.plans import COLUMNS, FEATURES, ROWS, Plan
+from gsplit.full.plans import COLUMNS, FEATURES, ROWS, GridPlan
 
 TOTALS = tuple(f"exchange_{way}_{what}" for way in DIRECTIONS for what in ("bytes", "messages"))
 
@@ -40,7 +40,7 @@ class Widths(NamedTuple):
 
 
 def volumes(
-    plan: Plan,
+    plan: GridPlan,
     sizes: NDArray[np.int64],
     widths: Sequence[Widths],
     itemsize: int,
@@ -87,7 +87,7 @@ def volumes(
 
 
 def _chain(
-    plan: Plan, rank: int, given: Sequence[int], wanted: Sequence[int], axes: tuple[str, str], width: int
+    plan: GridPlan, rank: int, given: Sequence[int], wanted: Sequence[int], axes: tuple[str, str], width: int
 ) -> dict[str, list[int]]:
     """Words of each message that a trainer sends around one product."""
     grid = plan.grid

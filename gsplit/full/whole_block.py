@@ -91,7 +91,7 @@ class WholeBlock(Neighbourhood):
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
             return args.forward(x)
-        out, comm.token = _Sum.apply(x, comm.token, args)
+        out, comm.token = _WholeSum.apply(x, comm.token, args)
         return out
 
 
@@ -118,7 +118,7 @@ class _WholeSumArgs:
             self.board.enter(step, layer=self.layer, width=x.shape[1], dtype=x.dtype)
 
 
-class _Sum(torch.autograd.Function):
+class _WholeSum(torch.autograd.Function):
     """Sums by A in forward, by A' in backward; chained by the token as exchanges are."""
 
     @staticmethod

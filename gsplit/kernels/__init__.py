@@ -12,7 +12,7 @@ from torch import Tensor
 from gsplit.kernels.compiled import Compiled
 from gsplit.kernels.core import DTYPES, Core
 from gsplit.kernels.library import Library
-from gsplit.kernels.sizes import Sizes
+from gsplit.kernels.sizes import ShapeKernels
 from gsplit.kernels.stored_rows import StoredRows, copied
 from gsplit.kernels.sums import Edges, Kernels, Sums, core_rests
 
@@ -32,7 +32,7 @@ __all__ = [
 _CORE = Core()
 _LIBRARY = Library()
 _COMPILED = Compiled()
-_SIZES = Sizes()
+_SIZES = ShapeKernels()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from gsplit.kernels.library import Library
 from gsplit.kernels.sums import Edges
 
 
-class Sizes(Library):
+class ShapeKernels(Library):
     """Results of the right shapes, with all that is made on the way."""
 
     @override

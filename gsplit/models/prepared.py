@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
     """What it wants of its blocks; one that does not say gets the weights, where the graph has any."""
 
 
-class Checked(NamedTuple):
+class CheckedModel(NamedTuple):
     """What is known of a model that has passed :func:`check`."""
 
     pickled: bytes
@@ -71,7 +71,7 @@ def prepare(model: nn.Module) -> Prepared:
     return Prepared(model, {"weights": weights, "degrees": bool(getattr(model, "uses_degrees", False))})
 
 
-def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
+def check(model: nn.Module, layers: int, graph: GraphArrays) -> CheckedModel:
     """What can be told of a model before it runs.
 
     Args:
@@ -115,7 +115,7 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> Checked:
                 "--self-loops add"
             )
     takes_sums = not getattr(prepared, "uses_source_rows", True)
-    return Checked(
+    return CheckedModel(
         content, needs, takes_sums=takes_sums, estimates=_estimates(prepared), divisors=divisors_of(prepared)
     )
 

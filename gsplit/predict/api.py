@@ -24,7 +24,7 @@ from gsplit.data.labels.class_names import names_described
 from gsplit.data.layout import FILE as LAYOUT
 from gsplit.device.choice import choose_device, threads_of, trainers_of
 from gsplit.engine.evaluation.company import check_company
-from gsplit.engine.evaluation.evaluation_memory import Asked, check_fits
+from gsplit.engine.evaluation.evaluation_memory import Asked, check_evaluation_fits
 from gsplit.engine.evaluation.single_layers import single_layers_of
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.rows.shared import Shared
@@ -190,7 +190,7 @@ def _check_memory(
     layers = single_layers_of(model.model.to(dtype).eval(), loader, trained_with.layers, warns=False)
     if layers is None:
         return
-    check_fits(
+    check_evaluation_fits(
         layout,
         [Asked(what="the vertices asked for", ids=np.sort(Request(asked, layout.permutation).in_order()), copies=0)],
         layers.widths[: level + 1],

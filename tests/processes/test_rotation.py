@@ -19,7 +19,7 @@ from support.whole import WholeStep, assert_same, buffers, uneven
 import gsplit
 from gsplit import TrainConfig
 from gsplit.engine.whole.rotated_prices import turns_of
-from gsplit.full import Plan
+from gsplit.full import GridPlan
 from gsplit.full.plans import grids_of
 from gsplit.full.rotation import roles_of, rotated, volumes_of_turns
 from gsplit.full.rotation.rotated_volumes import paper_words, traffic_of
@@ -36,7 +36,7 @@ LAYERS = 3
 
 
 def rotating(sizes):
-    return Plan(algorithm="rotate", sizes=sizes)
+    return GridPlan(algorithm="rotate", sizes=sizes)
 
 
 @pytest.fixture(scope="module")

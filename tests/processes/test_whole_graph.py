@@ -15,7 +15,7 @@ from support.whole import DenseBlock, WholeStep, assert_same, buffers, uneven
 
 from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.engine.whole.plan_table import moved_widths
-from gsplit.full import Plan, levels_of
+from gsplit.full import GridPlan, levels_of
 from gsplit.full.plans import OF_ALL_SOURCES, grids_of
 from gsplit.full.volumes import volumes
 from gsplit.parallel import Member
@@ -36,8 +36,8 @@ def steps(member, layout, shared, plans, name):
 def plans_of(trainers, name="sage"):
     """All plans that a model can take."""
     grids = [] if name.startswith(("gat", "pyg", "dgl", "own")) else list(grids_of(trainers))
-    named = [Plan(algorithm=algorithm, sizes=(trainers, 1, 1)) for algorithm in OF_ALL_SOURCES]
-    return [*named, *(Plan(algorithm="3d", sizes=sizes) for sizes in grids)]
+    named = [GridPlan(algorithm=algorithm, sizes=(trainers, 1, 1)) for algorithm in OF_ALL_SOURCES]
+    return [*named, *(GridPlan(algorithm="3d", sizes=sizes) for sizes in grids)]
 
 
 @pytest.fixture(scope="module")

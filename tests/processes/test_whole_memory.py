@@ -15,7 +15,7 @@ from experiments.full_graph import loading
 from experiments.full_graph.probe import held
 from gsplit.engine.whole.plan_table import priced_plans
 from gsplit.errors import InputError
-from gsplit.full import Plan
+from gsplit.full import GridPlan
 from gsplit.full.reading import edge_pieces
 from gsplit.launch.resolve import resolve
 
@@ -59,8 +59,8 @@ def bytes_of_edges(member, layout, shared, plan):
     return held_edges, sum(batches.edges.values())
 
 
-PLANS = [Plan(algorithm=name, sizes=(4, 1, 1)) for name in ("shared", "1d", "1d-sparse")]
-PLANS += [Plan(algorithm="3d", sizes=sizes) for sizes in ((1, 1, 4), (2, 2, 1), (2, 1, 2))]
+PLANS = [GridPlan(algorithm=name, sizes=(4, 1, 1)) for name in ("shared", "1d", "1d-sparse")]
+PLANS += [GridPlan(algorithm="3d", sizes=sizes) for sizes in ((1, 1, 4), (2, 2, 1), (2, 1, 2))]
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)

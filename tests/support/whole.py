@@ -18,7 +18,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
-from gsplit.full import Plan
+from gsplit.full import GridPlan
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared
 from gsplit.nn.neighbourhood import Neighbourhood
@@ -53,7 +53,7 @@ class WholeStep:
         member: Member,
         layout: Layout,
         shared,
-        plan: Plan,
+        plan: GridPlan,
         layers: int,
         name="sage",
         dtype=torch.float64,

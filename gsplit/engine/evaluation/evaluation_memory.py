@@ -92,7 +92,7 @@ def check_evaluation(run: Run, layout: Layout) -> None:
     found = evaluated(run, layout)
     if found is None:
         return
-    check_fits(
+    check_evaluation_fits(
         layout,
         found.asked,
         found.widths,
@@ -122,7 +122,7 @@ def bytes_at_most(run: Run, layout: Layout) -> int:
     )
 
 
-def check_fits(
+def check_evaluation_fits(
     layout: Layout,
     asked: Iterable[Asked],
     widths: Sequence[int],

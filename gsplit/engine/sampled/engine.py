@@ -27,8 +27,8 @@ from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.feed import Feed
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.run import Run
-from gsplit.engine.sampled.rules import check_rule, rule_of
-from gsplit.engine.sampled.sources import FromSlots, SampledHere, Source
+from gsplit.engine.sampled.rules import check_rule, rule_of_run
+from gsplit.engine.sampled.sources import FromSlots, SampledHere, SegmentSource
 from gsplit.engine.strategy import cache_of, check_strategy, split_group_of
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
@@ -89,7 +89,7 @@ class Sampled:
 
     def rule(self, run: Run) -> Rule:
         """The rule by which mini-batches are sampled; asked for wherever anything depends on it."""
-        return rule_of(run.config, estimates=run.estimates)
+        return rule_of_run(run.config, estimates=run.estimates)
 
     def sampling(self, run: Run, layout: Layout) -> SamplerSpec:
         """How mini-batches are sampled and split, whoever does it."""
@@ -149,7 +149,7 @@ class Sampled:
         left = tickets(self.num_batches(run, components.layout), config.epochs, position)
         order = order_of(left, end, member.rank, by=config.order, bulk=bulk_of(config) or MOST_IN_A_BULK)
         if end is not None and end.slots:
-            source: Source = FromSlots(end, member.rank, member.device)
+            source: SegmentSource = FromSlots(end, member.rank, member.device)
         else:
             spec = replace(self.sampling(run, components.layout), threads=1)
             source = SampledHere(MicroBatches(components.layout, spec), member, end)
@@ -212,7 +212,7 @@ class _Splits:
         source: of its segments.
     """
 
-    def __init__(self, components: Components, source: Source) -> None:
+    def __init__(self, components: Components, source: SegmentSource) -> None:
         self._loader = components.split_loader()
         self._source, self._member = source, components.member
         self._carrier, self._exchange_dtype = carrier_of(components), components.run.exchange_dtype

@@ -15,7 +15,7 @@ from gsplit.sampling.named import rule_named
 from gsplit.sampling.subgraphs import set_size
 
 
-def rule_of(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
+def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
     """The rule that the flags ask for, which :func:`check_rule` has seen.
 
     Args:

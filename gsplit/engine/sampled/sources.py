@@ -19,7 +19,7 @@ from gsplit.supply.ring import Handle, LettingGo, Ring
 logger = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class SegmentSource(Protocol):
     """Where a trainer gets its segments from."""
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:

@@ -32,7 +32,7 @@ from gsplit.engine.whole.private_memory import (
     rows_of_chunk,
     stays_bytes,
 )
-from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
+from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 
 ON_DEVICES = 1.05
 """What is left for small tensors, over what is counted of a step."""
@@ -48,11 +48,11 @@ IDS_BYTES = 16
 """Bytes an edge of rows and sources as int64, while shares are taken."""
 
 
-def device_peak(plan: Plan, work: Work, rank: int) -> int:
+def device_peak(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of tensors that a trainer has on its device at most."""
     item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
     kept = int(work.sizes[rank, 1]) * work.widths[0] * item if work.kept else 0
-    first, step = 0, int(ON_DEVICES * step_bytes(plan, work, rank)) + first_edges
+    first, step = 0, int(ON_DEVICES * plan_step_bytes(plan, work, rank)) + first_edges
     if work.kept:
         words = first_words(plan, work, rank)
         if exchanges(plan, work) and plan.grid.world > 1:
@@ -65,7 +65,7 @@ def device_peak(plan: Plan, work: Work, rank: int) -> int:
     return max(most, 0 if exchanges(plan, work) else _turning_bytes(plan, work, rank))
 
 
-def _turning_bytes(plan: Plan, work: Work, rank: int) -> int:
+def _turning_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes while a grid's blocks are turned round, one after the other, before the features come."""
     held, most, found = work.parameters * work.itemsize, 0, set()
     for layer in range(1, work.layers + 1):
@@ -77,7 +77,7 @@ def _turning_bytes(plan: Plan, work: Work, rank: int) -> int:
     return most
 
 
-def step_bytes(plan: Plan, work: Work, rank: int) -> int:
+def plan_step_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of what layers keep for backward, with those of the layer that takes most beside.
 
     Where rows are exchanged blocks are turned round in the first step, those of the last layer first.
@@ -98,7 +98,7 @@ def step_bytes(plan: Plan, work: Work, rank: int) -> int:
 class Layer:
     """One layer on one trainer."""
 
-    plan: Plan
+    plan: GridPlan
     """The plan."""
     work: Work
     """What the run computes."""
@@ -122,7 +122,7 @@ class Layer:
     """Width of the rows that are summed."""
 
     @classmethod
-    def of(cls, plan: Plan, work: Work, rank: int, number: int) -> Layer:
+    def of(cls, plan: GridPlan, work: Work, rank: int, number: int) -> Layer:
         """A layer of a run."""
         wide, out = work.inputs(number), work.outputs(number)
         received, sent = exchanged(plan, work, rank, number) if exchanges(plan, work) else (0, 0)

@@ -17,7 +17,7 @@ from gsplit.engine.whole.plan_prices import numbers_of
 from gsplit.engine.whole.plan_table import Priced, priced_plans
 from gsplit.engine.whole.private_memory import Work, private_peak, shared_bytes
 from gsplit.errors import InputError
-from gsplit.full import Plan
+from gsplit.full import GridPlan
 from gsplit.full.plans import OF_ALL_SOURCES
 from gsplit.limits import host_memory
 from gsplit.nn import GAT, GCN, SAGE
@@ -27,7 +27,7 @@ KNOWN = (SAGE, GCN, GAT)
 """Models whose rows have widths that are known before they run."""
 
 
-def check_fits(run: Run, layout: Layout, plan: Plan) -> None:
+def check_plan_fits(run: Run, layout: Layout, plan: GridPlan) -> None:
     """Refuse a plan that does not fit into the memory of the host, where trainers compute on the CPU.
 
     Raises:
@@ -48,7 +48,7 @@ class Tight(NamedTuple):
     """Whether it does not fit in any case; else it may, for what is said of a device is a bound from above."""
 
 
-def why_tight(run: Run, layout: Layout, plan: Plan, there: int) -> Tight | None:
+def why_tight(run: Run, layout: Layout, plan: GridPlan, there: int) -> Tight | None:
     """Why a plan does not fit, or may not, with what to take instead; None where it does, or nobody knows.
 
     Where not even a bound from above leaves doubt, no edge is read.
@@ -93,7 +93,7 @@ def why_tight(run: Run, layout: Layout, plan: Plan, there: int) -> Tight | None:
     return Tight(f"{chosen.flags} {takes} {binary(taken(chosen))} {where}; {instead}", surely)
 
 
-def chosen_of(priced: list[Priced], plan: Plan) -> Priced:
+def chosen_of(priced: list[Priced], plan: GridPlan) -> Priced:
     """The price of a plan: grids go by their sizes, whatever their name."""
     named = (*OF_ALL_SOURCES, "rotate")
     return next(
@@ -104,7 +104,7 @@ def chosen_of(priced: list[Priced], plan: Plan) -> Priced:
     )
 
 
-def _bound(run: Run, layout: Layout, plan: Plan, model: nn.Module) -> int:
+def _bound(run: Run, layout: Layout, plan: GridPlan, model: nn.Module) -> int:
     """Bytes that a plan takes at most, if every vertex were in every level and every row needed.
 
     Of the host for all trainers, or of a device for one.
@@ -121,16 +121,16 @@ def _bound(run: Run, layout: Layout, plan: Plan, model: nn.Module) -> int:
     )
     of_all = _of_all_trainers if run.config.device == accelerator.HOST else _of_a_device
     if plan.algorithm == "rotate":  # rows of all along an axis, factors of vertices, six blocks of all edges
-        rows = of_all(Plan(algorithm="1d", sizes=(trainers, 1, 1)), work)
+        rows = of_all(GridPlan(algorithm="1d", sizes=(trainers, 1, 1)), work)
         of_each = int(100 * own_P.sum() + 6 * (8 + 2 * work.itemsize) * edges_P.sum())
         return 2 * max(plan.sizes) * rows + trainers * of_each
     return of_all(plan, work)
 
 
-def _of_all_trainers(plan: Plan, work: Work) -> int:
+def _of_all_trainers(plan: GridPlan, work: Work) -> int:
     peaks = [private_peak(plan, work, rank) for rank in range(work.trainers)]
     return work.trainers * max(peaks) + shared_bytes(plan, work)
 
 
-def _of_a_device(plan: Plan, work: Work) -> int:
+def _of_a_device(plan: GridPlan, work: Work) -> int:
     return max(device_peak(plan, work, rank) for rank in range(work.trainers))

@@ -16,7 +16,7 @@ from gsplit.engine.whole.private_memory import Work, edge_bytes, private_peak, s
 from gsplit.engine.whole.rotated_prices import prices_of_turns, why_not_rotated
 from gsplit.engine.whole.whole_batch import needs_all_rows, sums_features
 from gsplit.errors import InputError
-from gsplit.full import Plan, levels_of
+from gsplit.full import GridPlan, levels_of
 from gsplit.full.moves import MOVES
 from gsplit.full.plans import OF_ALL_SOURCES, SENDS_ROWS, grids_of
 from gsplit.full.volumes import Widths, volumes, widths_of_sums
@@ -31,7 +31,7 @@ EDGE_BYTES = 8
 class Priced:
     """What one plan takes of the busiest trainer."""
 
-    plan: Plan
+    plan: GridPlan
     """The plan."""
     sent: dict[str, int]
     """Bytes and messages in an epoch, of the trainer that sends most, by the names of the counters."""
@@ -71,7 +71,7 @@ def plan_table(run: Run) -> str:
     first = moved_widths(model, epoch=0)[0].forward if sums_features(model) and not trained else 0
     work = work_of(run, layout, levels, model)
     priced = sorted(prices(run, layout, work, model), key=lambda price: sent_bytes(price.sent))
-    chosen = Plan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
+    chosen = GridPlan(algorithm=run.config.algorithm, sizes=tuple(run.config.grid or ()))  # type: ignore[arg-type]
     named = [
         "plan",
         *(move.replace("_", " ") for move in MOVES),
@@ -151,16 +151,16 @@ def prices(run: Run, layout: Layout, work: Work, model: nn.Module) -> Iterator[P
             )
 
 
-def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[Plan]:
+def _plans(run: Run, layout: Layout, model: nn.Module) -> Iterator[GridPlan]:
     for algorithm in OF_ALL_SOURCES:
         fits = run.config.device == "cpu" if algorithm == "shared" else True
         if fits and (algorithm != "1d-sparse" or layout.parts >= run.trainers):
-            yield Plan(algorithm=algorithm, sizes=(run.trainers, 1, 1))  # type: ignore[arg-type]
+            yield GridPlan(algorithm=algorithm, sizes=(run.trainers, 1, 1))  # type: ignore[arg-type]
     asked = tuple(run.config.grid or ())
     of_rows = run.config.algorithm not in (*OF_ALL_SOURCES, "rotate") and asked[1:] == (1, 1)
     for sizes in grids_of(run.trainers):
         if type(model) in (SAGE, GCN) and (sizes[1:] != (1, 1) or of_rows):
-            yield Plan(algorithm="3d", sizes=sizes)
+            yield GridPlan(algorithm="3d", sizes=sizes)
 
 
 def _line(price: Priced) -> list[str]:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.engine.evaluation import MAX_EDGES, MAX_ROW_BYTES
-from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
+from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.limits import private_bytes
 from gsplit.parallel.mailboxes import SPARE
 
@@ -129,7 +129,7 @@ def process_bytes() -> int:
     return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
 
 
-def private_peak(plan: Plan, work: Work, rank: int) -> int:
+def private_peak(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of private memory that a trainer takes at most."""
     item, first_edges = work.itemsize, edge_bytes(plan, work, rank)[0]
     first = first_edges + (first_words(plan, work, rank) * item if work.kept else 0)
@@ -140,7 +140,7 @@ def private_peak(plan: Plan, work: Work, rank: int) -> int:
     return int(process_bytes() + stays_bytes(plan, work, rank) + most)
 
 
-def stays_bytes(plan: Plan, work: Work, rank: int) -> int:
+def stays_bytes(plan: GridPlan, work: Work, rank: int) -> int:
     """Bytes of what stays: weights, rows at rest, and edges but those of the first layer."""
     item, sizes = work.itemsize, work.sizes[rank]
     rows = sizes[0] * (0 if work.trained else work.widths[0]) * item + 8 * sizes[-1] + item * sizes[0]
@@ -150,7 +150,7 @@ def stays_bytes(plan: Plan, work: Work, rank: int) -> int:
     return int(COPIES_OF_PARAMETERS * work.parameters * item + edge_bytes(plan, work, rank)[1] + rows)
 
 
-def shared_bytes(plan: Plan, work: Work) -> int:
+def shared_bytes(plan: GridPlan, work: Work) -> int:
     """Bytes of memory that all trainers of a run map, together."""
     sizes, widths, item = work.sizes.sum(axis=0), work.widths, work.itemsize
     n = int(work.own_vertices.sum())
@@ -164,7 +164,7 @@ def shared_bytes(plan: Plan, work: Work) -> int:
     return rows + evaluated + (n * widths[0] * item if work.trained else 0)
 
 
-def edge_bytes(plan: Plan, work: Work, rank: int) -> tuple[int, int]:
+def edge_bytes(plan: GridPlan, work: Work, rank: int) -> tuple[int, int]:
     """Bytes of the edges of the first layer that a trainer holds, and of all others, with pointers."""
     found: dict[tuple[bytes, bytes, bool], int] = {}
     first = 0
@@ -174,7 +174,7 @@ def edge_bytes(plan: Plan, work: Work, rank: int) -> tuple[int, int]:
     return first, sum(found.values()) - first
 
 
-def edges_of_layer(plan: Plan, work: Work, rank: int, layer: int) -> tuple[tuple[bytes, bytes, bool], int, int]:
+def edges_of_layer(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[tuple[bytes, bytes, bool], int, int]:
     """What names a layer's edges, which layers of the same name share; bytes of A, with routes; bytes of A'."""
     returns = layer > 1 or not work.kept
     forward, backward, rows, sources = block_of(plan, work, rank, layer)
@@ -189,7 +189,7 @@ def edges_of_layer(plan: Plan, work: Work, rank: int, layer: int) -> tuple[tuple
     return name, there, back
 
 
-def block_of(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int, int, int]:
+def block_of(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int, int, int]:
     """Edges forward and backward, rows and sources of what a trainer multiplies in a layer."""
     edges, sizes = work.by_owner[layer - 1], work.sizes
     if plan.of_all_sources and not exchanges(plan, work):
@@ -203,12 +203,12 @@ def block_of(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int, i
     return block, block, int(sizes[row, layer].sum()), int(sizes[column, layer - 1].sum())
 
 
-def exchanges(plan: Plan, work: Work) -> bool:
+def exchanges(plan: GridPlan, work: Work) -> bool:
     """Whether blocks are brought rows, not sums."""
     return plan.of_all_sources and (plan.algorithm != "shared" or work.attends)
 
 
-def exchanged(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int]:
+def exchanged(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, int]:
     """Rows that a trainer receives before a layer, and that it sends."""
     sizes = work.sizes[:, layer - 1]
     if plan.algorithm == "1d":
@@ -217,7 +217,7 @@ def exchanged(plan: Plan, work: Work, rank: int, layer: int) -> tuple[int, int]:
     return int(needed[rank].sum()), 0 if plan.algorithm == "shared" else int(needed[:, rank].sum())
 
 
-def _moved_words(plan: Plan, work: Work, rank: int, layer: int, width: int) -> int:
+def _moved_words(plan: GridPlan, work: Work, rank: int, layer: int, width: int) -> int:
     """Numbers that a sum has at once beside the rows that it is given: what was sent, what came, sums."""
     own = int(work.sizes[rank, layer])
     if plan.of_all_sources:
@@ -238,14 +238,14 @@ def _moved_words(plan: Plan, work: Work, rank: int, layer: int, width: int) -> i
     return words
 
 
-def first_words(plan: Plan, work: Work, rank: int) -> int:
+def first_words(plan: GridPlan, work: Work, rank: int) -> int:
     """Numbers that the first sum has at once, where it is kept: beside the features, the sums themselves included."""
     width = work.widths[0]
     before, after = (int(work.sizes[rank, level]) * width for level in (0, 1))
     return before * work.scales + max(_moved_words(plan, work, rank, 1, width), (3 if work.scales else 1) * after)
 
 
-def _step_words(plan: Plan, work: Work, rank: int) -> int:
+def _step_words(plan: GridPlan, work: Work, rank: int) -> int:
     """Numbers that layers keep for backward, and those of the layer that takes most beside."""
     kept, most = 0, 0
     for layer in range(1, work.layers + 1):
@@ -286,7 +286,7 @@ def rows_of_chunk(work: Work, rank: int, wide: int) -> tuple[int, int, int]:
     return edges, min(n, edges), min(own, edges)
 
 
-def _peers(plan: Plan, rank: int, axis: str) -> list[int]:
+def _peers(plan: GridPlan, rank: int, axis: str) -> list[int]:
     """The trainers at the same place along an axis."""
     own = plan.grid.coordinate(rank, axis)
     return [peer for peer in range(plan.grid.world) if plan.grid.coordinate(peer, axis) == own]

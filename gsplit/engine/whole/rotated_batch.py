@@ -18,7 +18,7 @@ from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.rotated_prices import orders_of_run
 from gsplit.engine.whole.whole_batch import on_device, sums_features
 from gsplit.features import LoadCounters
-from gsplit.full import Plan
+from gsplit.full import GridPlan
 from gsplit.full.first_sum import FirstSums
 from gsplit.full.moves import Moves, fresh_counters
 from gsplit.full.operators import transposed
@@ -63,7 +63,7 @@ class RotatedBatches:
         plan: of the run.
     """
 
-    def __init__(self, components: Components, plan: Plan) -> None:
+    def __init__(self, components: Components, plan: GridPlan) -> None:
         start_s = time.perf_counter()
         self._components = components
         member, graph, config = components.member, components.layout.graph, components.run.config

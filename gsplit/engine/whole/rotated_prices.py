@@ -17,11 +17,11 @@ from gsplit.engine.evaluation import bounds_of
 from gsplit.engine.run import Run
 from gsplit.engine.whole.device_memory import ON_DEVICES, evaluation_on_device
 from gsplit.engine.whole.private_memory import COPIES_OF_PARAMETERS, UNUSED, Work, evaluation_bytes, process_bytes
-from gsplit.full import Plan
+from gsplit.full import GridPlan
 from gsplit.full.plans import grids_of
 from gsplit.full.reading import PIECE_EDGES
 from gsplit.full.rotation import Planes, Turns, orders_of, roles_of, volumes_of_turns
-from gsplit.full.rotation.planes import Order
+from gsplit.full.rotation.planes import PlaneOrder
 from gsplit.sampling.plan import fold_key
 
 TURNED_UNUSED = 1.7
@@ -49,13 +49,13 @@ def why_not_rotated(signature: Mapping[str, Any]) -> str | None:
     return None
 
 
-def orders_of_run(config: TrainConfig, layout: Layout, trainers: int) -> tuple[Order, Order]:
+def orders_of_run(config: TrainConfig, layout: Layout, trainers: int) -> tuple[PlaneOrder, PlaneOrder]:
     """The orders of even and of odd levels of a run."""
     seed = fold_key(config.seed, SECOND_ORDER)
     return orders_of(bounds_of(layout, trainers), seed, double=config.permutation == "double")
 
 
-def turns_of(config: TrainConfig, layout: Layout, plan: Plan, widths: list[int]) -> Turns:
+def turns_of(config: TrainConfig, layout: Layout, plan: GridPlan, widths: list[int]) -> Turns:
     """Who has what, in numbers.
 
     Args:
@@ -77,7 +77,7 @@ def turns_of(config: TrainConfig, layout: Layout, plan: Plan, widths: list[int])
 
 def prices_of_turns(
     run: Run, layout: Layout, work: Work, widths: list[int], *, loops: bool, kept: bool, each: int
-) -> Iterator[tuple[Plan, list[dict[str, int]], int, int, int]]:
+) -> Iterator[tuple[GridPlan, list[dict[str, int]], int, int, int]]:
     """All grids, with what each trainer sends in an epoch, and bytes of the busiest.
 
     These are of edges, of private memory, and of a device.
@@ -98,7 +98,7 @@ def prices_of_turns(
         layer % 2: _edges_by_owner(layout, orders, layer, loops=loops) for layer in range(1, min(last, 2) + 1)
     }
     for sizes in grids_of(trainers):
-        plan = Plan(algorithm="rotate", sizes=sizes)
+        plan = GridPlan(algorithm="rotate", sizes=sizes)
         turns = turns_of(config, layout, plan, widths)
         returns = config.train_features is not None
         sent = [
@@ -203,7 +203,9 @@ def _device_peak(work: Work, turns: Turns, planes: Planes, edges: int, *, double
     return int(stays + max(first, sums_kept + max(step, evaluation)))
 
 
-def _edges_by_owner(layout: Layout, orders: tuple[Order, Order], layer: int, *, loops: bool) -> NDArray[np.int64]:
+def _edges_by_owner(
+    layout: Layout, orders: tuple[PlaneOrder, PlaneOrder], layer: int, *, loops: bool
+) -> NDArray[np.int64]:
     """[P, P] edges of a layer, by the trainers that have destination and source."""
     graph, trainers = layout.graph, len(orders[0].sizes)
     into, out = (_owner(orders[level % 2], graph.num_vertices) for level in (layer, layer - 1))
@@ -215,7 +217,7 @@ def _edges_by_owner(layout: Layout, orders: tuple[Order, Order], layer: int, *, 
     return counts.reshape(trainers, trainers)
 
 
-def _owner(order: Order, n: int) -> NDArray[np.int64]:
+def _owner(order: PlaneOrder, n: int) -> NDArray[np.int64]:
     owner = np.empty(n, np.int64)
     for trainer, own in enumerate(order.vertices):
         owner[own] = trainer

@@ -18,7 +18,7 @@ from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.whole.own_rows import OwnRows
 from gsplit.features import LoadCounters
-from gsplit.full import COLUMNS, ROWS, Plan
+from gsplit.full import COLUMNS, ROWS, GridPlan
 from gsplit.full.common_link import CommonLink
 from gsplit.full.common_rows import CommonRows
 from gsplit.full.first_sum import FirstBlock, FirstSums
@@ -51,7 +51,7 @@ class WholeBatches:
         plan: of the run.
     """
 
-    def __init__(self, components: Components, plan: Plan) -> None:
+    def __init__(self, components: Components, plan: GridPlan) -> None:
         start_s = time.perf_counter()
         self._components, self._plan = components, plan
         member, config = components.member, components.run.config

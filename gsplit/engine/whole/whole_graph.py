@@ -17,12 +17,12 @@ from gsplit.data import Layout
 from gsplit.engine.components import Components
 from gsplit.engine.minibatch import MiniBatch
 from gsplit.engine.run import Run
-from gsplit.engine.whole.fitting import check_fits
+from gsplit.engine.whole.fitting import check_plan_fits
 from gsplit.engine.whole.rotated_batch import RotatedBatches
 from gsplit.engine.whole.rotated_prices import why_not_rotated
 from gsplit.engine.whole.whole_batch import WholeBatches
 from gsplit.errors import InputError
-from gsplit.full import Plan, plan_of
+from gsplit.full import GridPlan, plan_of
 from gsplit.full.levels import MOST_LAYERS
 from gsplit.full.plans import OF_ALL_SOURCES
 from gsplit.parallel import Grid
@@ -95,7 +95,7 @@ class WholeGraph:
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """What tells the trainers to stop; there are no samplers. A plan that does not fit is refused."""
-        check_fits(run, layout, plan_of_run(run))
+        check_plan_fits(run, layout, plan_of_run(run))
         supply = Supply(run.trainers)
         try:
             yield supply
@@ -118,11 +118,11 @@ def _handed_out(batches: WholeBatches | RotatedBatches, order: Order, end: Train
         yield batches.make(handle)
 
 
-def plan_of_run(run: Run) -> Plan:
+def plan_of_run(run: Run) -> GridPlan:
     """The plan that was decided."""
     config = run.config
     assert config.grid is not None
-    return Plan(algorithm=config.algorithm, sizes=(config.grid[0], config.grid[1], config.grid[2]))
+    return GridPlan(algorithm=config.algorithm, sizes=(config.grid[0], config.grid[1], config.grid[2]))
 
 
 def without_the_plan_before(config: TrainConfig, before: TrainConfig, trainers: int) -> TrainConfig:

@@ -51,7 +51,7 @@ def roles_of(layer: int) -> Roles:
     return axes
 
 
-class Order(NamedTuple):
+class PlaneOrder(NamedTuple):
     """An order of the vertices, cut into a range for each trainer."""
 
     vertices: Sequence[NDArray[np.int64]]
@@ -63,7 +63,7 @@ class Order(NamedTuple):
         return [len(own) for own in self.vertices]
 
 
-def orders_of(bounds: NDArray[np.int64], seed: int, *, double: bool) -> tuple[Order, Order]:
+def orders_of(bounds: NDArray[np.int64], seed: int, *, double: bool) -> tuple[PlaneOrder, PlaneOrder]:
     """The orders of even levels, that of the layout, and of odd ones: the same, or one that is drawn.
 
     Args:
@@ -71,11 +71,11 @@ def orders_of(bounds: NDArray[np.int64], seed: int, *, double: bool) -> tuple[Or
         seed: that the second order is drawn from.
         double: whether there is a second one.
     """
-    even = Order([np.arange(begin, end) for begin, end in itertools.pairwise(bounds)])
+    even = PlaneOrder([np.arange(begin, end) for begin, end in itertools.pairwise(bounds)])
     if not double:
         return even, even
     drawn = np.random.default_rng(seed).permutation(int(bounds[-1]))
-    return even, Order(np.array_split(drawn, len(bounds) - 1))
+    return even, PlaneOrder(np.array_split(drawn, len(bounds) - 1))
 
 
 class Planes(NamedTuple):
@@ -85,10 +85,10 @@ class Planes(NamedTuple):
     """The trainers along :data:`gsplit.full.plans.TURNING`."""
     rank: int
     """This trainer."""
-    orders: tuple[Order, Order]
+    orders: tuple[PlaneOrder, PlaneOrder]
     """Orders of even and of odd levels."""
 
-    def order(self, level: int) -> Order:
+    def order(self, level: int) -> PlaneOrder:
         """The order of a level, 0 .. L."""
         return self.orders[level % 2]
 

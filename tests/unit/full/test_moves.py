@@ -10,7 +10,7 @@ import pytest
 import torch
 from support.threads import in_threads
 
-from gsplit.full import COLUMNS, FEATURES, ROWS, Plan
+from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 from gsplit.full.moves import Moves
 from gsplit.full.operators import GridOperator, Sizes
 from gsplit.full.plans import grids_of
@@ -55,7 +55,7 @@ def inner_products(member, grid):
 @pytest.mark.parametrize("trainers", [2, 3, 4, 6, 8])
 def test_each_move_has_an_adjoint(trainers):
     for sizes in grids_of(trainers):
-        results = in_threads(trainers, inner_products, Plan(algorithm="3d", sizes=sizes).grid)
+        results = in_threads(trainers, inner_products, GridPlan(algorithm="3d", sizes=sizes).grid)
         for of_move in zip(*results, strict=True):
             forward, backward = (sum(values) for values in zip(*of_move, strict=True))
             assert forward == pytest.approx(backward, rel=1e-12, abs=1e-13)
@@ -70,7 +70,7 @@ def chains(member, table, weights, levels):
     """
     results = []
     for sizes in grids_of(member.world):
-        grid = Plan(algorithm="3d", sizes=sizes).grid
+        grid = GridPlan(algorithm="3d", sizes=sizes).grid
         mine = member.on(grid)
         moves, rank = Moves.of(mine), member.rank
 
@@ -138,7 +138,7 @@ def test_chains_are_products_and_send_what_the_formula_says(trainers):
         torch.testing.assert_close(out, A @ x, rtol=0, atol=1e-12)
         torch.testing.assert_close(grad, A.T @ y, rtol=0, atol=1e-12)
         assert (out * y).sum().item() == pytest.approx((x * grad).sum().item(), rel=1e-12)
-        plan = Plan(algorithm="3d", sizes=sizes)
+        plan = GridPlan(algorithm="3d", sizes=sizes)
         for rank, of_rank in enumerate(results):
             wanted = volumes(plan, levels, [Widths(5, 5)], 8, rank)
             assert counted(of_rank[i][2]) == wanted
@@ -158,7 +158,7 @@ def test_volumes_of_even_ranges(sizes):
     """Words that one of P = R K F trainers receives in a product of width w; CAGNET's 1D and 1.5D are cases of it."""
     (R, K, F), P, n, w = sizes, math.prod(sizes), 4320, 216
     even = np.full((P, 2), n // P)
-    plan = Plan(algorithm="3d", sizes=sizes)
+    plan = GridPlan(algorithm="3d", sizes=sizes)
     words = n * w * (2 * (F - 1) / (F * P) + (R - 1) / (R * K * F) + (K - 1) / (K * R * F))
     for rank in range(P):
         sent = volumes(plan, even, [Widths(w, w)], 1, rank)
@@ -166,7 +166,7 @@ def test_volumes_of_even_ranges(sizes):
         assert sent["exchange_forward_messages"] == 2 * (F - 1) + (R - 1) + (K - 1)
     if (K, F) == (1, 1):
         assert words == pytest.approx(n * w * (P - 1) / P)
-        assert volumes(Plan(algorithm="1d", sizes=sizes), even, [Widths(w, w)], 1, 0)[
+        assert volumes(GridPlan(algorithm="1d", sizes=sizes), even, [Widths(w, w)], 1, 0)[
             "exchange_forward_bytes"
         ] == pytest.approx(words)
     if F == 1 and P % K == 0:
