@@ -31,7 +31,7 @@ OLD = "old"
 GONE = "gone"
 """What was in the place before, and is not to come back."""
 LOCK = ".lock"
-"""File in a folder that whoever works on the folder holds locked."""
+"""File in a folder that the process that works on the folder holds locked."""
 ASIDE = ".aside"
 """File that a process at work on a folder beside a place holds locked; no folder but ours has one."""
 SUFFIX_LETTERS = 8
@@ -192,7 +192,7 @@ def put_right(out: Path, done: Judge = os.path.lexists, worthless: Judge = _noth
                     with locked(left, lock):
                         back = take_back(out, left, done, worthless, lock)
                 except InUse:
-                    continue  # a living process is at work, on the folder or in the place
+                    continue  # a living process holds the folder or the place
                 except InputError as error:
                     logger.warning("%s", error)
                     continue

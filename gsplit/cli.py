@@ -164,10 +164,10 @@ def parse(
         flag, _, value = word.partition("=")
         flag = flag.replace("_", "-")
         if answers is not None and flag in answers:
-            said = answers[flag]
+            answer = answers[flag]
             values = [value] if value else takewhile(lambda after: not after.startswith("--"), arguments[i + 1 :])
             raise InputError(
-                f"{flag} is no flag of {prog}: {said if isinstance(said, str) else said(','.join(values))}"
+                f"{flag} is no flag of {prog}: {answer if isinstance(answer, str) else answer(','.join(values))}"
             )
     complaint = io.StringIO()
     try:

@@ -1,4 +1,4 @@
-"""The one exception that stands for a mistake of the user, how it is told, and what the host did not give."""
+"""The one exception that stands for a mistake of the user, how it is printed, and what the host did not give."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def refused_by_host(error: BaseException) -> str | None:
         return None
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM if isinstance(error, MemoryError) else None
     lines = str(error).splitlines() or [os.strerror(errno.ENOMEM)]
-    said = lines[0]
+    line = lines[0]
     if number in TOO_LITTLE and isinstance(error, OSError):
-        said = f"{error.strerror}" if error.filename is None else f"{error.filename}: {error.strerror}"
+        line = f"{error.strerror}" if error.filename is None else f"{error.filename}: {error.strerror}"
     elif number not in TOO_LITTLE:
         number = next((number for words, number in IN_WORDS.items() if words in str(error)), None)
-        said = next((line for line in lines if any(words in line for words in IN_WORDS)), said)
-    return None if number is None else f"{said}; {TOO_LITTLE[number]}"
+        line = next((line for line in lines if any(words in line for words in IN_WORDS)), line)
+    return None if number is None else f"{line}; {TOO_LITTLE[number]}"
 
 
 def one_line(error: InputError) -> str:

@@ -128,7 +128,7 @@ def _lies_in(path: str, root: str) -> bool:
 def _mounts(version: int, controller: str) -> Iterator[tuple[str, Path]]:
     """(root, mount point) of each mount of that version of cgroups; of version 1, with a controller.
 
-    The format is told in proc(5) under mountinfo.
+    The format is described in proc(5) under mountinfo.
     """
     for line in _lines(ROOT / "proc/self/mountinfo"):
         fields, _, about = line.partition(" - ")

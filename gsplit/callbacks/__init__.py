@@ -1,4 +1,4 @@
-"""Callbacks: what is told of a run while it trains; for TensorBoard, Weights & Biases and MLflow, or of one's own."""
+"""Callbacks: what is reported of a run while it trains; for TensorBoard, Weights & Biases and MLflow, or your own."""
 
 from __future__ import annotations
 

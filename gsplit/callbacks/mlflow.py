@@ -9,7 +9,7 @@ from gsplit.callbacks.callback import Callback, scalars
 
 
 class MLflow(Callback):
-    """Logs to MLflow: into a file in the run's folder, or to the server that it is told.
+    """Logs to MLflow: into a file in the run's folder, or to the server that is configured.
 
     Args:
         uri: of the tracking server; by default the file ``mlflow.db`` in the run's folder.

@@ -1,4 +1,4 @@
-"""What a configuration's fields may hold, said once with each field and checked by one checker.
+"""What a configuration's fields may hold, stated once with each field and checked by one checker.
 
 A configuration is a frozen dataclass that derives from :class:`Checked`. The annotation of a field says all there is
 to know of it: its kind, the choices of a ``Literal``, a :class:`Range`, or a function that must accept it

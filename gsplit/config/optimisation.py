@@ -116,7 +116,7 @@ class ObjectiveConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimisationConfig(Checked):
-    """The optimizer, the rate at which it learns, and for how long it is at work."""
+    """The optimizer, the rate at which it learns, and for how long it runs."""
 
     epochs: Annotated[int, Range(0), arg(aliases=("--num-epochs",))] = 30
     """Passes over the training vertices."""

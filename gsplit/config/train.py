@@ -96,7 +96,7 @@ class TrainConfig(
 
     @property
     def layers(self) -> int:
-        """Number of layers of the model: by the rule one for each fan-out or layer size, or as it was said."""
+        """Number of layers of the model: by the rule one for each fan-out or layer size, or as it was configured."""
         if self.strategy == "full" or self.sampling == "neighbours":
             return len(self.fan_out)
         if self.sampling in LAYERWISE:

@@ -204,7 +204,7 @@ def register(memory: NDArray[np.uint8], flags: int = 0) -> int:
     code = int(torch.get_device_module(kind).cudart().cudaHostRegister(memory.ctypes.data, memory.nbytes, flags))
     if code:
         with contextlib.suppress(RuntimeError):
-            torch.zeros(1, device=kind).add_(1)  # it would be reported at the next launch, whoever's it is
+            torch.zeros(1, device=kind).add_(1)  # it would be reported at the next launch of any kernel
     else:
         first = memory
         while isinstance(first.base, np.ndarray):  # to the array that every view refers to, and that has the mapping
@@ -239,5 +239,5 @@ def name_of(device: torch.device) -> str:
 def built_for() -> str:
     """What PyTorch was built for, beside the CPU."""
     names = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
-    versions = {said: getattr(torch.version, name, None) for name, said in names.items()}
-    return ", ".join(f"{said} {version}" for said, version in versions.items() if version) or "the CPU alone"
+    versions = {label: getattr(torch.version, name, None) for name, label in names.items()}
+    return ", ".join(f"{label} {version}" for label, version in versions.items() if version) or "the CPU alone"

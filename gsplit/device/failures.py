@@ -69,7 +69,7 @@ REFUSALS = {
     "device kernel image is corrupt": "PyTorch's files are damaged; install it again",
     "creating shared memory segment": "NCCL finds no room in /dev/shm; make it larger (docker: --shm-size=1g)",
     "no socket interface found": "NCCL knows no such network; unset NCCL_SOCKET_IFNAME",
-    "ncclRemoteError": "another trainer ended before; what it said is the cause",
+    "ncclRemoteError": "another trainer ended before; what it printed is the cause",
     "unhandled system error": "NCCL cannot use what the host gives it; NCCL_DEBUG=WARN says what",
     "Duplicate GPU detected": "each trainer needs a GPU of its own; use fewer --gpus",
     "Torch not compiled with CUDA enabled": "PyTorch is built without CUDA; install a build with it",
@@ -98,8 +98,8 @@ def refused_by_device(error: BaseException) -> str | None:
         return None
     lines = str(error).splitlines() or [""]
     if is_out_of_memory(error):
-        said = next((line for line in lines if OUT_OF_MEMORY.search(line)), lines[0] or "no memory is left")
-        return f"{said.rstrip('. ')}; use a smaller --batch-size or --cache-size, or more --gpus"
+        line = next((line for line in lines if OUT_OF_MEMORY.search(line)), lines[0] or "no memory is left")
+        return f"{line.rstrip('. ')}; use a smaller --batch-size or --cache-size, or more --gpus"
     for words, advice in REFUSALS.items():
         for line in lines:
             if words.lower() in line.lower():

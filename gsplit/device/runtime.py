@@ -49,7 +49,7 @@ def call(device: torch.device, name: str, *arguments: Any) -> None:
     with accelerator.as_current(device):
         code = getattr(library, prefix + name)(*arguments)
     if code:
-        getattr(library, f"{prefix}GetLastError")()  # it would be reported at the next launch, whoever's it is
+        getattr(library, f"{prefix}GetLastError")()  # it would be reported at the next launch of any kernel
         words = getattr(library, f"{prefix}GetErrorString")
         words.restype = ctypes.c_char_p
         raise RuntimeError(f"{prefix}{name}: {words(code).decode()}")

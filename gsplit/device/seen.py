@@ -1,4 +1,4 @@
-"""Accelerators as a user is told of them: which there are, what they have, and what a run computes on."""
+"""Accelerators as they are described to a user: which there are, what they have, and what a run computes on."""
 
 from __future__ import annotations
 

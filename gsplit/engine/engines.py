@@ -64,7 +64,7 @@ class Engine(Protocol):
         Args:
             components: what the trainer is made of so far.
             position: where the run stands, of which the first mini-batch is the next.
-            end: this trainer's end of the supply; without one it is alone and told nothing.
+            end: this trainer's end of the supply; without one it is alone and gets no messages.
         """
 
 

@@ -101,7 +101,7 @@ class Feed:
             mini_batch = self._maker.make(handle)
             made_s = time.perf_counter()
         if self._stream:
-            self._stream.synchronize()  # waits here, in the thread: whoever gets the mini-batch need not
+            self._stream.synchronize()  # waits here, in the thread, so that the trainer need not
         self._maker.release(handle)
         mini_batch.seconds["load"] += time.perf_counter() - made_s
         return mini_batch

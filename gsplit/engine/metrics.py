@@ -52,9 +52,9 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
 
     ``auroc`` and ``ap`` (average precision) are means over the classes, each against the others, of those that some
     vertices have and others have not; with two classes they are those of the second. ``macro-f1`` is the mean over
-    the classes that some vertex has, or is said to have; with several labels over all of them. With several labels,
-    ``accuracy`` is the share of vertices all of whose labels are right. ``rmse`` and ``mae`` are means over the
-    outputs, each of the vertices whose label of it is known.
+    the classes that some vertex has, or is predicted to have; with several labels over all of them, and ``accuracy``
+    is the share of vertices all of whose labels are right. ``rmse`` and ``mae`` are means over the outputs, each of the
+    vertices whose label of it is known.
 
     Args:
         names: of :data:`gsplit.config.optimisation.METRICS`.
@@ -66,13 +66,13 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
     if names[0] in ERRORS:  # so are all of them
         return [_error(name, logits.astype(np.float64), labels.astype(np.float64)) for name in names]
     if labels.ndim == 2:
-        said, true = logits > 0, labels > 0.5
+        predicted, true = logits > 0, labels > 0.5
     else:
-        said, true = logits.argmax(axis=1), labels.astype(np.int64)
+        predicted, true = logits.argmax(axis=1), labels.astype(np.int64)
     several = labels.ndim == 2
     ranks = any(name in RANKED for name in names)
     ranked = (_members(labels, logits.shape[1]), _scores(logits, several)) if ranks else ()
-    return [_ranked(name, *ranked) if name in RANKED else _counted(name, said, true) for name in names]
+    return [_ranked(name, *ranked) if name in RANKED else _counted(name, predicted, true) for name in names]
 
 
 def _scores(logits: NDArray[Any], multi_label: bool) -> NDArray[np.float64]:
@@ -99,27 +99,27 @@ def _defined(members: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.flatnonzero((counts > 0) & (counts < len(members)))
 
 
-def _counted(name: str, said: NDArray[Any], true: NDArray[Any]) -> float:
+def _counted(name: str, predicted: NDArray[Any], true: NDArray[Any]) -> float:
     from sklearn import metrics
 
     if name == "accuracy":
-        return float(metrics.accuracy_score(true, said))
+        return float(metrics.accuracy_score(true, predicted))
     average = name.removesuffix("-f1")
     if true.ndim == 2 and true.shape[1] == 1:  # one label, which scikit-learn would take for two classes
-        true, said, average = true[:, 0], said[:, 0], "binary"
-    return float(metrics.f1_score(true, said, average=average, zero_division=0.0))
+        true, predicted, average = true[:, 0], predicted[:, 0], "binary"
+    return float(metrics.f1_score(true, predicted, average=average, zero_division=0.0))
 
 
-def _error(name: str, said: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+def _error(name: str, predicted: NDArray[np.float64], true: NDArray[np.float64]) -> float:
     from sklearn import metrics
 
     of_outputs = []
-    for said_n, true_n in zip(said.T, true.T, strict=True):
+    for predicted_n, true_n in zip(predicted.T, true.T, strict=True):
         known = ~np.isnan(true_n)
         if not known.any():
             continue
         metric = metrics.mean_absolute_error if name == "mae" else metrics.root_mean_squared_error
-        of_outputs.append(float(metric(true_n[known], said_n[known])))
+        of_outputs.append(float(metric(true_n[known], predicted_n[known])))
     return float(np.mean(of_outputs)) if of_outputs else math.nan
 
 

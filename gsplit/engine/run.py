@@ -1,4 +1,4 @@
-"""A training run, decided and checked: what the launcher starts, and what every trainer is told."""
+"""A training run, decided and checked: what the launcher starts, and what every trainer gets."""
 
 from __future__ import annotations
 

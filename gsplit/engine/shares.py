@@ -15,7 +15,7 @@ from gsplit.engine.run import Run
 from gsplit.sampling import split_offsets
 
 MOST_LISTED = 8
-"""Numbers that are listed one by one; of more the least and the largest are said."""
+"""Numbers that are listed one by one; of more the least and the largest are named."""
 
 
 def shares(run: Run, layout: Layout) -> str | None:

@@ -1,6 +1,6 @@
 """The body of a training step: from a mini-batch to the gradients of all trainers.
 
-The engine's loop, a loop of the user's, and the step that is made dry to see what it takes all come here.
+The engine's loop, a loop of the user's, and the dry run that sees what a step takes all come here.
 """
 
 from __future__ import annotations

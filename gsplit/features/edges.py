@@ -187,7 +187,7 @@ class EdgeLoader:
         return found
 
     def _drawn_weights_of(self, segment: Segment, layer: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sums of the weights of all in-edges that were drawn, float64 [num_destinations], whoever sums them."""
+        """Sums of the weights of all in-edges that were drawn, by any trainer, float64 [num_destinations]."""
         n = segment.layers[layer].num_destinations
         destinations = np.repeat(np.arange(n), np.diff(segment.indptr(layer)))[ids >= 0]
         moved_rows, moved_ids = segment.moved(layer)

@@ -59,7 +59,7 @@ class Moves:
     sides: dict[str, Side]
     """The axes of the grid: ``rows``, ``columns`` and ``features``, or others that moves are asked for along."""
     counters: ExchangeCounters = field(default_factory=fresh_counters)
-    """What the moves of the mini-batch at work sent."""
+    """What the moves of the current mini-batch sent."""
 
     @classmethod
     def of(cls, member: Member) -> Moves:

@@ -32,8 +32,8 @@ class Compiled(Library):
     """Sums by a kernel of Triton's (:mod:`gsplit.kernels.segment_sums`), forward and backward; the rest as it was.
 
     Where it cannot be compiled, or gives other sums than PyTorch's operations do, a warning says so, and those take
-    its place as long as the process lives. A device that an earlier launch broke says so at the next one, whoever's
-    it is: that is raised.
+    its place as long as the process lives. A device that an earlier launch broke says so at the next one of
+    any kernel: that is raised.
     """
 
     def __init__(self) -> None:

@@ -87,7 +87,7 @@ class Sums:
 
 
 class Kernels(Protocol):
-    """The sums that a layer takes, whoever computes them. Source i is ``own[i]`` or ``received[i - len(own)]``."""
+    """The sums that a layer takes. Source i is ``own[i]`` or ``received[i - len(own)]``."""
 
     parts_are_cheap: bool
     """Whether sums over some of the rows cost no more than their share; on a GPU the host would have to wait."""

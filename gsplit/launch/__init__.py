@@ -1,1 +1,1 @@
-"""From what was asked for to a run at work: everything is decided and checked, then processes are started."""
+"""From what was asked for to a run that trains: everything is decided and checked, then processes are started."""

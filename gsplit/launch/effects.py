@@ -1,8 +1,8 @@
 """Flags that have no effect in a run: which are refused, and which are warned of.
 
-Where a flag has one stands with its field (:mod:`gsplit.config.rules`); what a run is, is told to the rules here. A
-flag is refused where it says what is computed (the model, what it is trained on and by, its scores), for else another
-training than the one that was asked for would end well; one that is given for time or memory is warned of.
+Where a flag has one stands with its field (:mod:`gsplit.config.rules`); the facts about a run are given to the rules
+here. A flag is refused where it says what is computed (the model, what it is trained on and by, its scores), for else
+another training than the one that was asked for would end well; one that is given for time or memory is warned of.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def layouts_in_reach() -> list[Path]:
 
 
 def no_layout(parts: int | None) -> InputError:
-    """What is said where no layout was given; ``parts`` is the number of trainers, where that was.
+    """Return the message where no layout was given; ``parts`` is the number of trainers, where that was.
 
     The layouts in reach, or the two commands that make one.
     """

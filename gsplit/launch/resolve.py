@@ -57,7 +57,7 @@ def resolve(
         config: as asked for.
         model: that was handed over as an object; None for the one that ``config.model`` names.
         loss: that was handed over as a function; None for the one that ``config.loss`` names.
-        before: what was asked for when a run that goes on was last at work.
+        before: what was asked for when a run that goes on last ran.
 
     Raises:
         InputError: for whatever is wrong with the input.

@@ -1,4 +1,4 @@
-"""Going on with a run: what may change, what may not, and what is said about it."""
+"""Going on with a run: what may change, what may not, and what is printed about it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """What was asked for when a run that goes on was last at work."""
+    """What was asked for when a run that goes on last ran."""
 
     config: TrainConfig
     """The configuration that was asked for then."""
@@ -78,7 +78,7 @@ def _written(path: Path) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed:
-    """A run that goes on, which may: whoever holds its folder looks at its last checkpoint once."""
+    """A run that may be resumed: the process that holds its folder looks at its last checkpoint once."""
 
     run: Run
     """What is to come, as decided."""

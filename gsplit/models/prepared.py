@@ -72,7 +72,7 @@ def prepare(model: nn.Module) -> Prepared:
 
 
 def check(model: nn.Module, layers: int, graph: GraphArrays) -> CheckedModel:
-    """What can be told of a model before it runs.
+    """What can be known of a model before it runs.
 
     Args:
         model: stays as it is; a copy is prepared, as trainers will have it.

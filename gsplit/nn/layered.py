@@ -40,7 +40,7 @@ class Between(TypedDict, total=False):
 
 @runtime_checkable
 class FusesBias(Protocol):
-    """A convolution that can leave its bias to whoever makes the next pass over its rows."""
+    """A convolution that can leave its bias to the next pass over its rows."""
 
     @property
     def bias_to_fuse(self) -> Tensor | None:

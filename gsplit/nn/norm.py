@@ -25,7 +25,7 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     comm: BatchComm | None = None
-    """The communicator of the mini-batch at work, set by :func:`follow_comm`; None: this trainer holds all rows."""
+    """The communicator of the current mini-batch, set by :func:`follow_comm`; None: this trainer holds all rows."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise the rows x [n, D] of this trainer; in training by the statistics of all trainers' rows."""

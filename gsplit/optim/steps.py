@@ -41,7 +41,7 @@ class Steps:
         self._parameters, self._rows, self._num_batches = parameters, rows, num_batches
         self.rates = Rates(config, -(-num_batches // config.accumulate), lower_is_better=lower_is_better)
         self._at_work: Tensor | None = None
-        """What all targets of the mini-batch at work weigh; None: 1 each."""
+        """What all targets of the current mini-batch weigh; None: 1 each."""
         self._sums: list[Tensor] = []
         """Sums of gradients times the weights of all targets, of mini-batches that no step was made of yet."""
         self._weight: float | Tensor = 0.0
@@ -74,14 +74,14 @@ class Steps:
         return totals[0] * num_targets * _inverse(self._at_work), num_bytes
 
     def weight(self, num_targets: int) -> float | Tensor:
-        """What all targets of the mini-batch at work weigh."""
+        """What all targets of the current mini-batch weigh."""
         return num_targets if self._at_work is None else self._at_work
 
     def end(self, epoch: int, batch: int, num_targets: int) -> None:
         """Make the step of a mini-batch, if one is due.
 
         Args:
-            epoch, batch: how many epochs are done, and how many mini-batches of the one at work before this one.
+            epoch, batch: how many epochs are done, and how many mini-batches of the current one before this one.
             num_targets: of the mini-batch, over all trainers; of one without any no step is made.
         """
         each = self._config.accumulate

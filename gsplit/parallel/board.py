@@ -1,4 +1,4 @@
-"""The notice board: before a trainer enters a collective of a mini-batch it says which, and reads what others said.
+"""The notice board: before a trainer enters a collective of a mini-batch it says which, and reads what others posted.
 
 A collective waits for all who take part, so a model that makes an exchange on some trainers only, or one of another
 width, would leave the others waiting. Instead, every collective has a number, the same on all trainers: each posts

@@ -97,18 +97,18 @@ def _received(member: Member, partner: int | None, group: Group, deadline_s: flo
 def _blamed(
     store: dist.Store, member: Member, number: int, partner: int | None, wrong: str, tell_s: float = TELL_S
 ) -> str:
-    """One line that names two devices: those of the first round that did not end, whoever says so.
+    """One line that names two devices: those of the first round that did not end, whichever trainer says so.
 
     Who waits in a later round may only wait for one that waits in an earlier one.
     """
     store.set(PLACE.format(member.rank), f"{number} {-1 if partner is None else partner}")
-    deadline_s, told = time.monotonic() + tell_s, dict[int, tuple[int, int]]()
-    while len(told) < member.world and time.monotonic() < deadline_s:
+    deadline_s, heard = time.monotonic() + tell_s, dict[int, tuple[int, int]]()
+    while len(heard) < member.world and time.monotonic() < deadline_s:
         for rank in range(member.world):
-            if rank not in told and store.check([PLACE.format(rank)]):
+            if rank not in heard and store.check([PLACE.format(rank)]):
                 at, other = map(int, store.get(PLACE.format(rank)).split())
-                told[rank] = at, other
+                heard[rank] = at, other
         time.sleep(POLL_S)
-    waiting = [(at, rank, other) for rank, (at, other) in told.items() if other in told and told[other][1] == rank]
+    waiting = [(at, rank, other) for rank, (at, other) in heard.items() if other in heard and heard[other][1] == rank]
     _, *pair = min(waiting, default=(number, member.rank, -1 if partner is None else partner))
     return f"{with_devices(store, [rank for rank in pair if rank >= 0])} {wrong}; {TRY}"

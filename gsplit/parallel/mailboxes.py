@@ -7,7 +7,7 @@ of memory in turn, so that one is written while the one before is read: before m
 message m - 2. A trainer that has begun two messages must have waited for the first before it begins a third.
 
 Whoever lets go of its mailboxes says so, and its process is known: those who wait for a trainer that has left, or
-whose process is gone, are told.
+whose process is gone, are notified.
 """
 
 from __future__ import annotations

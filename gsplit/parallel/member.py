@@ -24,7 +24,7 @@ from gsplit.parallel.mailboxes import Mailboxes
 PATIENCE = timedelta(days=20)
 """How long a trainer waits in a collective of the host: as long as its peers live. One that dies breaks its
 connections, and the launcher ends all; one that is in another collective is found out (:mod:`gsplit.parallel.board`);
-so whoever is waited for is only slow, at an evaluation or at writing a checkpoint. Libraries count it in
+so a trainer that is waited for is only slow, at an evaluation or at writing a checkpoint. Libraries count it in
 milliseconds, in 32 bits."""
 DEVICE_PATIENCE = timedelta(minutes=30)
 """How long trainers on accelerators wait for each other there, where nobody says otherwise: between devices that

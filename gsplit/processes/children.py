@@ -7,7 +7,7 @@ moment later, of a connection that broke, and must not hide the cause.
 Nothing is shared but one pipe a child, which only that child writes to, so a child that is killed can hold no
 lock. Children are spawned, never forked, and ask the kernel to be killed with their parent.
 
-While it waits, the parent may have other work (:class:`Attendant`), such as keeping the samplers at work. Ctrl-C and
+While it waits, the parent may have other work (:class:`Attendant`), such as keeping the samplers busy. Ctrl-C and
 SIGTERM are then passed on as a request to stop (:mod:`gsplit.processes.interrupts`).
 """
 
@@ -123,7 +123,7 @@ class Children:
             self.end()
 
     def end(self) -> None:
-        """Kill whoever still runs, and wait until they are gone; whoever wants to end this process waits as well."""
+        """Kill the children that still run and wait until they are gone; a signal to this process waits, too."""
         with held_back():
             for child in self.members:
                 if child.process.is_alive():

@@ -18,13 +18,13 @@ from gsplit.host import end_tidily
 from gsplit.terminal import say_error
 
 STOP_S = 86400.0
-"""Seconds that children may take to stop when they are asked to: a mini-batch at work is finished first, and may take
-long. Whoever does not want to wait presses Ctrl-C again."""
+"""Seconds that children may take to stop when they are asked to: the current mini-batch is finished first, and may
+take long. Another Ctrl-C ends the wait."""
 SAME_S = 1.0
 """Seconds within which a second SIGTERM is the same one: timeout(1), for one, sends it to the process and to its
 group."""
-STOPPING = "stopping after the mini-batch at work, and a checkpoint; Ctrl-C again ends at once"
-"""What the user is told when the children are asked to stop."""
+STOPPING = "stopping after the current mini-batch, and a checkpoint; Ctrl-C again ends at once"
+"""The line that is printed when the children are asked to stop."""
 
 
 class Interrupts:

@@ -22,7 +22,7 @@ GUARD = (
     "a trainer imported the script that starts trainers and would start them again; put the calls of gsplit.train, "
     "gsplit.predict and what makes graphs for them under: if __name__ == '__main__':"
 )
-"""What the user is told about that."""
+"""The message about that."""
 
 _at_work = False
 """Whether this is a trainer that has imported the script."""
@@ -37,7 +37,7 @@ def check_script(call: str) -> None:
         call: the name of the function, for messages.
 
     Raises:
-        InputError: for a script that trainers could not import, and in a trainer at work.
+        InputError: for a script that trainers could not import, and in a trainer that runs.
     """
     check_no_trainer(call)
     path = _path(sys.modules["__main__"])
@@ -58,7 +58,7 @@ def check_no_trainer(call: str) -> None:
         call: the name of the function, for messages.
 
     Raises:
-        InputError: in a trainer at work.
+        InputError: in a trainer that runs.
     """
     if multiprocessing.current_process().name.startswith(NAME):
         if not _at_work:

@@ -1,7 +1,7 @@
 """The micro-batches of a mini-batch, each sampled on its own and split between the trainers that share it.
 
 Which vertices a split owns follows from the layout and the number of splits, :func:`split_offsets`. Which targets a
-micro-batch has is said by the plan of the rule (:mod:`gsplit.sampling.rule`).
+micro-batch has follows from the plan of the rule (:mod:`gsplit.sampling.rule`).
 """
 
 from __future__ import annotations

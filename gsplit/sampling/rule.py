@@ -6,7 +6,7 @@
 | which in-edges are kept | the sampler that the rule makes: targets give a segment for each split |
 | what a kept edge counts | the segment: each source has a scale; without scales all edges of a vertex count alike |
 
-What is made of scales, a ratio or an unbiased sum, is said in :mod:`gsplit.features.estimates`.
+What is made of scales, a ratio or an unbiased sum, is described in :mod:`gsplit.features.estimates`.
 
 A run has one rule. It travels to the sampler processes by pickle, so its class must stand in a module that they can
 import, without torch. Nothing behind the segments knows the rule: not the slots, the order, the feed or the loop.

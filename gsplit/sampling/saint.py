@@ -2,7 +2,7 @@
 
 Zeng et al., "GraphSAINT: Graph Sampling Based Inductive Learning Method", ICLR 2020, section 3. Darts hit vertices in
 proportion to their masses. Their number is not fixed but that of a Poisson process, so that vertices are drawn
-independently of each other: u is in the set with the chance q_u = 1 - exp(-darts x share of u), whoever else is. An
+independently of each other: u is in the set with the chance q_u = 1 - exp(-darts x share of u), whatever else is. An
 edge from u counts 1 / q_u exactly, and the loss of a target 1 / q_v, where the paper estimates both by drawing sets
 beforehand.
 """

@@ -26,7 +26,7 @@ NO_BOUND = -1
 class CoreSampler:
     """Splits mini-batches of a graph over the parts, and holds the last one.
 
-    Not to be called from several threads at once: the row maps belong to the mini-batch at work. The GIL is released.
+    Not to be called from several threads at once: the row maps belong to the current mini-batch. The GIL is released.
 
     Args:
         indptr: int64 [N + 1], CSC.

@@ -192,7 +192,7 @@ class Segment:
         return self._int64(header.send_ids_at, header.num_send_rows) if header.send_ids_at else None
 
     def in_degrees(self, layer: int) -> NDArray[np.int32]:
-        """Number of in-edges drawn for each destination of a layer, whoever sums them, int32 [num_destinations]."""
+        """Number of in-edges drawn for each destination of a layer, by any trainer, int32 [num_destinations]."""
         header = self.layers[layer]
         if header.in_degrees_at == 0:
             return np.diff(self.indptr(layer))

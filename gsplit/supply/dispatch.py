@@ -16,7 +16,7 @@ from gsplit.supply.tickets import Ticket
 
 @dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """What a sampler is told to do next: sample these mini-batches, write them to that slot."""
+    """A sampler's next task: sample these mini-batches, write them to that slot."""
 
     tickets: tuple[Ticket, ...]
     """One or more of an epoch, in sequence."""

@@ -40,7 +40,7 @@ class Order(Protocol):
 
 
 class OwnOrder:
-    """The order of a trainer that is told nothing: all tickets, one after the other."""
+    """The order of a trainer that gets no messages: all tickets, one after the other."""
 
     def __init__(self, tickets: Iterator[Ticket]) -> None:
         self._tickets = tickets
@@ -77,7 +77,7 @@ class Leader:
         self._patience_s = PATIENCE_S * bulk
         self._epochs = (list(epoch) for _, epoch in groupby(tickets, lambda ticket: ticket.epoch))
         self._left: dict[int, Ticket] = {}
-        """The tickets of the epoch at work that are not trained yet, by number, in sequence."""
+        """The tickets of the current epoch that are not trained yet, by number, in sequence."""
         self._finished: dict[int, Handle] = {}
         """The handles of finished mini-batches, by number of the ticket, first finished first."""
         self._heard = heard
@@ -148,7 +148,7 @@ def order_of(left: Iterator[Ticket], end: TrainerEnd | None, rank: int, *, by: B
 
     Args:
         left: tickets of the run that are left.
-        end: the trainer's end of the supply; without one it is told nothing and takes all tickets in turn.
+        end: the trainer's end of the supply; without one it gets no messages and takes all tickets in turn.
         rank: of the trainer; 0 leads.
         by: which finished mini-batch comes next.
         bulk: mini-batches that come together, at most.

@@ -23,7 +23,7 @@ from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle
 
 END = object()
-"""What a thread that writes is told last."""
+"""The last message to a thread that writes."""
 CLOSING_S = 5.0
 """Seconds that a thread is given to end; it may be at a pipe that nobody reads."""
 MakePool = Callable[[Callable[[tuple[Handle, ...]], None]], SamplerPool]
@@ -57,7 +57,7 @@ class Supply:
     Args:
         trainers: number of processes.
         pool: makes the samplers, given the function to call with finished mini-batches; None where every trainer
-            samples for itself, and is only told when to stop.
+            samples for itself, and is only notified when to stop.
     """
 
     def __init__(self, trainers: int, pool: MakePool | None = None) -> None:
@@ -110,7 +110,7 @@ class Supply:
             self._pool.released(slot)
 
     def stop(self) -> bool:
-        """Ask the trainers to end after the mini-batch at work. False where no mini-batch has reached them yet."""
+        """Ask the trainers to end after the current mini-batch. False where no mini-batch has reached them yet."""
         if self._begun:
             self._tell_leader(None)
         return self._begun
@@ -129,7 +129,7 @@ class Supply:
 
 
 class NonBlockingWriter:
-    """The writing end of a pipe, which whoever tells something does not wait for.
+    """The writing end of a pipe, whose sender does not wait.
 
     A pipe holds 64 KiB, and the handles of some bulks take more; its reader may be busy for long, as a trainer is in
     an evaluation. So a thread writes, once there is something to write.
@@ -141,11 +141,11 @@ class NonBlockingWriter:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._left: SimpleQueue[Any] = SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="told", daemon=True)
+        self._thread = threading.Thread(target=self._write, name="gsplit-writer", daemon=True)
         self._begun = False
 
     def tell(self, message: object) -> None:
-        """Have a message written, behind those that were told before; to a reader that has ended it is lost."""
+        """Have a message written, behind those that were sent before; to a reader that has ended it is lost."""
         self._left.put(message)
         if not self._begun:
             self._begun = True

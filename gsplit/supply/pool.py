@@ -34,9 +34,9 @@ from gsplit.units import binary
 DRY_RUN = 2
 """Number of mini-batches that are sampled, and thrown away, to size the slots."""
 PARTS_OF_AN_EPOCH = 4
-"""Bulks of each sampler in an epoch, at least, where their size is not said."""
+"""Bulks of each sampler in an epoch, at least, where their size is not configured."""
 MOST_IN_A_BULK = 256
-"""Mini-batches in a bulk whose size is not said: more bring nothing."""
+"""Mini-batches in a bulk whose size is not configured: more bring nothing."""
 START = "import sys; sys.path[:] = {path}; from gsplit.supply.sampler_process import main; main{arguments}"
 """The program of a sampler process; ``arguments`` is the tuple that ``main`` is called with."""
 
@@ -58,7 +58,7 @@ class Sampler:
 
 
 class SamplerPool:
-    """Keeps samplers at work; the launcher's loop calls :meth:`ready` whenever one of :meth:`files` has something.
+    """Keeps samplers busy; the launcher's loop calls :meth:`ready` whenever one of :meth:`files` has something.
 
     Args:
         spec: what to sample from, and how.

@@ -3,8 +3,8 @@
 A ring has a few slots, each a :class:`SharedBuffer` that samplers and trainers map. A sampler writes the segments of
 all trainers into a slot, one after the other; a :class:`Handle` says where they lie and is all that travels. Slots
 are sized before the run (:mod:`gsplit.supply.pool`); a mini-batch that needs more enlarges its slot, and
-whoever reads it next maps it anew. Who may write to a slot and who may read it is decided by the messages between
-the processes (:mod:`gsplit.supply.dispatch`), so the memory itself needs no lock.
+the process that reads it next maps it anew. Who may write to a slot and who may read it is decided by the messages
+between the processes (:mod:`gsplit.supply.dispatch`), so the memory itself needs no lock.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ class Ticket:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """Where a run stands: what a checkpoint says of the epoch at work."""
+    """Where a run stands: what a checkpoint says of the current epoch."""
 
     epoch: int = 0
-    """The epoch at work, from 0."""
+    """The current epoch, from 0."""
     batch: int = 0
     """Number of mini-batches done in that epoch."""
     ahead: Collection[int] = ()

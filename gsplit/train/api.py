@@ -74,7 +74,7 @@ def train(
         loop: a function that each trainer calls with a :class:`gsplit.train.own_loop.Loop` in the place of the
             engine's own loop: ``for batch in run``, ``run.backward(loss_sum)``, ``run.step()``
             (docs/bring_your_own_model.md). It takes sampled mini-batches, not the whole graph.
-        callbacks: told of epochs, validations and the end of the run (:class:`gsplit.callbacks.Callback`).
+        callbacks: notified of epochs, validations and the end of the run (:class:`gsplit.callbacks.Callback`).
 
     Raises:
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.

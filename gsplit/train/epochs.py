@@ -280,7 +280,7 @@ def validate(trainer: Trainer, epoch: int, batch: int | None = None) -> dict[str
 
     Args:
         trainer: of whom all make the call.
-        epoch: that has ended, from 1; or that is at work,
+        epoch: that has ended, from 1; or the current one,
         batch: so many mini-batches into it.
     """
     names = trainer.evaluator.names
@@ -321,11 +321,11 @@ def _line(record: dict[str, Any], metric: str) -> str:
     seconds = record["seconds"]
     loss = "nan" if record["loss"] is None else f"{record['loss']:.4f}"
     scores = {part: record.get(f"{part}_{metric}") for part in ("train", "valid")}
-    said = "".join(f" | {part} {score:.4f}" for part, score in scores.items() if score is not None)
+    shown = "".join(f" | {part} {score:.4f}" for part, score in scores.items() if score is not None)
     edges = record["traffic"]["sampled_edges"] or record["traffic"]["computed_edges"]  # of the whole graph
     rate = edges / max(seconds, 1e-9) / 1e6
     learning = "" if record["settings"]["lr"] == record["lr"] else f" | lr {record['lr']:.3g}"
-    return f"Epoch {record['epoch']:02d} | loss {loss}{said}{learning} | {seconds:.2f} s | {rate:.2f} M edges/s"
+    return f"Epoch {record['epoch']:02d} | loss {loss}{shown}{learning} | {seconds:.2f} s | {rate:.2f} M edges/s"
 
 
 def write_counts(trainer: Trainer) -> None:

@@ -53,7 +53,7 @@ class Batch:
     """This trainer's share of a mini-batch."""
 
     epoch: int
-    """Epoch at work, from 0."""
+    """Current epoch, from 0."""
     number: int
     """Number of the mini-batch in its epoch, from 0."""
     blocks: Mapping[int, Neighbourhood]

@@ -28,7 +28,7 @@ SKIPPED = 1
 """Mini-batches before: the first one makes memory and kernels ready."""
 CLOCK = "gsplit clock"
 MARKS = 9
-"""Times that the host's clock is read: whoever is interrupted between reading and writing it down is late once."""
+"""Times that the host's clock is read: an interrupt between reading and writing it down makes one of them late."""
 KEPT_PHASES = "XfsMiC"
 
 logger = logging.getLogger(__name__)

@@ -109,12 +109,12 @@ def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, in
 
 @dataclass(kw_only=True)
 class Progress:
-    """Where the run stands, and the sums of the epoch at work over the mini-batches done."""
+    """Where the run stands, and the sums of the current epoch over the mini-batches done."""
 
     epoch: int = 0
     """Whole epochs done."""
     done: set[int] = field(default_factory=set)
-    """Mini-batches done in the epoch at work."""
+    """Mini-batches done in the current epoch."""
     seconds: float = 0.0
     loss_sum: Tensor | float = 0.0
     """Sum over mini-batches of loss times weight; a tensor on the device, so that adding does not wait."""
@@ -127,18 +127,18 @@ class Progress:
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
     """Seconds, likewise."""
     own_edges: int = 0
-    """Edges that this trainer computed in the epoch at work, since this start of the run."""
+    """Edges that this trainer computed in the current epoch, since this start of the run."""
     fresh: list[Computed] = field(default_factory=list)
     """Mini-batches of this trainer that are in no file yet."""
     batches_since_checkpoint: int = 0
     first_not_finite: int | None = None
-    """The first mini-batch of the epoch at work whose loss was not finite, of those that are written down."""
+    """The first mini-batch of the current epoch whose loss was not finite, of those that are written down."""
     unvalidated: bool = False
     """Whether scores were wanted in the middle of the epoch, after the mini-batches done, and the run stopped."""
 
     @property
     def batch(self) -> int:
-        """How many mini-batches are done in the epoch at work."""
+        """How many mini-batches are done in the current epoch."""
         return len(self.done)
 
     def position(self) -> Position:
@@ -167,7 +167,7 @@ class Progress:
         )
 
     def mean_loss(self) -> float:
-        """Mean loss of the targets of the epoch at work; not a number where there were none."""
+        """Mean loss of the targets of the current epoch; not a number where there were none."""
         weight = float(self.weight)
         return float(self.loss_sum) / weight if weight else math.nan
 
@@ -177,7 +177,7 @@ class Progress:
         Args:
             num_batches: number of mini-batches of an epoch.
             epochs: number of epochs of the run.
-            seconds: spent on the mini-batches that are done in the epoch at work.
+            seconds: spent on the mini-batches that are done in the current epoch.
         """
         each_s = seconds / max(1, self.batch)
         left = num_batches - self.batch + (epochs - self.epoch - 1) * num_batches

@@ -109,8 +109,8 @@ def _save_predictions(trainer: Trainer) -> None:
     logits = trainer.evaluator.all_logits(trainer.model)
     if logits is None:
         return
-    said = trainer.run.config.save_predictions != "logits"
-    values = trainer.objective.predict(torch.from_numpy(logits)).numpy() if said else logits
+    wants_logits = trainer.run.config.save_predictions == "logits"
+    values = logits if wants_logits else trainer.objective.predict(torch.from_numpy(logits)).numpy()
     if bad := int((~np.isfinite(logits).all(axis=1)).sum()):
         logger.warning("%s of %d vertices have logits that are not finite", f"{PREDICTIONS}: {bad}", len(logits))
     with replacing(trainer.run.folder / PREDICTIONS) as temporary, temporary.open("wb") as file:

@@ -91,7 +91,7 @@ class Trainer(Components):
         self.loop_name: str | None = None
         """Name of the loop of the user's that trains; None for the engine's own."""
         self.callbacks: Sequence[Callback] = ()
-        """Callbacks to be told of the run; trainer 0 has them."""
+        """Callbacks that are notified of the run; trainer 0 has them."""
         self.clock = StageClock(member.device)
         self.profiler = Profiler(run.folder, member, on=run.config.profile)
         self.progress = Progress()
@@ -124,7 +124,7 @@ class Trainer(Components):
         self.feed = self._engine.feed(self, self.progress.position(), end)
 
     def begin_callbacks(self, pickled: bytes | None) -> None:
-        """Have callbacks told of what is to come, if this is trainer 0."""
+        """Notify callbacks that training begins, if this is trainer 0."""
         if pickled is not None and self.member.rank == 0:
             self.callbacks = pickle.loads(pickled)
         config = json.loads(self.run.config.to_json(self.run.unused))

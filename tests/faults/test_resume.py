@@ -90,7 +90,7 @@ def test_ctrl_c_ends_an_iteration_writes_a_checkpoint_and_exits_130(layout, tmp_
     command.process.send_signal(signal.SIGINT)
     code, out, err = command.ends()
     assert code == 130
-    assert "stopping after the mini-batch at work" in err
+    assert "stopping after the current mini-batch" in err
     assert "Traceback" not in err
     assert "--resume" in out.strip().splitlines()[-1]
     command.assert_nothing_left(processes)

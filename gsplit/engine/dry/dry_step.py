@@ -1,4 +1,4 @@
-"""A training step made dry: of the real model, on a real mini-batch, on a device that computes nothing.
+"""A dry run of one training step: of the real model, on a real mini-batch, on a device that computes nothing.
 
 What the run's own sampler draws is known to the last edge, and what the model makes of it is found by making it:
 forward, loss, backward, the sum of the gradients, and the step of the real optimizer, with the kernels that
@@ -82,7 +82,7 @@ def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) ->
             except Exception as error:  # of a user's model, or of operations that look at values
                 logger.debug("a step on %s fails: %s: %s", device, type(error).__name__, error)
                 why = error
-    logger.warning("what training takes of a device is not known, for a step made dry fails: %s", why)
+    logger.warning("what training takes of a device is not known, for its dry run fails: %s", why)
     return None
 
 

@@ -122,20 +122,20 @@ class Evaluator:
         self._agree()
         return self._measured(gathered, lambda: self._graph.labels[ids])
 
-    def scores_of(self, said: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
+    def scores_of(self, outputs: Sequence[tuple[Tensor, Tensor]]) -> dict[str, float | None]:
         """The metrics of logits [n, C] and labels [n] or [n, C], piece by piece, of which each trainer has some.
 
         All trainers give as many pieces, at least one; what comes back is as :meth:`scores` has it.
         """
         counts = [0] * self._member.world
-        counts[self._member.rank] = sum(len(logits) for logits, _ in said)
+        counts[self._member.rank] = sum(len(logits) for logits, _ in outputs)
         sizes = [int(size) for size in sum_over_trainers(counts, self._member)]
         begin, total = sum(sizes[: self._member.rank]), sum(sizes)
         gathered = self._exact.shared(0, total, self._graph.num_classes)
-        several = said[0][1].ndim == 2
+        several = outputs[0][1].ndim == 2
         width = self._graph.num_classes if several else 1
         true = self._exact.shared(1, total, width)  # small numbers or float32, which either type holds
-        for logits, labels in said:
+        for logits, labels in outputs:
             end = begin + len(logits)
             gathered[begin:end] = logits.cpu().numpy()
             true[begin:end] = labels.reshape(-1, width).cpu().numpy()

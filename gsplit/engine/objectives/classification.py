@@ -85,8 +85,8 @@ class MultiLabel:
 
     def counts(self, logits: Tensor, labels: Tensor) -> list[int]:
         """[true positives, false positives, false negatives] counts of labels."""
-        said, true = logits > 0, labels > 0.5
-        return [int((said & true).sum()), int((said & ~true).sum()), int((~said & true).sum())]
+        predicted, true = logits > 0, labels > 0.5
+        return [int((predicted & true).sum()), int((predicted & ~true).sum()), int((~predicted & true).sum())]
 
     def score(self, counts: Sequence[float]) -> float:
         """F1 over all labels of all vertices."""

@@ -41,7 +41,7 @@ ADVICE = (
 
 @dataclass(frozen=True, kw_only=True)
 class OwnLoss:
-    """A loss of the user's, as trainers are told of it."""
+    """A loss of the user's, as trainers get it."""
 
     name: str
     """Name of the form package.module:function, or what an object that was handed over is called."""
@@ -140,10 +140,10 @@ def called(function: LossFunction, name: str, logits: Tensor, labels: Tensor) ->
     try:
         value = function(logits, labels.to(logits.dtype) if labels.ndim == 2 else labels)
     except Exception as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise InputError(
             f"the loss {name} fails on logits {list(logits.shape)} ({logits.dtype}) and labels {list(labels.shape)}: "
-            f"{type(error).__name__}: {said}"
+            f"{type(error).__name__}: {reason}"
         ) from error
     if not isinstance(value, Tensor) or not value.is_floating_point():
         raise InputError(f"the loss {name} gives {type(value).__name__}, not a tensor of numbers")

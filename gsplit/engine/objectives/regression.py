@@ -73,5 +73,5 @@ def missing_where_not_finite(rows: Tensor) -> Tensor:
 
 
 def _errors(logits: Tensor, labels: Tensor) -> Tensor:
-    """[n, C] what is said minus what is known; 0, without a slope, where nothing is."""
+    """[n, C] what is predicted minus what is known; 0, without a slope, where nothing is."""
     return torch.where(labels.isnan(), 0, logits - labels)

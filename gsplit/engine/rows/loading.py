@@ -38,7 +38,7 @@ from gsplit.terminal import say
 from gsplit.units import binary
 
 TOLD_BYTES = 1 << 30
-"""Bytes of rows from which on registering them takes seconds, which is told."""
+"""Bytes of rows from which on registering them takes seconds, which is printed."""
 
 logger = logging.getLogger(__name__)
 
@@ -78,15 +78,15 @@ def register_in_turn(host: HostRows, member: Member) -> None:
     The driver pins page by page and holds a lock meanwhile; trainers that do so at once, on the same pages, wait for
     each other there, where nobody sees it.
     """
-    begin_s, told = time.monotonic(), member.rank == 0 and host.bytes_view.nbytes >= TOLD_BYTES
-    if told:
+    begin_s, is_told = time.monotonic(), member.rank == 0 and host.bytes_view.nbytes >= TOLD_BYTES
+    if is_told:
         size = binary(host.bytes_view.nbytes)
         say(f"registering {size} of feature rows with the driver, one trainer after the other")
     for rank in range(member.world):
         if rank == member.rank:
             host.pin()
         member.barrier()
-    if told:
+    if is_told:
         say(f"{'registered' if host.pin() else 'refused'} after {time.monotonic() - begin_s:.1f} s")
 
 

@@ -42,7 +42,7 @@ def with_width(graph: GraphArrays, width: int) -> GraphArrays:
 
 
 def initial_rows(seed: int, global_ids: NDArray[np.int64], width: int) -> NDArray[np.float64]:
-    """Rows [n, width] of some vertices before training, the same whoever asks."""
+    """Rows [n, width] of some vertices before training, the same for every trainer that asks."""
     key = fold_key(seed, INITIAL_ROWS)
     numbers = global_ids.astype(np.uint64)[:, None] * np.uint64(width) + np.arange(width, dtype=np.uint64)
     uniform = (hashed(key, numbers) >> np.uint64(11)) * 2.0**-53

@@ -60,7 +60,7 @@ MAP_BYTES = 8
 SHARE_OF_SAMPLERS = 4
 """Part of the memory that is available to which samplers keep that nobody asked for."""
 SPARE_SLOTS = 2
-"""Slots beside one for each sampler and for each mini-batch that is loaded ahead: one at work, one finished."""
+"""Slots beside one for each sampler and for each mini-batch that is loaded ahead: one being written, one finished."""
 
 
 class Sampled:
@@ -92,7 +92,7 @@ class Sampled:
         return rule_of_run(run.config, estimates=run.estimates)
 
     def sampling(self, run: Run, layout: Layout) -> SamplerSpec:
-        """How mini-batches are sampled and split, whoever does it."""
+        """How mini-batches are sampled and split, by samplers and trainers alike."""
         config, strategy = run.config, run.strategy
         return SamplerSpec(
             layout=run.layout,

@@ -37,7 +37,7 @@ from gsplit.full import COLUMNS, FEATURES, ROWS, GridPlan
 ON_DEVICES = 1.05
 """What is left for small tensors, over what is counted of a step."""
 MOST_OVER = 1.35
-"""What is said of a device over what a plan takes of it, at most, by tests."""
+"""The price of a plan on a device over what it takes, at most, by tests."""
 TURNING_BYTES = 28
 """Bytes of an edge while a block is turned round: sorted sources, their places and rows, and what a sort has."""
 SCORES = 6

@@ -40,12 +40,12 @@ def check_plan_fits(run: Run, layout: Layout, plan: GridPlan) -> None:
 
 
 class Tight(NamedTuple):
-    """What is said of a plan that takes more memory than there is."""
+    """The message about a plan that takes more memory than there is."""
 
     line: str
     """Why, and what to take instead."""
     surely: bool
-    """Whether it does not fit in any case; else it may, for what is said of a device is a bound from above."""
+    """Whether it does not fit in any case; else it may, for the figure of a device is a bound from above."""
 
 
 def why_tight(run: Run, layout: Layout, plan: GridPlan, there: int) -> Tight | None:

@@ -19,7 +19,7 @@ from gsplit.nn.block import Block
 FEATURE_NAMES = ("x", "h", "feat", "feats", "features", "feature", "inputs", "in_feat", "in_feats", "node_feat")
 
 DEPTH = "give --fan-out, --layer-sizes or --num-layers one number or layer for each"
-"""What is said of a model that has not as many layers as mini-batches."""
+"""The advice for a model that has not as many layers as mini-batches."""
 
 
 class _Reached(Exception):
@@ -41,7 +41,7 @@ class Adapter(nn.Module, ABC):
         super().__init__()
         self.module = module
         self._blocks: dict[int, Block] = {}
-        """The blocks of the mini-batch at work; empty outside forward, when the hooks do nothing."""
+        """The blocks of the current mini-batch; empty outside forward, when the hooks do nothing."""
         self._calls = 0
         self._last_layer = 0
         self._stop_at = 0
@@ -157,13 +157,13 @@ class Adapter(nn.Module, ABC):
 
     def _explained(self, error: Exception) -> InputError | None:
         """One line for each of the two mistakes that whole-graph models make on blocks; None for any other error."""
-        name, said = type(self.module).__name__, str(error).lower()
-        if isinstance(error, RuntimeError) and "size" in said and "match" in said:
+        name, message = type(self.module).__name__, str(error).lower()
+        if isinstance(error, RuntimeError) and "size" in message and "match" in message:
             return InputError(
                 f"forward of {name} joins rows of different levels ({error}); a convolution gives its destinations "
                 "alone, so take x[: out.shape[0]] of what it got, or JumpingKnowledge of PyG"
             )
-        if "tuple" in said:
+        if "tuple" in message:
             return InputError(
                 f"a convolution of {name} does not take x as a pair ({error}); on a block it gets "
                 "(x_source, x_destination), as in docs/bring_your_own_model.md"

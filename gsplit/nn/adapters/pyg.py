@@ -150,7 +150,7 @@ class PyGAdapter(Adapter):
         block = self._block_for(layer, x if pair is None else pair[0])
         others = [value for name, value in given.items() if name not in (x_name, graph_name, "size")]
         sparse = "adj_t" in self._parameters_of_forward
-        # A sparse adjacency carries the weights, which a convolution that gets it takes without being told.
+        # A sparse adjacency carries the weights, which a convolution that gets it takes without being asked.
         if carried := sparse and block.edge_weight is not None:
             others.append(self._weight_stand_in)
         library = carried and not getattr(convolution.forward, "alone", False)

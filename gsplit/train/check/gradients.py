@@ -50,7 +50,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSpec:
-    """What the two processes are told."""
+    """What the two processes get."""
 
     layout: Path
     fan_out: tuple[int, ...]
@@ -92,12 +92,12 @@ def check_model(run: Run) -> str:
                 own_loss=run.own_loss,
                 board=board,
             )
-            said: str = start(_run, TRAINERS, spec).join()[0]
+            line: str = start(_run, TRAINERS, spec).join()[0]
             if run.config.sampling != "neighbours":
-                said += (
+                line += (
                     f"; its mini-batches were {NEIGHBOURS} neighbours a hop, not of --sampling {run.config.sampling}"
                 )
-            return said
+            return line
     finally:
         board.close()
 
@@ -194,8 +194,8 @@ def _difference(
     }
     worst, error = max(errors.items(), key=lambda pair: pair[1])
     if not error <= TOLERANCE:
-        said = f"the gradient of {worst} differs by {100 * error:.2g} % between two trainers and one"
-        raise InputError(accuse(spec, said, case))
+        line = f"the gradient of {worst} differs by {100 * error:.2g} % between two trainers and one"
+        raise InputError(accuse(spec, line, case))
     return error
 
 
@@ -230,9 +230,9 @@ def _gradients(
         if case.ordinary:
             raise
         # It could compute the ordinary one before, so this is its mistake.
-        said = " ".join(str(error).split())
+        line = " ".join(str(error).split())
         raise InputError(
-            f"the model {spec.name} fails on {case.name}: {type(error).__name__}: {said}; it must compute with no "
+            f"the model {spec.name} fails on {case.name}: {type(error).__name__}: {line}; it must compute with no "
             "edges and no targets, too"
         ) from error
     loss.backward()

@@ -82,7 +82,7 @@ REFUSED = {
     "a peer's end": (
         "NCCL error in: ProcessGroupNCCL.cpp:94, remote process exited or there was a network error\n"
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
-        "what it said is the cause",
+        "what it printed is the cause",
     ),
     "gone": ("CUDA error: device unavailable", "another process has it for itself, or it failed; nvidia-smi"),
     "old wheel": ("CUDA error: no kernel image is available for execution on the device", "no kernels for that GPU"),

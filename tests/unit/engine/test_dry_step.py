@@ -1,4 +1,4 @@
-"""A training step made dry: the same count wherever it is made, for all models, and nothing left of it."""
+"""A dry run of one training step: the same count wherever it is made, for all models, and nothing left of it."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ def test_a_model_that_looks_at_values_is_computed(run, monkeypatch):
 
 def test_a_model_that_fails_is_left_to_the_trainers(run, caplog):
     assert taken(run(Looks(5, ZeroDivisionError("of the user's")))) is None
-    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING and "step made dry" in r.message]
-    assert "a step made dry fails: of the user's" in record.message
+    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING and "its dry run fails" in r.message]
+    assert "its dry run fails: of the user's" in record.message
     with pytest.raises(InputError, match="of ours"):
         taken(run(Looks(5, InputError("of ours"))))
 
@@ -162,8 +162,8 @@ def test_a_model_that_looks_at_values_is_not_computed_beyond_bounds(run, monkeyp
     monkeypatch.setattr(dry_step, "SMALL", 0)
     monkeypatch.setattr(dry_step, name, value)
     assert taken(run(Looks(5))) is None
-    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING and "step made dry" in r.message]
-    assert f"a step made dry fails: {said}" in record.message
+    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING and "its dry run fails" in r.message]
+    assert f"its dry run fails: {said}" in record.message
 
 
 @pytest.mark.parametrize("large", [False, True])
