@@ -41,7 +41,7 @@ from gsplit.predict.output import FEATURES, VALUES, Names, check_out, missing_ro
 from gsplit.predict.probabilities import make_probabilities
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
-from gsplit.runs.folder import CONFIG, put_run_right
+from gsplit.runs.folder import CONFIG, RUNS
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def predict(
     config = PredictConfig(run=trained_in, layout=on, vertices=which, **options)
     if config.out is not None:
         check_out(config.out, overwrite=config.overwrite)
-    put_run_right(config.run)
+    RUNS.recover(config.run)
     trained_with = TrainConfig.from_json(config.run / CONFIG)
     level = config.level(trained_with.layers)
     if config.draws and trained_with.strategy != "full" and trained_with.sampling != "neighbours":

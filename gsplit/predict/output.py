@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.aside import folder_beside, put_right
+from gsplit import atomic_folder
+from gsplit.atomic_folder import OUTPUTS, refuse_existing
 from gsplit.data.folders import DESCRIPTIONS
 from gsplit.data.ids.kept_ids import KeptIds, as_array
 from gsplit.engine.objectives.classification import NO_CLASS, NO_LABELS
 from gsplit.errors import InputError
-from gsplit.files import make_durable
 
 KINDS = (".npy", ".npz", ".csv")
 COLUMNS = {
@@ -58,14 +58,13 @@ def check_out(out: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: where it may not.
     """
-    put_right(out)
+    OUTPUTS.recover(out)
     if out.suffix not in KINDS:
         raise InputError(f"--out {out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if any((out.parent / name).is_file() for name in DESCRIPTIONS):
         raise InputError(f"--out {out} lies in a graph store or layout; choose another folder")
     if os.path.lexists(out):
-        if not overwrite:
-            raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+        refuse_existing(out, overwrite=overwrite)
         if out.is_symlink() or not out.is_file():
             raise InputError(f"{out} is no plain file, so --overwrite does not replace it")
     if not out.parent.is_dir():
@@ -79,7 +78,7 @@ def temporary_folder(out: Path | None, vertices: NDArray[np.int64]) -> Iterator[
     Raises:
         InputError: where it cannot be written.
     """
-    made = tempfile.TemporaryDirectory if out is None else partial(folder_beside, out)
+    made = tempfile.TemporaryDirectory if out is None else partial(OUTPUTS.folder, out)
     with made() as name:
         try:
             np.save(Path(name, VERTICES), vertices)
@@ -161,10 +160,8 @@ def publish(
         elif out.suffix == ".csv":
             whole = folder / "whole.csv"
             _write_csv(whole, vertices, values, what, names)
-        make_durable(whole)
         check_out(out, overwrite=overwrite)
-        whole.replace(out)
-        make_durable(out.parent)
+        atomic_folder.publish(whole, out, overwrite=overwrite)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}") from None
 

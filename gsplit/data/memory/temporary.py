@@ -1,7 +1,7 @@
 """Folders whose names nobody has to know: they lie in the folder for temporary files and go with their objects.
 
 Such a folder is ``.gsplit-UID.xxxxxxxx`` in TMPDIR, held locked like every folder that a process works in
-(:mod:`gsplit.aside`). What a process left that was killed, the next one removes that makes such a folder.
+(:mod:`gsplit.atomic_folder`). What a process left that was killed, the next one removes that makes such a folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gsplit.aside import held_folder, place_of, put_right, take_back
+from gsplit.atomic_folder import OUTPUTS, place_of
 from gsplit.errors import InputError
 from gsplit.host import held_back
 
@@ -35,11 +35,11 @@ class Temporary:
 
     def __init__(self) -> None:
         place = _place()
-        put_right(place)
+        OUTPUTS.recover(place)
         held = ExitStack()
         try:
             with held_back():
-                self.path = held_folder(place, held)
+                self.path = OUTPUTS.held_folder(place, held)
                 # In a child that was forked all this is there again, and not the child's to remove.
                 self._end = weakref.finalize(self, _remove, os.getpid(), place, self.path, held)
         except OSError as error:
@@ -125,7 +125,7 @@ def _remove(owner: int, place: Path, folder: Path, held: ExitStack) -> None:
         return
     with held, held_back():
         try:
-            take_back(place, folder)
+            OUTPUTS.roll_back(place, folder)
         except FileNotFoundError:  # somebody cleans that folder, too
             pass
         except (OSError, InputError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gsplit.aside import put_right
+from gsplit.atomic_folder import OUTPUTS
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.inspect.feature_columns import FeatureColumns
 from gsplit.data.inspect.overview import Overview
@@ -30,7 +30,7 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: where it cannot, or something is there.
     """
-    put_right(out)
+    OUTPUTS.recover(out)
     check_form(out, (".html", ".htm"), "a page", "--html")
     check_writable(out, "--html")
     if os.path.lexists(out) and not overwrite:
