@@ -16,9 +16,8 @@ from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
 from gsplit.doctor import diagnosis, host_state, installed
 from gsplit.doctor.__main__ import command
-from gsplit.doctor.diagnosis import examine
+from gsplit.doctor.diagnosis import examine, most_open
 from gsplit.doctor.diagnosis_text import as_json, lines
-from gsplit.doctor.open_files import most_open
 from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.supply.pipes import Supply
@@ -77,6 +76,7 @@ def test_it_says_what_there_is(limited):
     text = text_of(found)
     assert "  none: training computes on the CPU" in text
     assert "open files  5,000" in text
+    assert "torch.utils.collect_env" in text
     assert text.endswith("nothing found that would keep training from working")
     assert json.loads(as_json(found))["host"]["open_files"] == 5000
 
