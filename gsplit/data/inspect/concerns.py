@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import GraphArrays
 from gsplit.data.inspect.feature_columns import FeatureColumns
 from gsplit.data.inspect.label_counts import LabelCounts
-from gsplit.data.inspect.leaks.search import Leak, Leaks
+from gsplit.data.inspect.leaks import Leak, Leaks
 from gsplit.data.inspect.negative_weights import WeightSigns
 from gsplit.data.inspect.structure import Structure
 from gsplit.data.labels.class_names import listed

@@ -13,7 +13,7 @@ from gsplit.data.inspect.concerns import Concern, Names, concerns
 from gsplit.data.inspect.described_columns import DescribedColumn, described_columns, feature_names, shortened
 from gsplit.data.inspect.feature_columns import ColumnSums, FeatureColumns, pieces_of
 from gsplit.data.inspect.label_counts import LabelCounts, label_counts
-from gsplit.data.inspect.leaks.search import Leaks, leaks_of
+from gsplit.data.inspect.leaks import Leaks, leaks_of
 from gsplit.data.inspect.structure import Structure, bar_over, structure_of
 from gsplit.data.layout import Layout
 from gsplit.data.memory.opened import OpenFolder

@@ -18,7 +18,7 @@ from gsplit.data import GraphArrays, open_layout, open_store, write_store
 from gsplit.data.__main__ import command
 from gsplit.data.inspect import feature_columns, label_counts, structure
 from gsplit.data.inspect.concerns import Names, concerns
-from gsplit.data.inspect.leaks.search import Leaks, leaks_of
+from gsplit.data.inspect.leaks import Leaks, leaks_of
 from gsplit.data.inspect.overview import look
 from gsplit.errors import InputError
 
