@@ -29,7 +29,7 @@ DESCRIPTIONS = ("graph.json", "layout.json")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that has no more room for us."""
 NUMPYS_FULL = " requested and "
-"""What NumPy says of it: how much was requested and written, without a number of the error."""
+"""Part of NumPy's message for it: bytes requested and written, without a number of the error."""
 
 
 class FolderWriter:
@@ -138,18 +138,18 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
                 check_free(out, overwrite=overwrite)  # another process may have been faster
                 publish(beside / NEW, out, overwrite=overwrite)
         except BaseException as error:
-            with suppress(OSError):  # somebody else put something there
+            with suppress(OSError):  # another process put something there
                 for parent in missing:
                     parent.rmdir()
             if isinstance(error, MemoryError):
-                raise InputError(f"{out} cannot be made: there is too little memory{_said(error)}") from None
+                raise InputError(f"{out} cannot be made: there is too little memory{_words_of(error)}") from None
             if isinstance(error, OSError) and (error.errno in FULL or NUMPYS_FULL in str(error)):
-                said = os.strerror(error.errno or errno.ENOSPC)
-                raise InputError(f"cannot write to {out.parent}: {said}") from None
+                why = os.strerror(error.errno or errno.ENOSPC)
+                raise InputError(f"cannot write to {out.parent}: {why}") from None
             raise
 
 
-def _said(error: MemoryError) -> str:
+def _words_of(error: MemoryError) -> str:
     words = " ".join(str(error).split())
     return f" ({words})" if words else ""
 

@@ -32,7 +32,7 @@ PLANS = "gsplit train with the same flags and --dry-run shows what each plan of 
 OF_A_PROCESS = 64
 """Files that the interpreter, its libraries, the layout and a driver have open."""
 PIPES_OF_A_TRAINER = 6
-"""Ends of pipes that the launcher has of a trainer while it starts: two told, two released, its report and parcel."""
+"""Ends of pipes of a trainer while it starts: two for tickets, two for releases, its report and parcel."""
 PIPES_OF_A_SAMPLER = 4
 """Ends of pipes of a sampler while it starts: two for commands, two for reports."""
 
@@ -99,7 +99,7 @@ def examine(config: TrainConfig) -> Diagnosis:
                 check_fits(run, open_layout(run.layout, trusted=True), plan_of_run(run))
             else:
                 training = needs_of(run)
-                problems += why_not(training, host, devices)
+                problems += why_too_large(training, host, devices)
     except InputError as error:
         problems.append(str(error))
     unusable = without_kernels(devices[0].kind, trainers) if devices else why_none(accelerator.HOST)
@@ -120,7 +120,7 @@ def examine(config: TrainConfig) -> Diagnosis:
     )
 
 
-def why_not(training: TrainingNeeds, host: HostState, devices: list[Accelerator]) -> Iterator[str]:
+def why_too_large(training: TrainingNeeds, host: HostState, devices: list[Accelerator]) -> Iterator[str]:
     """Yield why a training does not fit into the memory that is free, with what takes most of it."""
     if training.host_bytes > host.memory_available_bytes:
         most = max(training.host, key=lambda need: need.num_bytes)

@@ -13,7 +13,7 @@ from gsplit.doctor.host_state import HostState
 from gsplit.doctor.training_needs import Need, TrainingNeeds
 from gsplit.units import binary
 
-ANSWERS = {True: "yes", False: "no", None: "cannot tell"}
+ANSWERS = {True: "yes", False: "no", None: "not known"}
 """Answers of those that may not know."""
 
 
@@ -47,7 +47,7 @@ def _accelerators(found: Diagnosis) -> Iterator[tuple[str, ...]]:
 
 
 def _memory(each: Accelerator) -> str:
-    free = "how much is free cannot be told" if each.free_bytes is None else f"{binary(each.free_bytes)} free"
+    free = "how much is free is not known" if each.free_bytes is None else f"{binary(each.free_bytes)} free"
     return f"{binary(each.total_bytes)}, {free}"
 
 

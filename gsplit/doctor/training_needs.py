@@ -42,7 +42,7 @@ class Need:
     num_bytes: int
     """Bytes, of all that have it together."""
     about: str
-    """Where they come from."""
+    """Their cause."""
 
 
 @dataclass(frozen=True, kw_only=True)

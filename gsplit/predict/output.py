@@ -33,15 +33,15 @@ COLUMNS = {
 VERTICES = "vertices.npy"
 """int64 [M] global ids, what was asked for; the parent writes it into a temporary folder."""
 VALUES = "values.npy"
-"""What the trainers make of it, in the same folder."""
+"""File of the trainers' results, in the same folder."""
 FEATURES = "features.npy"
 """Features that were trained, [N, D] by layout id, in the same folder."""
 ROWS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
-    """What the vertices and the classes of a graph are called."""
+class NamesInOutput:
+    """Names of the vertices and the classes of a graph."""
 
     ids: KeptIds | None = None
     """Ids of the user's own; None: vertices are called by their global ids."""
@@ -49,11 +49,11 @@ class Names:
     """[C] names; None: classes are called by their numbers."""
 
 
-NAMELESS = Names()
+NAMELESS = NamesInOutput()
 
 
 def check_out(out: Path, *, overwrite: bool) -> None:
-    """Whether a file may be written under this name.
+    """Refuse a name under which no file may be written.
 
     Raises:
         InputError: where it may not.
@@ -122,14 +122,14 @@ def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.isnan(first) if first.dtype.kind == "f" else first == NO_LABELS
 
 
-def publish(
+def write_predictions(
     out: Path,
     folder: Path,
     vertices: NDArray[np.int64],
     values: NDArray[Any],
     what: str,
     *,
-    names: Names = NAMELESS,
+    names: NamesInOutput = NAMELESS,
     overwrite: bool,
 ) -> None:
     """Give the trainers' values their form and their name.
@@ -144,7 +144,7 @@ def publish(
         overwrite: replace a file that is there by now.
 
     Raises:
-        InputError: where the disk is full, or somebody else was faster.
+        InputError: where the disk is full, or another process was faster.
     """
     whole = folder / VALUES
     try:
@@ -166,7 +166,9 @@ def publish(
         raise InputError(f"cannot write {out}: {error.strerror}") from None
 
 
-def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, names: Names) -> None:
+def _write_csv(
+    path: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, names: NamesInOutput
+) -> None:
     column, ids = COLUMNS[what], names.ids
     classes = names.classes if what not in ("values", "embeddings") else None
     number_of = range(values.shape[-1]) if classes is None else classes

@@ -30,11 +30,11 @@ SAVED = "|".join(
 FILES = rf"{SAVED}|predictions\.npy"
 """A regular expression of what a run writes."""
 TEMPORARY = re.compile(rf"\.({FILES})\.\d+")
-"""What a process of a run writes to before it renames that (:func:`gsplit.files.replacing`)."""
+"""Names of files that a run writes to and then renames (:func:`gsplit.files.replacing`)."""
 BEGUN = re.compile(rf"{SAVED}|{TEMPORARY.pattern}|\.lock|\.trace-\d+\.json")
-"""What a run may have written, beside its configuration, before it has saved anything."""
+"""Names of files that a run may have written, beside its configuration, before it has saved anything."""
 NOT_BEGUN = re.compile(rf"\.lock|\.{re.escape(CONFIG)}\.\d+")
-"""What there may be before it has a configuration."""
+"""Names of files that there may be before it has a configuration."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def may_discard(path: Path) -> bool:
 
 
 def _is_config(path: Path) -> bool:
-    """Whether that is a configuration of ours; many programs call theirs config.json."""
+    """Return whether that is a configuration of ours; many programs call theirs config.json."""
     try:
         return "fan_out" in read_json(path)
     except (OSError, ValueError, TypeError):

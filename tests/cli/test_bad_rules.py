@@ -121,5 +121,5 @@ def test_weights_that_no_ratio_can_be_made_of(refused, place):
     layout = lay_out(graph, place / "cut", parts=2)
     for rule in ("saint", "uniform"):
         words = ("--model", "gcn", "--sampling", rule, "--subgraph", "50%", "--num-layers", "2")
-        said = refused("train", layout.path, "--out", "new", "--device", "cpu", *words)
-        assert f"--sampling {rule} --estimate ratio divides by the weights of edges, and some are negative" in said
+        printed = refused("train", layout.path, "--out", "new", "--device", "cpu", *words)
+        assert f"--sampling {rule} --estimate ratio divides by the weights of edges, and some are negative" in printed

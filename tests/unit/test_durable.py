@@ -18,7 +18,7 @@ from support.graphs import lay_out, random_graph
 from gsplit import atomic_folder
 from gsplit.data.exporters import export
 from gsplit.files import replace_file
-from gsplit.predict.output import VALUES, publish
+from gsplit.predict.output import VALUES, write_predictions
 from gsplit.runs import checkpoint
 
 
@@ -101,7 +101,7 @@ def test_predictions(tmp_path, calls, suffix):
     folder.mkdir()
     np.save(folder / VALUES, np.arange(3))
     out = tmp_path / f"out{suffix}"
-    publish(out, folder, np.arange(3), np.arange(3), "classes", overwrite=False)
+    write_predictions(out, folder, np.arange(3), np.arange(3), "classes", overwrite=False)
     calls.synced_before_named(out)
 
 

@@ -221,7 +221,7 @@ def test_what_cannot_be_put_back_is_kept_and_named(tmp_path, exchanges):
 
     def fail_beside_others():
         with held_run(run, overwrite=True):
-            (run / "notes.txt").write_text("of somebody else")
+            (run / "notes.txt").write_text("of another program")
             raise SystemExit
 
     with pytest.raises(InputError, match=r"run could not be put back: something else .* kept as .*old"):

@@ -28,7 +28,7 @@ WRITERS: dict[str, Callable[[GraphArrays, KeptIds | None, Path], None]] = {
     "npz": write_npz,
 }
 ENDINGS = {"pyg": (".pt", ".pth"), "dgl": (".bin",), "npz": (".npz",)}
-"""What the names of their files may end in, where that names a form at all."""
+"""Endings of the names of their files, where an ending names a form at all."""
 
 
 def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = False) -> None:

@@ -54,7 +54,7 @@ class Leak:
     target: int | None = None
     """The class or output that a column marks or follows."""
     width: int = 1
-    """How many columns it is."""
+    """Number of columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,19 +114,19 @@ def _of_classes(
         codes = [code for code in codes if code.add(rows, places)]
         if not len(ranges.columns) and not codes:
             return
-    told: set[int] = set()
+    telling: set[int] = set()
     if chance_of_groups(counts) + math.log(columns.count) < RARE:
         for at in np.flatnonzero(ranges.apart()).tolist():
             is_class = all(np.array_equal(ends[:, at], numbers) for ends in (ranges.least, ranges.most))
-            told.add(int(ranges.columns[at]))
+            telling.add(int(ranges.columns[at]))
             yield Leak(column=int(ranges.columns[at]), kind="is the class" if is_class else "tells the class")
-    codes = [code for code in codes if told.isdisjoint(code.columns)]
+    codes = [code for code in codes if telling.isdisjoint(code.columns)]
     for code in codes:
         sizes = np.bincount(code.values(graph.features)[np.isin(graph.labels, numbers)])
         if chance_of_pure_values(sizes, counts) + math.log(columns.count) < RARE:
-            told |= set(code.columns)
+            telling |= set(code.columns)
             yield Leak(column=code.begin, width=code.end - code.begin, kind="tells the class")
-    ranges.keep(~np.isin(ranges.columns, list(told)))
+    ranges.keep(~np.isin(ranges.columns, list(telling)))
     yield from _marks(ranges, np.flatnonzero(possible), numbers)
 
 
@@ -153,6 +153,7 @@ def _of_labels(
 def _of_outputs(
     graph: GraphArrays, columns: FeatureColumns, labels: LabelCounts, usable: NDArray[np.int64]
 ) -> Iterator[Leak]:
+    assert graph.features is not None
     outputs = []
     for output, about in enumerate(labels.outputs):
         if about.known >= FEWEST_OF_OUTPUT and 0 < about.deviation < math.inf:

@@ -88,7 +88,7 @@ def test_one_vertex_among_all_is_enough_to_give_nothing_away(column, other):
     ]
     graph.features[np.flatnonzero(of == other)[-1], column] = graph.features[np.flatnonzero(of == 2)[0], column]
     found = [(kind, target) for found, kind, target in leaks(graph) if found == column]
-    # Of classes in a row, those at its ends are told all the same, but for the one that has the vertex.
+    # Of classes in a row, those at its ends are found all the same, but for the one that has the vertex.
     ends = [("marks a class", 0), *([("marks a class", 3)] if other == 1 else [])]
     assert found == (ends if column in (5, 8) else [])
 
@@ -179,12 +179,11 @@ def test_lines_about_leaks():
     names = tuple(f"name {at}" for at in range(4))
     of = graph.labels
     graph = replace(with_columns(graph, of, of * 3, of == 1, of == 0), classes=names)
-    assert {kind: text for kind, text in concerns_of(graph).items() if "leak" in kind} == {
-        "leak: is the class": "feature 5 is the class itself; is it known beforehand?",
-        "leak: tells the class": "feature 6 alone tells the class; is it known beforehand?",
-        "leak: is a class": "features 7 (class 1 (name 1)), 8 (class 0 (name 0)) are classes: 1 there, 0 elsewhere; "
-        "is it known beforehand?",
-    }
+    found = concerns_of(graph)
+    assert "feature 5 is the class itself" in found["leak: is the class"]
+    assert "feature 6 alone tells the class" in found["leak: tells the class"]
+    assert "features 7 (class 1 (name 1)), 8 (class 0 (name 0)) are classes" in found["leak: is a class"]
+    assert all("known beforehand?" in text for kind, text in found.items() if "leak" in kind)
 
 
 def test_chances():

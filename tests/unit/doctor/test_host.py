@@ -124,7 +124,7 @@ def test_what_a_device_does_not_say_is_said_to_be_unknown(devices):
     found = examine(TrainConfig())
     assert {each.free_bytes for each in found.accelerators} == {None}
     assert {pair.reaches for pair in found.peers} == {None}
-    assert "how much is free cannot be told  reads the memory of: 1 cannot tell" in text_of(found)
+    assert "how much is free is not known  reads the memory of: 1 not known" in text_of(found)
     assert not any("through the host's" in remark for remark in found.remarks)
 
 

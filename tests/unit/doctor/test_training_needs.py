@@ -15,7 +15,7 @@ from gsplit.device import accelerator
 from gsplit.device.seen import Accelerator
 from gsplit.doctor import diagnosis
 from gsplit.doctor.__main__ import command
-from gsplit.doctor.diagnosis import examine, why_not
+from gsplit.doctor.diagnosis import examine, why_too_large
 from gsplit.doctor.diagnosis_text import lines
 from gsplit.doctor.host_state import host_state
 from gsplit.doctor.training_needs import BEHIND, Need, needs_of
@@ -112,7 +112,7 @@ def fits(config):
         free = total if known else None
         cards = [Accelerator(kind="xpu", index=i, name="", total_bytes=total, free_bytes=free) for i in range(2)]
         there = replace(host_state(), memory_available_bytes=host)
-        return list(why_not(replace(needs, device=kind), there, cards))
+        return list(why_too_large(replace(needs, device=kind), there, cards))
 
     return problems
 
