@@ -56,6 +56,16 @@ def a_run(folder, *files):
     return folder
 
 
+def fail_in(run, error=SystemExit, *, resumes=False, files=None):
+    """A run that writes these files (name -> text) and fails."""
+    with held_run(run, resumes=resumes, overwrite=True):
+        if not resumes:
+            assert os.listdir(run) == [LOCK]
+        for name, text in (files or {}).items():
+            (run / name).write_text(text)
+        raise error
+
+
 REPLACED = """
 from gsplit.runs.folder import held_run
 with held_run(Path(sys.argv[1]), overwrite=True) as run:
@@ -102,15 +112,9 @@ def test_what_a_living_process_has_beside_its_place_is_left_alone(tmp_path):
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_a_run_that_fails_with_nothing_saved_gives_its_place_back(tmp_path, error):
     run = a_run(tmp_path / "run", "summary.json")
-
-    def fail_in(folder):
-        with held_run(folder, overwrite=True):
-            assert os.listdir(folder) == [LOCK]
-            raise error
-
     for folder in (run, tmp_path / "new" / "run"):
         with pytest.raises(error):
-            fail_in(folder)
+            fail_in(folder, error)
         assert os.listdir(tmp_path) == ["run"]
         assert (run / "summary.json").exists()
 
@@ -168,11 +172,6 @@ def signalling(monkeypatch, where, name):
     monkeypatch.setattr(where, name, call)
 
 
-def fail_in(run, error=SystemExit):
-    with held_run(run, overwrite=True):
-        raise error
-
-
 def test_a_signal_while_a_run_is_put_back_waits(tmp_path, monkeypatch):
     run = a_run(tmp_path / "run", "summary.json")
     monkeypatch.setattr(Beside, "roll_back", slowly(Beside.roll_back))
@@ -218,14 +217,8 @@ def write(place):
 
 def test_what_cannot_be_put_back_is_kept_and_named(tmp_path, exchanges):
     run = a_run(tmp_path / "run", "summary.json")
-
-    def fail_beside_others():
-        with held_run(run, overwrite=True):
-            (run / "notes.txt").write_text("of another program")
-            raise SystemExit
-
     with pytest.raises(InputError, match=r"run could not be put back: something else .* kept as .*old"):
-        fail_beside_others()
+        fail_in(run, files={"notes.txt": "of another program"})
     assert (run / "notes.txt").exists()
     (kept,) = tmp_path.glob(".run.*/old")
     assert (kept / "summary.json").exists()
@@ -387,14 +380,7 @@ def test_what_a_trainer_left_half_written_goes_with_the_run(tmp_path, resumed):
     run = tmp_path / "run"
     if resumed:
         a_run(run)
-
-    def fail_half_written():
-        with held_run(run, resumes=resumed):
-            (run / "model.json").write_text("{}")
-            (run / ".checkpoint-0123456789abcdef.pt.4321").write_text("half")
-            raise SystemExit
-
     with pytest.raises(SystemExit):
-        fail_half_written()
+        fail_in(run, resumes=resumed, files={"model.json": "{}", ".checkpoint-0123456789abcdef.pt.4321": "half"})
     assert not list(run.glob(".checkpoint*"))
     assert (run / "model.json").exists()
