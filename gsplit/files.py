@@ -1,7 +1,7 @@
 """Files that are whole or not there, whenever the machine stops.
 
 What is not whole yet has a hidden name beside its place: a file ``.NAME.PID`` (:func:`replace_file`), a folder
-``.NAME.xxxxxxxx`` (:mod:`gsplit.aside`).
+``.NAME.xxxxxxxx`` (:mod:`gsplit.atomic_folder`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,6 @@ FORMS = (
     *(".npy", ".npz", ".pt", ".pth", ".pkl", ".bin", ".mtx", ".gz", ".zip"),
 )
 """Endings of names that say what is in a file."""
-
-SPARE_FILES = 8
-"""Number of :func:`spare_files`: to remove a folder takes a few."""
 
 
 def as_path(value: Any, where: str, wanted: str) -> Path:
@@ -151,15 +148,3 @@ def append_to_file(path: Path, content: bytes) -> None:
                 raise
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
-
-
-def spare_files() -> ExitStack:
-    """Open files, to be closed where others have to be opened and no more may be: so a folder can be removed then.
-
-    Raises:
-        OSError: where there are not so many.
-    """
-    with ExitStack() as opened:
-        for _ in range(SPARE_FILES):
-            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-        return opened.pop_all()

@@ -1,4 +1,4 @@
-"""What comes before all else in a process: standard files that are open, and signals while a command starts.
+"""The first steps of a process: standard files that are open, and signals while a command starts.
 
 A process may be started with standard input, output or errors closed, as cron, systemd and ``>&-`` do. The next file
 that is opened would then have their number, and what a child or a library prints would go into it. So the import of
@@ -26,7 +26,7 @@ from types import FrameType
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes after Ctrl-C and after SIGTERM."""
 LEAVING = {signal.SIGINT: (b"interrupted\n", INTERRUPTED), signal.SIGTERM: (b"terminated\n", TERMINATED)}
-"""What a command that starts says and its exit code, by the signal that ended it."""
+"""Line and exit code of a command that is ended as it starts, by the signal."""
 _watched: set[signal.Signals] = set()
 """The signals that this module handles, or did."""
 
@@ -56,7 +56,7 @@ def watch(package: str) -> None:
 
 
 def watch_script() -> None:
-    """Let Ctrl-C and SIGTERM end this process at once, each unless somebody handles it already."""
+    """Let Ctrl-C and SIGTERM end this process at once, each unless it is handled already."""
     for number, before in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         if signal.getsignal(number) is before:
             signal.signal(number, _leave)
@@ -93,7 +93,7 @@ def ended() -> None:
 
 
 def _is_command_of(package: str) -> bool:
-    """Whether this is ``python -m package…`` that is looking for its module, or the script of that name.
+    """Return whether this is ``python -m package…`` that is looking for its module, or the script of that name.
 
     sys.argv begins with -m until the module is found; trainers have that of the process that started them.
     """

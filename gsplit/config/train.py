@@ -19,7 +19,7 @@ from gsplit.config.run import RunConfig
 from gsplit.config.sampling import LAYERWISE, SamplingConfig, takes_all
 from gsplit.errors import InputError
 from gsplit.files import read_json, replace_file
-from gsplit.runs.folder import CONFIG, RESOLVED, put_run_right
+from gsplit.runs.folder import CONFIG, RESOLVED, RUNS
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ class TrainConfig(
             InputError: where ``run`` is no run.
         """
         run = Path(run)
-        put_run_right(run)
+        RUNS.recover(run)
         before = cls.from_json(run / CONFIG)
         forgotten = {name: getattr(cls, name) for name in marked(cls, NOT_RESUMED)}
         return replace(before, **{**forgotten, "resume": run, **changes})

@@ -16,7 +16,7 @@ from gsplit.data.importers.keys import Keys
 from gsplit.data.importers.named_edges import IdOptions
 from gsplit.data.importers.vertex_files import VertexFiles
 from gsplit.data.inspect.overview import look
-from gsplit.data.inspect.render.graph_page import check_free, write_page
+from gsplit.data.inspect.render.graph_page import check_page_free, write_page
 from gsplit.data.inspect.render.lines import lines
 from gsplit.data.inspect.render.sentences import counts
 from gsplit.data.inspect.render.text_table import for_output
@@ -103,7 +103,7 @@ def info(
         overwrite: replace the page if it is there.
     """
     if html is not None:
-        check_free(html, overwrite=overwrite)
+        check_page_free(html, overwrite=overwrite)
     elif overwrite:
         raise InputError("--overwrite is for the page of --html FILE, and there is none")
     is_layout = (path / layout.FILE).is_file()

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.bars import progress_bar
 from gsplit.data.folders import FolderWriter
-from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Source
+from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, GraphSource
 from gsplit.data.spill import INT32_VERTICES, Buckets, EdgeSpill
 from gsplit.errors import InputError
 from gsplit.limits import host_memory
@@ -33,7 +33,7 @@ VERTEX_BYTES = 40
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaning:
-    """What is done to the edges of a source."""
+    """Steps that clean the edges of a source."""
 
     undirected: bool = False
     self_loops: Literal["keep", "drop", "add"] = "keep"
@@ -42,7 +42,7 @@ class Cleaning:
 
 @dataclass(kw_only=True)
 class Tally:
-    """What the cleaning did: numbers of edges."""
+    """Numbers of edges that the cleaning removed or added."""
 
     duplicates: int = 0
     self_loops: int = 0
@@ -54,7 +54,7 @@ class Tally:
 
 
 def write_adjacency(
-    writer: FolderWriter, source: Source, num_vertices: int | None, cleaning: Cleaning
+    writer: FolderWriter, source: GraphSource, num_vertices: int | None, cleaning: Cleaning
 ) -> tuple[NDArray[np.int64], Tally]:
     """Write indptr, indices and, where the source has weights, edge_weight; return indptr [N + 1] and the tally.
 
@@ -81,7 +81,7 @@ def write_adjacency(
     return indptr, reader.tally
 
 
-def check_memory(vertices: int, where: str, other_ids: str = "") -> None:
+def check_num_vertices(vertices: int, where: str, other_ids: str = "") -> None:
     """Refuse a number of vertices whose arrays do not fit, as one stray id can ask for.
 
     Raises:
@@ -97,7 +97,7 @@ def check_memory(vertices: int, where: str, other_ids: str = "") -> None:
 class _Reader:
     """Checks edges on their way into the spill, and counts them."""
 
-    def __init__(self, source: Source, num_vertices: int | None, cleaning: Cleaning) -> None:
+    def __init__(self, source: GraphSource, num_vertices: int | None, cleaning: Cleaning) -> None:
         self.tally = Tally()
         self._source = source
         self._n = num_vertices
@@ -111,15 +111,7 @@ class _Reader:
         if self._n is not None:
             self._grow(self._n)
         edges = self._source.edges
-        with tqdm(
-            total=edges.count,
-            desc="read edges",
-            unit="",
-            unit_scale=True,
-            leave=False,
-            disable=None,
-            delay=SECONDS_BEFORE_BAR,
-        ) as bar:
+        with progress_bar(edges.count, "read edges") as bar:
             for chunk in edges.chunks():
                 for begin in range(0, len(chunk.source), EDGES_AT_ONCE):
                     self._take(chunk, slice(begin, begin + EDGES_AT_ONCE), spill)
@@ -169,7 +161,7 @@ class _Reader:
             raise InputError(f"{self._at(at)}: the weight is {weight[at]}; clean the weights first")
 
     def _told_by(self) -> str:
-        """What the number of vertices was taken from, where that is not plain."""
+        """Return what the number of vertices was taken from, where that is not plain."""
         source = self._source
         if source.num_vertices is not None or self._n is None:
             return ""
@@ -184,7 +176,7 @@ class _Reader:
     def _grow(self, vertices: int) -> None:
         if vertices <= len(self._degrees):
             return
-        check_memory(vertices, self._source.where, self._source.other_ids)
+        check_num_vertices(vertices, self._source.where, self._source.other_ids)
         grown = np.zeros(vertices if self._n is not None else max(vertices, 2 * len(self._degrees)), np.int64)
         grown[: len(self._degrees)] = self._degrees
         self._degrees = grown
@@ -207,15 +199,7 @@ def _sort(spill: EdgeSpill, folder: Path, degrees: NDArray[np.int64], weighted: 
     dtype = np.int32 if len(degrees) <= INT32_VERTICES else np.int64
     files = Buckets(folder, bounds, sizes, dtype, weighted=weighted)
     try:
-        with tqdm(
-            total=int(ends[-1]),
-            desc="sort edges",
-            unit="",
-            unit_scale=True,
-            leave=False,
-            disable=None,
-            delay=SECONDS_BEFORE_BAR,
-        ) as bar:
+        with progress_bar(int(ends[-1]), "sort edges") as bar:
             for pairs, weight in spill.pieces():
                 files.add(pairs, weight)
                 bar.update(len(pairs))
@@ -250,7 +234,9 @@ def _write_rows(
     with ExitStack() as streams:
         indices_out = streams.enter_context(writer.stream("indices", edges.dtype))
         weight_out = streams.enter_context(writer.stream("edge_weight", np.float32)) if edges.files.weighted else None
-        for b in tqdm(range(len(edges.own)), desc="build rows", leave=False, disable=None, delay=SECONDS_BEFORE_BAR):
+        bar = streams.enter_context(progress_bar(len(edges.own), "build rows"))
+        for b in range(len(edges.own)):
+            bar.update()
             begin, end = int(edges.bounds[b]), int(edges.bounds[b + 1])
             pairs, weight = edges.files.read(b)
             kept, indices, weights, duplicates, reverses, loops = _core.rows_from_edges(

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from gsplit import cli
 from gsplit.config.fields import Accepted, Checked, Range
-from gsplit.data.adjacency import Cleaning, Tally, check_memory, write_adjacency
+from gsplit.data.adjacency import Cleaning, Tally, check_num_vertices, write_adjacency
 from gsplit.data.columns.written import write_features
 from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
 from gsplit.data.importers.arrays import clean_labels, entry_of, integers, numbers_to_regress
-from gsplit.data.importers.source import Source
+from gsplit.data.importers.source import GraphSource
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
 from gsplit.data.labels.random_sets import check_shares, random_sets
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions(Checked):
-    """What is made of a source beside copying it."""
+    """Changes to a source while it is copied."""
 
     # The docstrings are the help of the command.
 
@@ -58,9 +58,9 @@ class BuildOptions(Checked):
     seed: Annotated[int, Range(0)] = 0
     """Seed of --split, and of a synthetic graph."""
     num_vertices: Annotated[int | None, Range(1)] = None
-    """How many vertices there are; by default what the source, features or labels tell, or the largest id."""
+    """Number of vertices; by default what the source, features or labels tell, or the largest id."""
     task: Literal["classification", "regression"] = "classification"
-    """What labels are: of a classification one class a vertex, or a column of 0 and 1 a class; of a regression
+    """Kind of labels: of a classification one class a vertex, or a column of 0 and 1 a class; of a regression
     numbers to be predicted, one or several columns, NaN or nothing where there is none."""
     feature_dtype: Literal["float32", "float16"] | None = None
     """Store features in this type; by default float16 stays and all else becomes float32."""
@@ -74,7 +74,7 @@ class BuildOptions(Checked):
 
 
 def build_store(
-    source: Source, out: Path, options: BuildOptions, *, name: str, described_as: str, overwrite: bool = False
+    source: GraphSource, out: Path, options: BuildOptions, *, name: str, described_as: str, overwrite: bool = False
 ) -> GraphArrays:
     """Write a source as a graph store and return its arrays, mapped.
 
@@ -90,7 +90,9 @@ def build_store(
     return open_arrays(out, read_description(out, FILE, FORMAT, VERSION))
 
 
-def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, name: str, described_as: str) -> None:
+def fill_store(
+    writer: FolderWriter, source: GraphSource, options: BuildOptions, *, name: str, described_as: str
+) -> None:
     """Write a source into the folder of a new graph store; arguments as of :func:`build_store`.
 
     Raises:
@@ -109,7 +111,7 @@ def fill_store(writer: FolderWriter, source: Source, options: BuildOptions, *, n
         )
     labelled = None
     if n is not None:
-        check_memory(n, source.where)
+        check_num_vertices(n, source.where)
         _check_features(source, n)
         labelled = _labelled(source, n, options)
     columns = list(source.columns)
@@ -162,7 +164,7 @@ class _Labelled(NamedTuple):
     vertex_sets: dict[str, NDArray[np.int64]]
 
 
-def _labelled(source: Source, n: int, options: BuildOptions) -> _Labelled:
+def _labelled(source: GraphSource, n: int, options: BuildOptions) -> _Labelled:
     labels, num_classes, classes = _labels(source, n, options.task)
     found = _vertex_sets(source, labels, options)
     sets = {key: integers(found.get(key, np.empty(0, np.int64)), source.call(key), ndim=1) for key in VERTEX_SETS}
@@ -171,7 +173,7 @@ def _labelled(source: Source, n: int, options: BuildOptions) -> _Labelled:
     return _Labelled(labels, num_classes, classes, sets)
 
 
-def _vertex_sets(source: Source, labels: NDArray[Any], options: BuildOptions) -> dict[str, NDArray[np.int64]]:
+def _vertex_sets(source: GraphSource, labels: NDArray[Any], options: BuildOptions) -> dict[str, NDArray[np.int64]]:
     """The vertex sets of the source, or those that ``--split`` makes."""
     some = options.task == "regression"
     if source.times is not None:
@@ -191,7 +193,7 @@ def _vertex_sets(source: Source, labels: NDArray[Any], options: BuildOptions) ->
     return source.vertex_sets
 
 
-def _num_vertices(source: Source, options: BuildOptions) -> int | None:
+def _num_vertices(source: GraphSource, options: BuildOptions) -> int | None:
     """Number of vertices: as given, else as long as features or labels are; None: the edges will tell."""
     asked, found = options.num_vertices, source.num_vertices
     if asked is not None and found is not None and asked < found:
@@ -206,7 +208,7 @@ def _num_vertices(source: Source, options: BuildOptions) -> int | None:
     return n
 
 
-def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple[str, ...] | None]:
+def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, tuple[str, ...] | None]:
     """Labels as in a store, the number of classes or outputs, and the names of classes."""
     what, classes = source.call("labels"), source.classes
     shown = None if source.ids is None else source.ids.shown
@@ -226,7 +228,7 @@ def _labels(source: Source, n: int, task: str) -> tuple[NDArray[Any], int, tuple
     return labels, count, classes
 
 
-def _check_features(source: Source, n: int) -> None:
+def _check_features(source: GraphSource, n: int) -> None:
     """Check the shape of features, before the edges are read."""
     features = source.features
     if features is not None and (

@@ -87,7 +87,7 @@ def open_array(
 
 
 def _entry(folder: Path, name: str, description: dict[str, Any]) -> dict[str, Any]:
-    """What the description says of one array."""
+    """Return what the description says of one array."""
     entry = description["arrays"].get(name)
     if entry is None:
         raise InputError(f"{folder}: the description lists no array {name!r}")

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.aside import NEW, OLD, SUFFIX_LETTERS, folder_beside, place_of, put_right
+from gsplit.atomic_folder import NEW, OUTPUTS, SUFFIX_LETTERS, place_of, publish, refuse_existing
 from gsplit.data.npy import NpyStream, map_array, sha256_of_file
 from gsplit.errors import InputError
-from gsplit.files import make_durable
 from gsplit.host import ending_tidily
 
 DESCRIPTIONS = ("graph.json", "layout.json")
@@ -30,7 +29,7 @@ DESCRIPTIONS = ("graph.json", "layout.json")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk that has no more room for us."""
 NUMPYS_FULL = " requested and "
-"""What NumPy says of it: how much was requested and written, without a number of the error."""
+"""Part of NumPy's message for it: bytes requested and written, without a number of the error."""
 
 
 class FolderWriter:
@@ -96,12 +95,11 @@ def check_free(out: Path, *, overwrite: bool) -> None:
     Raises:
         InputError: where it may not, or could not.
     """
-    put_right(out)
+    OUTPUTS.recover(out)
     if not os.path.lexists(out):
         _check_place(out)
         return
-    if not overwrite:
-        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    refuse_existing(out, overwrite=overwrite)
     ours = out.is_dir() and (not any(out.iterdir()) or any((out / name).is_file() for name in DESCRIPTIONS))
     if out.is_symlink() or not ours:
         raise InputError(f"{out} is neither a graph store nor a layout, so --overwrite does not remove it")
@@ -134,24 +132,24 @@ def writing_folder(out: Path, *, overwrite: bool = False) -> Iterator[FolderWrit
     with ending_tidily():
         try:
             _make_parent(out)
-            with folder_beside(out) as beside:
+            with OUTPUTS.folder(out) as beside:
                 (beside / NEW).mkdir()
                 yield FolderWriter(beside / NEW)
-                check_free(out, overwrite=overwrite)  # somebody else may have been faster
-                _publish(beside, out)
+                check_free(out, overwrite=overwrite)  # another process may have been faster
+                publish(beside / NEW, out, overwrite=overwrite)
         except BaseException as error:
-            with suppress(OSError):  # somebody else put something there
+            with suppress(OSError):  # another process put something there
                 for parent in missing:
                     parent.rmdir()
             if isinstance(error, MemoryError):
-                raise InputError(f"{out} cannot be made: there is too little memory{_said(error)}") from None
+                raise InputError(f"{out} cannot be made: there is too little memory{_words_of(error)}") from None
             if isinstance(error, OSError) and (error.errno in FULL or NUMPYS_FULL in str(error)):
-                said = os.strerror(error.errno or errno.ENOSPC)
-                raise InputError(f"cannot write to {out.parent}: {said}") from None
+                why = os.strerror(error.errno or errno.ENOSPC)
+                raise InputError(f"cannot write to {out.parent}: {why}") from None
             raise
 
 
-def _said(error: MemoryError) -> str:
+def _words_of(error: MemoryError) -> str:
     words = " ".join(str(error).split())
     return f" ({words})" if words else ""
 
@@ -161,17 +159,3 @@ def _make_parent(out: Path) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write to {out.parent}: {error.strerror}") from None
-
-
-def _publish(beside: Path, out: Path) -> None:
-    """Give the new folder its name; what had the name before goes with ``beside``."""
-    for file in (beside / NEW).iterdir():
-        make_durable(file)
-    make_durable(beside / NEW)
-    try:
-        if out.exists():
-            out.rename(beside / OLD)
-        (beside / NEW).rename(out)
-    except OSError as error:
-        raise InputError(f"cannot replace {out}: {error.strerror}") from None
-    make_durable(out.parent)

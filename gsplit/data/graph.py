@@ -24,14 +24,14 @@ INDEX_DTYPES = ("int32", "int64")
 FEATURE_DTYPES = ("float32", "float16")
 
 Task = Literal["classes", "labels", "regression"]
-"""What is learned of a vertex: one class of several, any number of labels, or numbers."""
+"""Task: to learn one class of several, any number of labels, or numbers for each vertex."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphArrays:
-    """The arrays of a graph, in the order of whoever holds them (global ids in a store, layout ids in a layout)."""
+    """The arrays of a graph, in the order of its folder (global ids in a store, layout ids in a layout)."""
 
     indptr: NDArray[np.int64]
     """[N + 1] int64: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""
@@ -50,7 +50,7 @@ class GraphArrays:
     num_classes: int
     """C, what a model has as outputs."""
     regression: bool = False
-    """Whether labels are numbers to be predicted, of which a vertex may lack some."""
+    """True where labels are numbers to be predicted, of which a vertex may lack some."""
     classes: tuple[str, ...] | None = None
     """[C] names of the classes; None where they have numbers alone."""
 
@@ -71,12 +71,12 @@ class GraphArrays:
 
     @property
     def multi_label(self) -> bool:
-        """Whether a vertex may have several classes."""
+        """True where a vertex may have several classes."""
         return self.task == "labels"
 
     @property
     def task(self) -> Task:
-        """What is learned of a vertex."""
+        """The task."""
         return "regression" if self.regression else "labels" if self.labels.ndim == 2 else "classes"
 
     def with_feature_dtype(self, dtype: str) -> GraphArrays:
@@ -105,7 +105,7 @@ def cast(features: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
-    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check`).
+    """Map the arrays of a folder, with dtypes and shapes checked (not their contents: :func:`check_graph`).
 
     Raises:
         InputError: where an array is missing or not as described.
@@ -140,7 +140,7 @@ def open_arrays(folder: Path, description: dict[str, Any]) -> GraphArrays:
     )
 
 
-def check(graph: GraphArrays, where: str) -> None:
+def check_graph(graph: GraphArrays, where: str) -> None:
     """Check what no shape can tell: id ranges, monotone indptr, names of classes, labels of the vertex sets.
 
     Reads indptr, indices, labels and vertex sets once; not the features.
@@ -169,7 +169,7 @@ def check(graph: GraphArrays, where: str) -> None:
 def check_vertex_sets(
     graph: GraphArrays, where: str, entry: Callable[[str, int], str] | None = None, shown: Callable[[int], str] = str
 ) -> None:
-    """Check the vertex sets and the labels of their vertices: the part of :func:`check` that needs no edges.
+    """Check the vertex sets and the labels of their vertices: the part of :func:`check_graph` that needs no edges.
 
     Args:
         graph: to check.
@@ -202,7 +202,7 @@ def check_vertex_sets(
 
 
 def _place(where: str, entry: Callable[[str, int], str] | None, name: str, index: int) -> str:
-    """What messages call a vertex of a set."""
+    """Return what messages call a vertex of a set."""
     return where if entry is None else entry(name, index)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.description import open_array, read_description, verify_checksums
-from gsplit.data.graph import check, open_arrays
+from gsplit.data.graph import check_graph, open_arrays
 from gsplit.data.ids.kept_ids import verify_ids
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import temporary_of
@@ -90,7 +90,7 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
     if not _is_presample(description.get("presample")):
         raise InputError(f"{path / FILE} is damaged where it says what was presampled")
     if not trusted:
-        check(graph, str(path))
+        check_graph(graph, str(path))
         if len(permutation) and (permutation.min() < 0 or permutation.max() >= n):
             raise InputError(f"{path / 'permutation.npy'} names a vertex outside 0 .. {n - 1}")
         if np.bincount(permutation, minlength=n).max(initial=1) > 1:
@@ -109,7 +109,7 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
 
 
 def _is_quality(quality: object, parts: int) -> bool:
-    """Whether these are numbers by name, and lists of a number for each part."""
+    """Return whether these are numbers by name, and lists of a number for each part."""
     if not isinstance(quality, dict):
         return False
     counts = [value for key, value in quality.items() if key.endswith("_per_part")]
@@ -120,7 +120,7 @@ def _is_quality(quality: object, parts: int) -> bool:
 
 
 def _is_presample(presample: object) -> bool:
-    """Whether this is what was sampled, or None."""
+    """Return whether this is what was sampled, or None."""
     if not isinstance(presample, dict):
         return presample is None
     fan_out, batch_size = presample.get("fan_out"), presample.get("batch_size")

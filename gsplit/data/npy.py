@@ -24,7 +24,7 @@ DAMAGE = (
     OverflowError,
     RecursionError,
 )
-"""What reading a damaged file raises: its header is a Python literal, which fails in as many ways as Python's parser
+"""Errors of reading a damaged file: its header is a Python literal, which fails in as many ways as Python's parser
 has, and may tell of more numbers than memory holds."""
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.description import read_description, verify_checksums
 from gsplit.data.folders import writing_folder
-from gsplit.data.graph import GraphArrays, check, open_arrays
+from gsplit.data.graph import GraphArrays, check_graph, open_arrays
 from gsplit.data.ids.kept_ids import verify_ids
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import temporary_of
@@ -47,7 +47,7 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> GraphSt
         if "ids" in description:
             verify_ids(path, description["ids"])
     graph = open_arrays(path, description)
-    check(graph, str(path))
+    check_graph(graph, str(path))
     return GraphStore(
         path=path,
         name=str(description.get("name", path.name)),
@@ -62,9 +62,9 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
     """Check a graph and write it as a store.
 
     Raises:
-        InputError: for a graph that :func:`gsplit.data.graph.check` refuses, or an ``out`` that exists.
+        InputError: for a graph that :func:`gsplit.data.graph.check_graph` refuses, or an ``out`` that exists.
     """
-    check(graph, source)
+    check_graph(graph, source)
     if graph.features is not None:
         for begin in range(0, len(graph.features), ROWS_AT_ONCE):
             rows = graph.features[begin : begin + ROWS_AT_ONCE]
@@ -99,7 +99,7 @@ def check_finite(
 
 
 def describe(graph: GraphArrays) -> dict[str, Any]:
-    """What a description says of a graph: the counts, so that it can be read without the arrays, and names."""
+    """Return what a description says of a graph: the counts, so that it can be read without the arrays, and names."""
     return {
         "num_vertices": graph.num_vertices,
         "num_edges": graph.num_edges,

@@ -1,1 +1,1 @@
-"""``gsplit doctor``: what this host has, what training would take of it, and what would keep it from working."""
+"""``gsplit doctor``: a diagnosis of this host and, with a layout, of whether a training fits it."""

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from gsplit.config.train import TrainConfig
+from gsplit.data import open_layout
 from gsplit.device import accelerator
 from gsplit.device.choice import choose_device, trainers_of
 from gsplit.device.seen import Accelerator, reaches, seen
 from gsplit.device.unusable import why_none, without_kernels
 from gsplit.doctor.host_state import HostState, host_state
 from gsplit.doctor.installed import Installed, installed
-from gsplit.doctor.open_files import most_open
 from gsplit.doctor.training_needs import TrainingNeeds, needs_of
+from gsplit.engine.rows.shared import Shared
+from gsplit.engine.whole.fitting import check_fits
+from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes
 from gsplit.launch.resolve import resolve
@@ -23,22 +27,31 @@ from gsplit.units import binary
 SMALL_SHARED_MEMORY = 1 << 30
 """Bytes of /dev/shm below which NCCL may not find room; containers have 64 MiB by default."""
 
+PLANS = "gsplit train with the same flags and --dry-run shows what each plan of the whole graph takes"
+"""Remark in place of the memory of a training on the whole graph."""
+OF_A_PROCESS = 64
+"""Files that the interpreter, its libraries, the layout and a driver have open."""
+PIPES_OF_A_TRAINER = 6
+"""Ends of pipes of a trainer while it starts: two for tickets, two for releases, its report and parcel."""
+PIPES_OF_A_SAMPLER = 4
+"""Ends of pipes of a sampler while it starts: two for commands, two for reports."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Peers:
-    """Whether one accelerator reads the memory of another."""
+    """A pair of accelerators."""
 
     index: int
     """Number of the one that reads."""
     peer: int
     """Number of the other."""
     reaches: bool | None
-    """Whether it does; None where PyTorch cannot tell."""
+    """True where one reads the memory of the other; None where PyTorch cannot tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """All that doctor says; ``--json`` prints the fields (docs/formats.md)."""
+    """The whole answer of doctor; ``--json`` prints the fields (docs/formats.md)."""
 
     accelerators: list[Accelerator]
     """Accelerators that PyTorch finds."""
@@ -49,15 +62,15 @@ class Diagnosis:
     versions: list[Installed]
     """Programs and libraries."""
     training: TrainingNeeds | None
-    """What the training takes; None where no layout was named, or it is refused."""
+    """Memory that the training takes; None without a layout, with --strategy full, and where it is refused."""
     trainers: int
     """Trainers that limits are compared with: as asked for, one for each part or accelerator, or one."""
     open_files_needed: int | None
     """Files that a run of so many has open in one process; None where not even these could be opened."""
     problems: list[str]
-    """What would keep training from working, each with what to do about it."""
+    """Sentences: why training would not work, and what to do about it."""
     remarks: list[str]
-    """What is worth knowing, and keeps nothing from working."""
+    """Sentences that are worth knowing; training works all the same."""
 
 
 def examine(config: TrainConfig) -> Diagnosis:
@@ -82,14 +95,17 @@ def examine(config: TrainConfig) -> Diagnosis:
         else:
             run = resolve(config)
             trainers, samplers, slots = run.trainers, run.samplers, run.config.slots or 0
-            training = needs_of(run)
-            problems += why_not(training, host, devices)
+            if config.strategy == "full":
+                check_fits(run, open_layout(run.layout, trusted=True), plan_of_run(run))
+            else:
+                training = needs_of(run)
+                problems += why_too_large(training, host, devices)
     except InputError as error:
         problems.append(str(error))
     unusable = without_kernels(devices[0].kind, trainers) if devices else why_none(accelerator.HOST)
     if unusable is not None and config.device != accelerator.HOST and not any(unusable in line for line in problems):
         problems.append(unusable)
-    needed = _open_files(trainers, samplers, slots)
+    needed = most_open(trainers, samplers, slots)
     problems += _problems(host, versions, trainers, needed)
     return Diagnosis(
         accelerators=devices,
@@ -100,12 +116,12 @@ def examine(config: TrainConfig) -> Diagnosis:
         trainers=trainers,
         open_files_needed=needed,
         problems=problems,
-        remarks=list(_remarks(host, devices, peers)),
+        remarks=[*_remarks(host, devices, peers), *([PLANS] if config.strategy == "full" else [])],
     )
 
 
-def why_not(training: TrainingNeeds, host: HostState, devices: list[Accelerator]) -> Iterator[str]:
-    """Why a training does not fit into the memory that is free, with what to do."""
+def why_too_large(training: TrainingNeeds, host: HostState, devices: list[Accelerator]) -> Iterator[str]:
+    """Yield why a training does not fit into the memory that is free, with what takes most of it."""
     if training.host_bytes > host.memory_available_bytes:
         most = max(training.host, key=lambda need: need.num_bytes)
         yield (
@@ -125,11 +141,22 @@ def why_not(training: TrainingNeeds, host: HostState, devices: list[Accelerator]
             return
 
 
-def _open_files(trainers: int, samplers: int, slots: int) -> int | None:
+def most_open(trainers: int, samplers: int, slots: int) -> int | None:
+    """Return the number of files that the launcher, which has an end of every pipe, has open in a run at most.
+
+    None where not even the common memory of two trainers may be opened.
+    """
     try:
-        return most_open(trainers, samplers, slots)
+        one, two = _together(1), _together(2)  # each further trainer has as many; all may be more than can be opened
     except OSError:
         return None
+    together = one + (trainers - 1) * (two - one)
+    return OF_A_PROCESS + together + slots + PIPES_OF_A_TRAINER * trainers + PIPES_OF_A_SAMPLER * samplers
+
+
+def _together(trainers: int) -> int:
+    with closing(Shared.create(trainers)) as shared:
+        return sum(1 for _ in shared.buffers())
 
 
 def _peers(devices: list[Accelerator]) -> list[Peers]:

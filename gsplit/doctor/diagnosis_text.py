@@ -13,7 +13,7 @@ from gsplit.doctor.host_state import HostState
 from gsplit.doctor.training_needs import Need, TrainingNeeds
 from gsplit.units import binary
 
-TOLD = {True: "yes", False: "no", None: "cannot tell"}
+ANSWERS = {True: "yes", False: "no", None: "not known"}
 """Answers of those that may not know."""
 
 
@@ -32,6 +32,7 @@ def lines(found: Diagnosis) -> Iterator[str]:
         yield from _training(found.training, found)
     yield "versions"
     yield from _aligned((each.name, each.version or "not installed", each.purpose) for each in found.versions)
+    yield "  of PyTorch, drivers and the system, python -m torch.utils.collect_env prints more"
     for remark in found.remarks:
         yield f"note: {remark}"
     for problem in found.problems:
@@ -46,12 +47,12 @@ def _accelerators(found: Diagnosis) -> Iterator[tuple[str, ...]]:
 
 
 def _memory(each: Accelerator) -> str:
-    free = "how much is free cannot be told" if each.free_bytes is None else f"{binary(each.free_bytes)} free"
+    free = "how much is free is not known" if each.free_bytes is None else f"{binary(each.free_bytes)} free"
     return f"{binary(each.total_bytes)}, {free}"
 
 
 def _reached(found: Diagnosis, each: Accelerator) -> str:
-    answers = [f"{pair.peer} {TOLD[pair.reaches]}" for pair in found.peers if pair.index == each.index]
+    answers = [f"{pair.peer} {ANSWERS[pair.reaches]}" for pair in found.peers if pair.index == each.index]
     return f"reads the memory of: {', '.join(answers)}" if answers else ""
 
 

@@ -1,4 +1,4 @@
-"""What the host lets this process have, beside accelerators: memory, limits, cores."""
+"""Memory, limits and cores that the host gives this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cores:
     quota: float | None
     """Cores' worth of time that cgroups allow; None without a limit."""
     threads: int
-    """Threads that PyTorch computes with, if nobody says otherwise."""
+    """Threads that PyTorch computes with, unless another number is configured."""
     instruction_sets: tuple[str, ...]
     """Sets that the core has kernels for and the CPU has, the widest first."""
 
@@ -53,7 +53,7 @@ class HostState:
 
 
 def host_state() -> HostState:
-    """What the host has now."""
+    """Ask the host."""
     memory = host_memory()
     size, free = _shared_memory()
     soft, hard = (_limit(number) for number in resource.getrlimit(resource.RLIMIT_NOFILE))

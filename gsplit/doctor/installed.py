@@ -38,17 +38,17 @@ class Installed:
     """One program or library."""
 
     name: str
-    """What it is called."""
+    """Its name in the package index."""
     version: str | None
     """The version; None where it is not installed."""
     purpose: str
-    """What it is for."""
+    """The flags or files that want it."""
     optional: bool
-    """Whether GSplit works without it."""
+    """True where GSplit works without it."""
 
 
 def installed() -> Iterator[Installed]:
-    """What there is and what there is not; nothing is imported for it."""
+    """Yield what is installed and what is not, without importing it."""
     yield Installed(name="gsplit", version=gsplit.__version__, purpose="", optional=False)
     system = f"{platform.python_implementation()} on {platform.system()} {platform.release()}, {platform.machine()}"
     yield Installed(name="python", version=platform.python_version(), purpose=system, optional=False)

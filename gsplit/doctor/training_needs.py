@@ -1,7 +1,8 @@
-"""What a training of a layout takes, beside what there is: of the host, and of each trainer's accelerator.
+"""Memory that a training by mini-batches takes, of the host and of each trainer's accelerator.
 
-Nothing here has a formula for what another module knows: a step is what a dry run of it took, evaluation, caches and
-plans of the whole graph are asked of those that refuse what does not fit.
+Nothing here has a formula for what another module knows: a step takes what a dry run of it took, and evaluation and
+caches are asked of the modules that refuse what does not fit. The plans of the whole graph are those that
+``gsplit train --strategy full --dry-run`` shows.
 """
 
 from __future__ import annotations
@@ -18,11 +19,7 @@ from gsplit.engine.rows.reserve import reserve_of
 from gsplit.engine.run import Run
 from gsplit.engine.sampled.engine import bulk_of, sampler_bytes
 from gsplit.engine.strategy import cached_bytes, copied_dtype, row_bytes
-from gsplit.engine.whole.fitting import chosen_of
-from gsplit.engine.whole.plan_table import Priced, priced_plans
 from gsplit.engine.whole.private_memory import process_bytes
-from gsplit.engine.whole.whole_graph import plan_of_run
-from gsplit.errors import InputError
 from gsplit.features.staging import STAGES, pinned_bytes, staged_bytes
 from gsplit.launch.resolve import dry_run_of
 from gsplit.limits import host_memory
@@ -31,7 +28,7 @@ from gsplit.supply.ring import with_headroom
 PINNED = "pinned staging"
 """Name of what PyTorch keeps pinned of the host's memory for copies to devices."""
 BEHIND = "device behind"
-"""Name of what only a device takes that is behind its trainer; the CPU never is."""
+"""Name of what a device takes that is behind its trainer; the CPU never is."""
 SHARE_OF_BULKS = 8
 """Part of the free memory that --bulk auto takes for its slots at most."""
 
@@ -45,12 +42,12 @@ class Need:
     num_bytes: int
     """Bytes, of all that have it together."""
     about: str
-    """Where they come from."""
+    """Their cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingNeeds:
-    """What a training takes. On the CPU trainers take of the host what they would of an accelerator, or less."""
+    """Memory of a training. On the CPU trainers take of the host what they would of an accelerator, or less."""
 
     device: str
     """The type of device that is computed on."""
@@ -74,28 +71,27 @@ class TrainingNeeds:
 
 
 def needs_of(run: Run) -> TrainingNeeds:
-    """What a run takes; nothing is started.
+    """Return what a run takes; nothing is started.
 
     Args:
-        run: as decided.
+        run: as decided, with another strategy than ``full``.
     """
     layout, process = open_layout(run.layout, trusted=True), process_bytes()  # before a step takes some
     on_cpu = run.config.device == accelerator.HOST
-    cache_bytes = cached_bytes(run.config, run.strategy, layout) if run.config.strategy != "full" else 0
+    cache_bytes = cached_bytes(run.config, run.strategy, layout)
     step = run.step or dry_run_of(engine_of(run.config.strategy), run)
-    price = _price(run) if run.config.strategy == "full" else None
-    whole = list(_whole(run, price))
-    on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0)) or list(_of_a_plan(price))
-    host = [*_processes(run, process), *_supplied(run, layout, step), *whole]
+    on_device = list(_of_a_device(run, step, cache_bytes if not on_cpu else 0))
+    processes = Need(what="processes of trainers", num_bytes=run.trainers * process, about="PyTorch and libraries")
+    host = [processes, *_supplied(run, layout, step)]
     if on_cpu:
         host += [
             replace(need, what=f"{need.what}, of all", num_bytes=run.trainers * need.num_bytes)
             for need in on_device
-            if need.what != BEHIND and not whole
+            if need.what != BEHIND
         ]
         if cache_bytes:
             host.append(Need(what="caches", num_bytes=run.trainers * cache_bytes, about="--cache-size"))
-    if not whole and (evaluation := bytes_at_most(run, layout)):
+    if evaluation := bytes_at_most(run, layout):
         host.append(Need(what="evaluation", num_bytes=evaluation, about="levels and chunks, at most"))
     return TrainingNeeds(
         device=run.config.device,
@@ -110,16 +106,9 @@ def needs_of(run: Run) -> TrainingNeeds:
     )
 
 
-def _processes(run: Run, each: int) -> Iterator[Need]:
-    if run.config.strategy != "full":  # else it is in the price of a plan
-        yield Need(what="processes of trainers", num_bytes=run.trainers * each, about="PyTorch and libraries")
-
-
 def _supplied(run: Run, layout: Layout, step: StepBytes | None) -> Iterator[Need]:
     """Memory that trainers are supplied from: rows that are copied, slots, samplers."""
     config = run.config
-    if run.config.strategy == "full":
-        return
     rows = layout.graph.num_vertices * row_bytes(config, layout)
     copied = copied_dtype(config, layout) is not None
     reads = config.device != accelerator.HOST and config.loader != "gather"
@@ -163,37 +152,3 @@ def _of_a_device(run: Run, step: StepBytes | None, cache_bytes: int | None) -> I
         yield Need(what="evaluation, metrics", num_bytes=more, about="more than a step: --evaluate, --metrics")
     if cache_bytes:
         yield Need(what="cache", num_bytes=cache_bytes, about="--cache-size")
-
-
-def _price(run: Run) -> Priced | None:
-    """What the plan of a run takes; None for a model whose rows have widths that nobody knows before it runs."""
-    try:
-        return chosen_of(priced_plans(run), plan_of_run(run))
-    except InputError:
-        return None
-
-
-def _whole(run: Run, price: Priced | None) -> Iterator[Need]:
-    """Memory of the host that a plan of the whole graph takes."""
-    if price is None:
-        return
-    if run.config.device == accelerator.HOST:
-        private = run.trainers * price.private_bytes
-        yield Need(what="trainers", num_bytes=private, about=f"processes, edges, rows and steps: {price.flags}")
-    else:
-        processes = run.trainers * process_bytes()
-        yield Need(what="processes of trainers", num_bytes=processes, about="PyTorch and libraries")
-        layout, config = open_layout(run.layout, trusted=True), run.config
-        if layout.graph.features is not None and config.train_features is None:
-            rows = -(-layout.graph.num_vertices // run.trainers)
-            pinned = run.trainers * staged_bytes(
-                rows, row_bytes(config, layout), gathered=config.loader != "zero-copy"
-            )
-            yield Need(what=PINNED, num_bytes=pinned, about="rows and ids on their way")
-    yield Need(what="shared by trainers", num_bytes=price.shared_bytes, about="rows that all map")
-
-
-def _of_a_plan(price: Priced | None) -> Iterator[Need]:
-    """Memory of a trainer's accelerator under a plan."""
-    if price is not None:
-        yield Need(what="edges, rows and a step", num_bytes=price.device_bytes, about="by formula, not by a dry run")

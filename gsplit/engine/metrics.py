@@ -53,8 +53,8 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
     ``auroc`` and ``ap`` (average precision) are means over the classes, each against the others, of those that some
     vertices have and others have not; with two classes they are those of the second. ``macro-f1`` is the mean over
     the classes that some vertex has, or is predicted to have; with several labels over all of them, and ``accuracy``
-    is the share of vertices all of whose labels are right. ``rmse`` and ``mae`` are means over the outputs, each of the
-    vertices whose label of it is known.
+    is the share of vertices all of whose labels are right. ``rmse`` and ``mae`` are means over the outputs, each of
+    the vertices whose label of it is known.
 
     Args:
         names: of :data:`gsplit.config.optimisation.METRICS`.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from gsplit.aside import InUse
+from gsplit.atomic_folder import InUse
 from gsplit.config.fields import flag_of
 from gsplit.config.optimisation import DEFAULT_METRIC
 from gsplit.config.parallel import SAMPLED

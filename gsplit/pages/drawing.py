@@ -47,12 +47,12 @@ class Picture:
     title: str
     svg: str
     legend: Sequence[tuple[str, str]] = ()
-    """What each colour means, where the page's own legend of runs does not say it."""
+    """Meaning of each colour, where the page's own legend of runs does not have it."""
     note: str = ""
 
 
 def colour(name: str) -> str:
-    """What Matplotlib is told for a variable of the style sheet."""
+    """Return the value for Matplotlib of a variable of the style sheet."""
     return f"{PLACEHOLDER}{COLOURS.index(name):02x}"
 
 

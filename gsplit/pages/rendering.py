@@ -14,7 +14,7 @@ OWN = ("frame.html.j2", "picture.html.j2", "table.html.j2")
 
 
 def mark(writer: str) -> str:
-    """What stands in the head of the pages of one writer, such as ``gsplit.report``."""
+    """Return what stands in the head of the pages of one writer, such as ``gsplit.report``."""
     return f'<meta name="generator" content="{writer}">'
 
 

@@ -1,4 +1,4 @@
-"""What a layout will take before it is made: memory of each stage, and disk."""
+"""Memory of each stage and disk that a layout takes, estimated before it is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASE_BYTES = 200 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What making a layout takes, in bytes; memory at the peak of the process, without pages of mapped files."""
+    """Bytes that making a layout takes; memory at the peak of the process, without pages of mapped files."""
 
     partition: int
     """Memory of the partitioner."""
@@ -60,7 +60,7 @@ class Estimate:
 
 
 def estimate_of(graph: GraphArrays, partitioner: Partitioner | None = None, size: Size | None = None) -> Estimate:
-    """What making a layout of ``graph`` takes.
+    """Return what making a layout of ``graph`` takes.
 
     The partitioner's share is in it where that and the ``size`` of what it is given are known.
     """

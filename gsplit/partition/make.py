@@ -22,10 +22,10 @@ from gsplit.files import real_path
 from gsplit.partition import methods, quality, relabel
 from gsplit.partition.estimate import estimate_of
 from gsplit.partition.methods.deal import DEALS, MOST_JUDGED
-from gsplit.partition.methods.kept_parts import FALL, MANY_PLACED, Kept, read_kept
+from gsplit.partition.methods.kept_parts import FALL, MANY_PLACED, KeptParts, read_kept
 from gsplit.partition.methods.own import read_parts
 from gsplit.partition.presample import Counts, check_targets, check_training, presample
-from gsplit.partition.problem import Problem, size_of
+from gsplit.partition.problem import Problem, problem_size
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import edge_weights, heat, vertex_weights
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str, Any]:
     """Make the layout that ``config`` asks for: count, partition, relabel and write.
 
-    Returns its quality (:func:`gsplit.partition.quality.measure`).
+    Returns its quality (:func:`gsplit.partition.quality.quality_of`).
 
     Args:
         stages: takes down what each stage took.
@@ -64,7 +64,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
                 graph, config.training, epochs=config.presample_epochs, seed=config.seed, threads=threads
             )
     edge_weight = edge_weights(graph, config.weights, counts)
-    method = methods.choose(config.asked_method, size_of(graph, edge_weight))
+    method = methods.choose_method(config.asked_method, problem_size(graph, edge_weight))
     problem = Problem(
         graph=graph,
         parts=parts,
@@ -81,7 +81,7 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
     with stages.stage(f"partition by {method}"):
         assignment = methods.assign(method, problem)
     with stages.stage("measure"):
-        measured = quality.measure(graph, assignment, parts)
+        measured = quality.quality_of(graph, assignment, parts)
     about = {
         "method": method,
         **({} if config.part_file is None else {"file": config.part_file.name}),
@@ -105,19 +105,19 @@ def partition(config: PartitionConfig, stages: Stages | None = None) -> dict[str
 
 
 def dry_run(config: PartitionConfig) -> list[str]:
-    """What :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
+    """Return what :func:`partition` would take, in lines to print; it refuses what that would refuse at once."""
     source, _, parts, _ = _open(config)
     config, graph = replace(config, parts=parts), source.graph
     _warn_of_what_is_useless(config)
-    size = size_of(graph, None, edge_weights=config.weights == "presample")
+    size = problem_size(graph, None, edge_weights=config.weights == "presample")
     method = config.asked_method
-    method = methods.choose("auto", size) if method == "auto" else method
+    method = methods.choose_method("auto", size) if method == "auto" else method
     cuts = _cuts(config, method)
     by = method if cuts == 1 else f"{method}, the best of {cuts} cuts"
     lines = [f"{config.store} into {parts} parts by {by}, weights {config.weights}: nothing is written"]
     lines += estimate_of(graph, methods.PARTITIONERS[method], size).lines(config.out)
     try:
-        methods.choose(method, size)
+        methods.choose_method(method, size)
     except InputError as error:
         lines.append(f"it does not fit: {error}")
     if config.weights == "presample":
@@ -125,13 +125,13 @@ def dry_run(config: PartitionConfig) -> list[str]:
     return lines
 
 
-def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None, int, Kept | None]:
+def _open(config: PartitionConfig) -> tuple[GraphStore, NDArray[np.int32] | None, int, KeptParts | None]:
     """The store, the part of each vertex where these are given, the number of parts, and the layout that is kept."""
     training, out, store = config.training, real_path(config.out), real_path(config.store)
     if out == store or out in store.parents:
         raise InputError(f"--out {config.out} is or holds the graph store itself; choose another folder")
     check_free(config.out, overwrite=config.overwrite)
-    methods.check_installed(config.method)
+    methods.check_partitioner(config.method)
     source = open_store(config.store)
     vertices = source.graph.num_vertices
     given, parts, kept = None, config.parts or PARTS, None
@@ -156,7 +156,7 @@ def _warn_of_what_is_useless(config: PartitionConfig) -> None:
 
 
 def _facts(config: PartitionConfig) -> dict[str, Any]:
-    """What the rules of flags go by (:mod:`gsplit.config.rules`)."""
+    """Return what the rules of flags go by (:mod:`gsplit.config.rules`)."""
     by_method = Not(f"with --method {config.method}")
     cut = config.part_file is None and config.method not in NOT_CUT
     one = config.part_file is not None or config.method in methods.ABLATIONS
@@ -174,7 +174,7 @@ def _facts(config: PartitionConfig) -> dict[str, Any]:
     }
 
 
-def _warn_of_age(kept: Kept, vertices: int, local_edges: float) -> None:
+def _warn_of_age(kept: KeptParts, vertices: int, local_edges: float) -> None:
     """Say where a new cut may be better; by how much only cutting can tell."""
     placed = vertices - kept.cut_vertices
     reasons = []
@@ -188,7 +188,7 @@ def _warn_of_age(kept: Kept, vertices: int, local_edges: float) -> None:
 
 
 def _cuts(config: PartitionConfig, method: str) -> int:
-    """How many cuts are made, of which the best is kept."""
+    """Return how many cuts are made, of which the best is kept."""
     if config.parts == 1 or method in (*methods.ABLATIONS, "file", "keep"):
         return 1
     if method == "deal" and (config.parts or PARTS) > MOST_JUDGED:

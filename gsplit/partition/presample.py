@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.bars import progress_bar
 from gsplit.config.partition import Training
 from gsplit.data import Layout
 from gsplit.data.graph import GraphArrays
@@ -91,7 +91,7 @@ class Whole:
     parts: int = 1
 
 
-def rule_of(training: Training) -> Rule:
+def rule_to_come(training: Training) -> Rule:
     """The rule of a training to come."""
     return rule_named(
         training.sampling,
@@ -115,13 +115,11 @@ def mini_batches_of(
         threads: how many sample.
         desc: name of the progress bar.
     """
-    rule = rule_of(training)
+    rule = rule_to_come(training)
     plan = rule.plan(layout, batch_size=training.batch_size, seed=seed)
     number = rule.num_batches(layout, batch_size=training.batch_size)
     sampler = rule.sampler(layout, layout.offsets, seed=seed, threads=threads)
-    with tqdm(
-        total=epochs * number, desc=desc, unit="batch", leave=False, disable=None, delay=SECONDS_BEFORE_BAR
-    ) as bar:
+    with progress_bar(epochs * number, desc, "batch") as bar:
         for epoch in range(epochs):
             for batch in range(number):
                 others = plan.others(epoch, batch)

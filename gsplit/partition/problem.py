@@ -1,4 +1,4 @@
-"""What a partitioner is asked, and the undirected graph that METIS and KaMinPar want to see.
+"""The problem that a partitioner solves, and the undirected graph that METIS and KaMinPar take.
 
 Legend: N vertices, E directed edges of the store, P parts; the undirected graph has V vertices and A adjacencies, two
 for each edge.
@@ -35,10 +35,10 @@ class Problem:
     given: NDArray[np.int32] | None = None
     """[N] parts that were made elsewhere."""
     imbalance: float = 0.03
-    """How much heavier than the mean a part may be."""
+    """Share by which a part may be heavier than the mean."""
     seed: int = 0
     cuts: int = 1
-    """How many cuts to make, of which the best is kept, by partitioners whose outcome chance decides much about."""
+    """Number of cuts, of which the best is kept, by partitioners whose outcome depends much on chance."""
     threads: int = 1
     """Threads for partitioners that can use several; what they find may then differ from run to run."""
 
@@ -103,7 +103,7 @@ class Undirected:
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What the memory of a partitioner depends on."""
+    """Numbers that the memory of a partitioner depends on."""
 
     vertices: int
     adjacencies: int
@@ -125,7 +125,9 @@ class Footprint:
         return size.adjacencies * per_adjacency + size.vertices * self.per_vertex
 
 
-def size_of(graph: GraphArrays, edge_weight: NDArray[np.uint32] | None, *, edge_weights: bool | None = None) -> Size:
+def problem_size(
+    graph: GraphArrays, edge_weight: NDArray[np.uint32] | None, *, edge_weights: bool | None = None
+) -> Size:
     """The size of the undirected graph, without making it.
 
     The share of edges whose reverse counts as well is estimated from some of them.

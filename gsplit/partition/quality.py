@@ -1,4 +1,4 @@
-"""How good a partition is, before anything is sampled."""
+"""The quality of a partition, before anything is sampled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gsplit.data.npy import forget
 from gsplit.partition.relabel import EDGES_AT_ONCE
 
 
-def measure(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> dict[str, Any]:
+def quality_of(graph: GraphArrays, assignment: NDArray[np.int32], parts: int) -> dict[str, Any]:
     """Edge cut, local edges and balance of an assignment, the part of each vertex [N].
 
     ``edge_cut`` counts directed edges between parts; ``local_edges`` is the share of the others (the paper,

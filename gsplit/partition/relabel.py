@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.bars import progress_bar
 from gsplit.data import layout, store
 from gsplit.data.append.lineage import GROWN_FROM
 from gsplit.data.folders import FolderWriter, writing_folder
@@ -118,15 +118,7 @@ def _write_adjacency(
     for name, array in arrays:
         with (
             writer.stream(name, array.dtype) as stream,
-            tqdm(
-                total=graph.num_edges,
-                desc=f"relabel {name}",
-                unit="edge",
-                unit_scale=True,
-                leave=False,
-                disable=None,
-                delay=SECONDS_BEFORE_BAR,
-            ) as bar,
+            progress_bar(graph.num_edges, f"relabel {name}", "edge") as bar,
         ):
             for first, last, place in places(graph.indptr, indptr, order):
                 stream.write(new_ids[array[place]] if name == "indices" else array[place])
@@ -154,15 +146,7 @@ def _write_rows(writer: FolderWriter, name: str, rows: NDArray[Any], order: NDAr
     pieces_of_rows = permuted(rows, order) if rows.nbytes <= memory else permuted_by_windows(rows, order, memory)
     with (
         writer.stream(name, rows.dtype, rows.shape[1] if rows.ndim == 2 else None) as stream,
-        tqdm(
-            total=len(rows),
-            desc=f"permute {name}",
-            unit="row",
-            unit_scale=True,
-            leave=False,
-            disable=None,
-            delay=SECONDS_BEFORE_BAR,
-        ) as bar,
+        progress_bar(len(rows), f"permute {name}", "row") as bar,
     ):
         for piece in pieces_of_rows:
             stream.write(piece)

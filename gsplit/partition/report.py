@@ -53,7 +53,7 @@ def training_of(config: ReportConfig, layout: Layout) -> Training:
 
 
 def _is_of(known: Mapping[str, Any], sampling: str) -> bool:
-    """Whether what is known of a training is of this rule."""
+    """Return whether what is known of a training is of this rule."""
     return bool(known.get("sampling", "neighbours") == sampling)
 
 
@@ -78,7 +78,7 @@ def edge_skew(edges: Sequence[int]) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampled:
+class SampledCounts:
     """Counts of the mini-batches that were sampled."""
 
     edges_IP: NDArray[np.int64]
@@ -89,7 +89,7 @@ class Sampled:
     """[N] mini-batches that have the vertex among their inputs."""
 
 
-def sample(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> Sampled:
+def sample(layout: Layout, training: Training, *, epochs: int, seed: int, threads: int) -> SampledCounts:
     """Sample and split whole epochs as a training with this seed would."""
     graph, parts = layout.graph, layout.parts
     edges_IP, local = [], 0
@@ -103,7 +103,7 @@ def sample(layout: Layout, training: Training, *, epochs: int, seed: int, thread
         inputs_P += [len(segment.vertices) for segment in segments]
         for segment in segments:
             loaded[segment.vertices] += 1
-    return Sampled(
+    return SampledCounts(
         edges_IP=np.array(edges_IP), local_edges=local, targets_P=targets_P, inputs_P=inputs_P, loaded=loaded
     )
 

@@ -1,4 +1,4 @@
-"""What the stages of the offline work take: seconds, and memory at the peak."""
+"""Seconds and memory at the peak of the stages of the offline work."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from gsplit.units import binary
 
 RESET_PEAK = "5"
-"""What /proc/self/clear_refs takes to begin a new peak (man 5 proc)."""
+"""Number to write to /proc/self/clear_refs to begin a new peak (man 5 proc)."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What one stage took."""
+    """Seconds and memory of one stage."""
 
     seconds: float
     peak_bytes: int | None
@@ -32,7 +32,7 @@ class Stages:
 
     Args:
         own_peaks: measure the peak of each stage for itself, not of all so far. The kernel then forgets the peak of
-            the process, so that tools that look at it from outside are told that of the last stage.
+            the process, so that tools that look at it from outside see that of the last stage.
     """
 
     def __init__(self, *, own_peaks: bool = False) -> None:

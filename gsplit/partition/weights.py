@@ -1,4 +1,4 @@
-"""What parts should hold equal amounts of, what a cut costs, and which vertices are hottest."""
+"""Weights that parts should share evenly, costs of cuts, and the hottest vertices."""
 
 from __future__ import annotations
 

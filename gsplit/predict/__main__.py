@@ -20,8 +20,8 @@ def command(arguments: list[str], prog: str = PROG) -> None:
     values = predict(**vars(config))
     drawn = ",".join("all" if each < 0 else str(each) for each in config.fan_out)
     over = f"neighbours drawn by hop: {drawn}" if config.draws else "all neighbours"
-    said = config.what or ("classes" if values.dtype.kind in "iu" else "values")
-    what = f"{said} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
+    kind = config.what or ("classes" if values.dtype.kind in "iu" else "values")
+    what = f"{kind} of {len(values):,} vertices ({values.dtype}, {list(values.shape)})"
     say(f"{what}, over {over}, in {config.out}")
 
 

@@ -38,11 +38,19 @@ from gsplit.models.registry import BUILT_IN
 from gsplit.models.saved import load_described
 from gsplit.parallel import rendezvous
 from gsplit.predict import compute
-from gsplit.predict.output import FEATURES, VALUES, Names, check_out, missing_rows, publish, temporary_folder
+from gsplit.predict.output import (
+    FEATURES,
+    VALUES,
+    NamesInOutput,
+    check_out,
+    missing_rows,
+    temporary_folder,
+    write_predictions,
+)
 from gsplit.predict.probabilities import make_probabilities
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
-from gsplit.runs.folder import CONFIG, put_run_right
+from gsplit.runs.folder import CONFIG, RUNS
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +96,7 @@ def predict(
     config = PredictConfig(run=trained_in, layout=on, vertices=which, **options)
     if config.out is not None:
         check_out(config.out, overwrite=config.overwrite)
-    put_run_right(config.run)
+    RUNS.recover(config.run)
     trained_with = TrainConfig.from_json(config.run / CONFIG)
     level = config.level(trained_with.layers)
     if config.draws and trained_with.strategy != "full" and trained_with.sampling != "neighbours":
@@ -107,7 +115,7 @@ def predict(
     weighed = Weighed.of(described["signature"], ready.needs, prepared.divisors_of(ready.model))
     check_weights_of_prediction(opened, weighed, config.fan_out)
     asked = asked_vertices(vertices, opened)
-    names = Names(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
+    names = NamesInOutput(ids=opened.ids(), classes=_class_names(config.run, described.get("graph"), opened))
     if config.check_model:
         check_company(loaded, opened, layers=trained_with.layers, dtype=getattr(torch, trained_with.dtype))
     elif type(loaded) not in BUILT_IN.values():
@@ -153,14 +161,14 @@ def predict(
                 make_probabilities(folder / VALUES, several=task == "labels")
             values = np.load(folder / VALUES, mmap_mode="r")
             if config.out is not None:
-                publish(config.out, folder, asked, values, what, names=names, overwrite=config.overwrite)
+                write_predictions(config.out, folder, asked, values, what, names=names, overwrite=config.overwrite)
             return values
     finally:
         shared.close()
 
 
 def _check_missing(
-    rows: NDArray[np.int64], asked: NDArray[np.int64], what: str, names: Names, config: PredictConfig
+    rows: NDArray[np.int64], asked: NDArray[np.int64], what: str, names: NamesInOutput, config: PredictConfig
 ) -> None:
     """Refuse vertices whose vectors are not finite, or tell of them where --allow-nan takes them."""
     if not len(rows):
@@ -220,7 +228,7 @@ def _with_trained(run: Path, trained_on: Any, layout: Layout, trained: Tensor) -
 
 
 def _grown(trained_on: dict[str, Any], layout: Layout) -> bool:
-    """Whether the store of a layout was grown from the one that a run was trained on.
+    """Return whether the store of a layout was grown from the one that a run was trained on.
 
     Raises:
         InputError: for a layout that says so and has fewer vertices, or labels of another kind.
@@ -243,7 +251,7 @@ def _class_names(run: Path, trained_on: Any, layout: Layout) -> tuple[str, ...] 
 
 
 def _check_graph(run: Path, trained_on: dict[str, Any] | None, layout: Layout) -> Task:
-    """What the run has learned of a vertex; as the layout says where the run does not."""
+    """Return what the run has learned of a vertex; as the layout says where the run does not."""
     graph = layout.graph
     if graph.num_features == 0:
         raise InputError(f"{layout.path} has no features, so there is nothing to predict from")

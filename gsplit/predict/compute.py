@@ -1,4 +1,4 @@
-"""What one trainer does to predict: compute the vectors of its vertices, write them into the file of all.
+"""The part of one trainer in predicting: compute the vectors of its vertices, write them into the file of all.
 
 Exactly, level by level (:mod:`gsplit.engine.evaluation`), or, with fan-outs, mini-batch by mini-batch, split over the
 trainers as in training.
@@ -41,7 +41,7 @@ Chunks = Iterator[tuple[NDArray[np.int64], Tensor]]
 
 @dataclass(frozen=True, kw_only=True)
 class PredictSpec:
-    """What a trainer is told: everything is decided and checked before it starts."""
+    """The task of a trainer: everything is decided and checked before it starts."""
 
     layout: Path
     folder: Path
@@ -62,7 +62,7 @@ class PredictSpec:
     copied_dtype: torch.dtype | None
     """Type in which the run kept its feature rows, where that is not as they are stored."""
     trained_features: bool = False
-    """Whether the folder also holds features that were trained, which stand for the graph's."""
+    """True where the folder also holds features that were trained, which stand for the graph's."""
     fan_out: tuple[int, ...]
     """One for each layer; empty for all neighbours, exactly."""
     batch_size: int
@@ -72,10 +72,10 @@ class PredictSpec:
 def run(rank: int, spec: PredictSpec) -> None:
     """The life of one trainer process."""
     with joined(rank, spec.world, spec.port, spec.device_type, spec.threads) as member:
-        predict(member, spec)
+        predict_share(member, spec)
 
 
-def predict(member: Member, spec: PredictSpec) -> None:
+def predict_share(member: Member, spec: PredictSpec) -> None:
     """Compute this trainer's share and write its rows of ``values.npy``; all trainers make the call."""
     layout = open_layout(spec.layout, trusted=True)
     dtype = getattr(torch, spec.dtype)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.aside import folder_beside, put_right
+from gsplit import atomic_folder
+from gsplit.atomic_folder import OUTPUTS, refuse_existing
 from gsplit.data.folders import DESCRIPTIONS
 from gsplit.data.ids.kept_ids import KeptIds, as_array
 from gsplit.engine.objectives.classification import NO_CLASS, NO_LABELS
 from gsplit.errors import InputError
-from gsplit.files import make_durable
 
 KINDS = (".npy", ".npz", ".csv")
 COLUMNS = {
@@ -33,15 +33,15 @@ COLUMNS = {
 VERTICES = "vertices.npy"
 """int64 [M] global ids, what was asked for; the parent writes it into a temporary folder."""
 VALUES = "values.npy"
-"""What the trainers make of it, in the same folder."""
+"""File of the trainers' results, in the same folder."""
 FEATURES = "features.npy"
 """Features that were trained, [N, D] by layout id, in the same folder."""
 ROWS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
-    """What the vertices and the classes of a graph are called."""
+class NamesInOutput:
+    """Names of the vertices and the classes of a graph."""
 
     ids: KeptIds | None = None
     """Ids of the user's own; None: vertices are called by their global ids."""
@@ -49,23 +49,22 @@ class Names:
     """[C] names; None: classes are called by their numbers."""
 
 
-NAMELESS = Names()
+NAMELESS = NamesInOutput()
 
 
 def check_out(out: Path, *, overwrite: bool) -> None:
-    """Whether a file may be written under this name.
+    """Refuse a name under which no file may be written.
 
     Raises:
         InputError: where it may not.
     """
-    put_right(out)
+    OUTPUTS.recover(out)
     if out.suffix not in KINDS:
         raise InputError(f"--out {out} must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if any((out.parent / name).is_file() for name in DESCRIPTIONS):
         raise InputError(f"--out {out} lies in a graph store or layout; choose another folder")
     if os.path.lexists(out):
-        if not overwrite:
-            raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+        refuse_existing(out, overwrite=overwrite)
         if out.is_symlink() or not out.is_file():
             raise InputError(f"{out} is no plain file, so --overwrite does not replace it")
     if not out.parent.is_dir():
@@ -79,7 +78,7 @@ def temporary_folder(out: Path | None, vertices: NDArray[np.int64]) -> Iterator[
     Raises:
         InputError: where it cannot be written.
     """
-    made = tempfile.TemporaryDirectory if out is None else partial(folder_beside, out)
+    made = tempfile.TemporaryDirectory if out is None else partial(OUTPUTS.folder, out)
     with made() as name:
         try:
             np.save(Path(name, VERTICES), vertices)
@@ -123,14 +122,14 @@ def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.isnan(first) if first.dtype.kind == "f" else first == NO_LABELS
 
 
-def publish(
+def write_predictions(
     out: Path,
     folder: Path,
     vertices: NDArray[np.int64],
     values: NDArray[Any],
     what: str,
     *,
-    names: Names = NAMELESS,
+    names: NamesInOutput = NAMELESS,
     overwrite: bool,
 ) -> None:
     """Give the trainers' values their form and their name.
@@ -145,7 +144,7 @@ def publish(
         overwrite: replace a file that is there by now.
 
     Raises:
-        InputError: where the disk is full, or somebody else was faster.
+        InputError: where the disk is full, or another process was faster.
     """
     whole = folder / VALUES
     try:
@@ -161,15 +160,15 @@ def publish(
         elif out.suffix == ".csv":
             whole = folder / "whole.csv"
             _write_csv(whole, vertices, values, what, names)
-        make_durable(whole)
         check_out(out, overwrite=overwrite)
-        whole.replace(out)
-        make_durable(out.parent)
+        atomic_folder.publish(whole, out, overwrite=overwrite)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}") from None
 
 
-def _write_csv(path: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, names: Names) -> None:
+def _write_csv(
+    path: Path, vertices: NDArray[np.int64], values: NDArray[Any], what: str, names: NamesInOutput
+) -> None:
     column, ids = COLUMNS[what], names.ids
     classes = names.classes if what not in ("values", "embeddings") else None
     number_of = range(values.shape[-1]) if classes is None else classes

@@ -27,7 +27,7 @@ class PageConfig(Checked):
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]")]
-    """Folders that gsplit train wrote; those of runs at work have the epochs so far."""
+    """Folders that gsplit train wrote; those of runs that are still going have the epochs so far."""
     out: Path = Path("report.html")
     """The page; one from before is replaced."""
 

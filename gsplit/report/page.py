@@ -17,7 +17,7 @@ NOT_SETTINGS = ("out", "resume", "overwrite")
 """Flags that say where a run is, and nothing of how it trains."""
 WRITER = "gsplit.report"
 MARK = mark(WRITER)
-"""What a page of ours has, and so may be replaced."""
+"""Mark of a page of ours, which may be replaced."""
 NONE = "\N{EN DASH}"
 LABELS = {"auroc": "AUROC", "ap": "average precision", "rmse": "RMSE", "mae": "MAE", "f1": "F1"}
 """Names of scores that are not their keys."""
@@ -79,7 +79,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def _card(run: Recorded) -> dict[str, str]:
-    """What stands first: the test score, else the best score of validation, else the loss."""
+    """Return what stands first: the test score, else the best score of validation, else the loss."""
     summary, last = run.summary or {}, run.epochs[-1]
     metric = run.metrics[0] if run.metrics else ""
     state = f"{len(run.epochs)} epochs" + ("" if run.summary else ", not ended")

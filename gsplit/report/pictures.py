@@ -20,9 +20,9 @@ BYTES = {
     "exchange_backward_bytes": "exchanged, backward",
     "all_reduce_bytes": "gradients of weights",
 }
-"""What moves, by the names of ``traffic``."""
+"""Labels of what is moved, by the names of ``traffic``."""
 ROWS = {"cache_hits": "own cache", "peer_rows": "another trainer's cache", "host_rows": "host"}
-"""Where feature rows come from, by the names of ``traffic``."""
+"""Labels of the sources of feature rows, by the names of ``traffic``."""
 
 
 def curves(runs: Sequence[Recorded], what: str, label: str) -> Picture:
@@ -70,14 +70,14 @@ def _lists(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[flo
 
 
 def _thinned(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """No more points than can be told apart, each the mean of some."""
+    """Return no more points than can be told apart, each the mean of some."""
     size = -(-len(places) // POINTS) or 1
     parts = [places[begin : begin + size] for begin in range(0, len(places), size)]
     return [(sum(x for x, _ in part) / len(part), sum(y for _, y in part) / len(part)) for part in parts]
 
 
 def _limits(runs: Sequence[Recorded]) -> tuple[float, float]:
-    """What the axis of losses shows: all epochs, and all but the highest fiftieth of the mini-batches."""
+    """Choose what the axis of losses shows: all epochs, and all but the highest fiftieth of the mini-batches."""
     epochs = [record["loss"] for run in runs for record in run.epochs if record.get("loss") is not None]
     batches = sorted(y for run in runs for _, y in run.losses)
     least, most = min([*epochs, batches[0]]), max([*epochs, batches[int(0.98 * (len(batches) - 1))]])
@@ -86,7 +86,7 @@ def _limits(runs: Sequence[Recorded]) -> tuple[float, float]:
 
 
 def stages(runs: Sequence[Recorded]) -> list[Picture]:
-    """What an epoch's time goes into: on trainers, and ahead of them."""
+    """Return what an epoch's time goes into: on trainers, and ahead of them."""
     rows = {run.name: run.mean_of("stages") for run in runs}
     if len(runs) == 1 and len(runs[0].shares) > 1:
         epochs = len(runs[0].counted)
@@ -124,7 +124,7 @@ def traffic(runs: Sequence[Recorded]) -> Picture | None:
 
 
 def balance(run: Recorded) -> Picture | None:
-    """How even the trainers' shares are; None where the lines of mini-batches are missing, or one trainer did all."""
+    """Draw how even the trainers' shares are; None where lines of mini-batches are missing, or of one trainer."""
     if len(run.shares) < 2:
         return None
     counts = shares_of(run)
@@ -135,7 +135,7 @@ def balance(run: Recorded) -> Picture | None:
 
 
 def shares_of(run: Recorded) -> dict[str, list[float]]:
-    """What trainers were given, by trainer, over the epochs counted; without what nobody had."""
+    """Return what trainers were given, by trainer, over the epochs counted; without what none had."""
     top = max((name for name in run.epochs[-1]["traffic"] if name.startswith("level_")), key=_level, default="")
     keys = {
         top: "targets",
@@ -154,7 +154,7 @@ def _level(name: str) -> int:
 
 
 def caches(runs: Sequence[Recorded]) -> Picture:
-    """Where the feature rows of an epoch come from."""
+    """Return where the feature rows of an epoch come from."""
     rows = {}
     for run in runs:
         means = run.mean_of("traffic")

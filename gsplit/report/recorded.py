@@ -22,16 +22,16 @@ LARGEST = 2**63
 """Numbers of a run are smaller; JSON holds any."""
 NUMBER, COUNT, TEXT, TABLE = "a number", "a whole number from 0 on", "a text", "a table of numbers from 0 on"
 EPOCH = {"epoch": COUNT, "seconds": NUMBER, "stages": TABLE, "traffic": TABLE, "trainers": COUNT, "strategy": TEXT}
-"""What the line of an epoch has at least."""
+"""Keys that the line of an epoch must have."""
 MINI_BATCH = {"epoch": COUNT, "batch": COUNT, "trainer": COUNT, "stages": TABLE, "traffic": TABLE}
-"""What the line of a mini-batch has at least."""
+"""Keys that the line of a mini-batch must have."""
 PLACES = ("trainers", "strategy", "split_group", "cache")
-"""What decides where rows and edges go; epochs that differ in it are not counted together."""
+"""Flags that decide where rows and edges go; epochs that differ in it are not counted together."""
 
 
 @dataclass
 class Share:
-    """What one trainer did in some epochs."""
+    """Work of one trainer in some epochs."""
 
     stages: dict[str, float] = field(default_factory=dict)
     traffic: dict[str, float] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Recorded:
 
     path: Path
     name: str
-    """How the page calls it."""
+    """Name on the page."""
     settings: dict[str, Any]
     """``resolved.json``, or ``config.json`` where that is missing: flags with their values."""
     epochs: list[dict[str, Any]]
@@ -59,7 +59,7 @@ class Recorded:
     validations: list[tuple[float, dict[str, Any]]]
     """The validations in the middle of an epoch: where each was, in epochs, and its line."""
     shares: list[Share]
-    """What each trainer did in the epochs of :attr:`counted`; nothing where lines of mini-batches are missing."""
+    """Work of each trainer in the epochs of :attr:`counted`; nothing where lines of mini-batches are missing."""
     edge_skew: float | None
     """Mean over mini-batches of (most - least) / mean of the edges that trainers computed (the paper, 5.3)."""
     summary: dict[str, Any] | None
@@ -181,7 +181,7 @@ def _sum(shares: list[Share]) -> Share:
 
 
 def _lines(path: Path, *, ended: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Where each line is, and what it holds.
+    """Yield where each line is, and what it holds.
 
     A run that has not ended may be writing its last line, which is left out then.
     """
@@ -223,7 +223,7 @@ def _check(record: Mapping[str, Any], kinds: Mapping[str, str], where: str) -> N
 
 
 def _check_scores(record: Mapping[str, Any], where: str) -> None:
-    """What may be null: loss and scores, where they are not finite, not defined, or were not asked for."""
+    """Return what may be null: loss and scores, where they are not finite, not defined, or were not asked for."""
     keys = [key for key in record if key in ("loss", "lr") or key.startswith(("valid_", "train_"))]
     _check(record, {key: NUMBER for key in keys if record[key] is not None}, where)
     _check(record, {"rows_cached": COUNT} if "rows_cached" in record else {}, where)

@@ -36,7 +36,7 @@ REQUIRED = {
     },
     MODEL: {"signature": dict, "epoch": int},
 }
-"""What the description of each state must hold, beside the file it names."""
+"""Keys that the description of each state must have, beside the file it names."""
 
 
 def save_state(run: Path, name: str, state: dict[str, Any], about: dict[str, Any]) -> None:
@@ -80,7 +80,7 @@ def name_model(run: Path) -> None:
 
 
 def _names(run: Path, name: str, file: str) -> bool:
-    """Whether the JSON that is there now names a file: it may be replaced, and its folder not be durable."""
+    """Return whether the JSON that is there now names a file: it may be replaced, and its folder not be durable."""
     try:
         return bool(describe_state(run, name)["file"] == file)
     except InputError:
@@ -88,7 +88,7 @@ def _names(run: Path, name: str, file: str) -> bool:
 
 
 def is_saved(run: Path, name: str, state: dict[str, Any], about: dict[str, Any]) -> bool:
-    """Whether that is what :func:`save_state` wrote last, to the byte, and ``about`` what it said of it."""
+    """Return whether that is what :func:`save_state` wrote last, to the byte, and ``about`` its description."""
     try:
         description = describe_state(run, name)
     except InputError:
@@ -99,7 +99,7 @@ def is_saved(run: Path, name: str, state: dict[str, Any], about: dict[str, Any])
 
 
 def whole(run: Path, advice: str = "make room and go on with --resume") -> str:
-    """What of a run that ends without a checkpoint can still be gone on with, in words."""
+    """Say in words from what a run that ends without a checkpoint can go on."""
     try:
         at = describe_state(run, CHECKPOINT)
     except InputError:
@@ -150,14 +150,14 @@ def describe_state(run: Path, name: str) -> dict[str, Any]:
 
 
 def load_state(run: Path, name: str) -> dict[str, Any]:
-    """What :func:`save_state` wrote, on the CPU; raises what :func:`read_state` does."""
+    """Return what :func:`save_state` wrote, on the CPU; raises what :func:`read_state` does."""
     return read_state(run, name)[1]
 
 
 def read_state(run: Path, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The JSON beside a saved state, and the state that it describes, on the CPU.
 
-    The run may be at work and replace both at any moment.
+    A run that is still going may replace both at any moment.
 
     Raises:
         InputError: where it is missing or its checksum is wrong.

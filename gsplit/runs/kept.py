@@ -35,7 +35,7 @@ class TrainedRows(Protocol):
         """Replace all rows by what :meth:`gathered` gave."""
 
 
-class Kept:
+class KeptWeights:
     """All trainers have one and agree; trainer 0 writes.
 
     Args:
@@ -71,7 +71,7 @@ class Kept:
 
         Args:
             model: that has the weights.
-            epoch: that has ended, from 1; or that is at work,
+            epoch: that has ended, from 1; or the current one,
             batch: so many mini-batches into it.
             scores: by name, the one that decides first; None is no score.
         """
@@ -86,7 +86,7 @@ class Kept:
             self._save(self.best)
 
     def choose(self, model: nn.Module, epoch: int, *, finite: bool = True) -> Weights:
-        """What is kept of a run that ends with ``model``, after ``epoch`` epochs; it is saved, and loaded into it.
+        """Choose the weights of a run that ends with ``model``, after ``epoch`` epochs; save and load them.
 
         Args:
             model: that has the weights.
@@ -143,7 +143,7 @@ class Kept:
             self._trained.load(weights["trained"])
 
     def say_why_last(self, chosen: Weights, flag: str) -> None:
-        """Where the last weights are kept, although there are vertices to validate with; ``flag`` is why."""
+        """Say where the last weights are kept, although there are vertices to validate with; ``flag`` is why."""
         if self._writes and chosen["score"] is None and chosen["epoch"]:
             since = f"validated after epoch {self.validated}" if self.validated else "validated"
             why = f"nothing was {since} ({flag})"
@@ -152,7 +152,7 @@ class Kept:
             say(f"keeping the weights of epoch {chosen['epoch']}, the last: {why}")
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint remembers of it."""
+        """Return its state, for a checkpoint."""
         return {"best": self.best, "validated": self.validated, "waited": self.waited}
 
     def restore(self, state: dict[str, Any], epochs: Sequence[dict[str, Any]], score: str) -> None:
@@ -205,12 +205,12 @@ class Kept:
 
 
 def _has_nan(weights: Mapping[str, Tensor]) -> bool:
-    """Whether saved weights have a NaN, as those of earlier releases may; a mask may be infinite on purpose."""
+    """Return whether saved weights have a NaN, as earlier releases left them; a mask may be infinite on purpose."""
     return any(bool(weight.isnan().any()) for weight in weights.values())
 
 
 def _told(weights: Weights) -> dict[str, Any]:
-    """What is said of saved weights."""
+    """Describe saved weights in words."""
     return {"epoch": weights["epoch"], "batch": weights.get("batch"), "score": weights["score"]}
 
 

@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: ``metrics.jsonl`` and ``summary.json``, and the names of what is counted."""
+"""Records of a run as it goes: ``metrics.jsonl`` and ``summary.json``, and the names of what is counted."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from gsplit.errors import InputError
 from gsplit.files import append_to_file, replace_file
 
 MAIN_STAGES = ("wait", "forward", "backward", "reduce", "step")
-"""What a trainer's time is made of; ``wait`` is for the next mini-batch to be sampled and loaded."""
+"""Parts of a trainer's time; ``wait`` is for the next mini-batch to be sampled and loaded."""
 AHEAD_STAGES = ("sample", "load")
-"""What happens to a mini-batch before: in a sampler, and ahead of training in each trainer."""
+"""Work on a mini-batch before: in a sampler, and ahead of training in each trainer."""
 STAGES = (*AHEAD_STAGES, *MAIN_STAGES)
 TRAFFIC = (
     "sampled_edges",
@@ -34,7 +34,7 @@ TRAFFIC = (
     "exchange_backward_messages",
     "all_reduce_bytes",
 )
-"""What is counted of every mini-batch on every trainer, beside the vertices of each level (docs/formats.md)."""
+"""Counters of every mini-batch on every trainer, beside the vertices of each level (docs/formats.md)."""
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 
@@ -74,7 +74,7 @@ class RunLog:
         self._digest.update(lines)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint remembers of the file."""
+        """Return the state of the file, for a checkpoint."""
         return {"epochs": self.epochs, "num_bytes": self._num_bytes, "sha256": self._digest.hexdigest()}
 
     def mend(self, state: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ from gsplit.models.initial import load_initial
 from gsplit.optim import Steps, optimizer_of
 from gsplit.parallel import Member, with_board, with_mail
 from gsplit.parallel.collectives import broadcast
-from gsplit.runs.kept import Kept
+from gsplit.runs.kept import KeptWeights
 from gsplit.runs.log import RunLog
 from gsplit.sampling.plan import fold_key
 from gsplit.supply.pipes import TrainerEnd
@@ -99,7 +99,7 @@ class Trainer(Components):
         graph = {"store_checksum": layout.store_checksum, **describe(layout.graph)}
         about = {"signature": run.signature, "graph": graph}
         lower_is_better = self.evaluator.names[0] in ERRORS
-        self.kept = Kept(
+        self.kept = KeptWeights(
             run.folder, about, writes=member.rank == 0, trained=self.trained, lower_is_better=lower_is_better
         )
         self.num_batches = self._engine.num_batches(run, layout)

@@ -99,7 +99,7 @@ SOURCES = [
 
 @pytest.fixture
 def refused_import(refused_in, tmp_path, monkeypatch):
-    """refused_import(files, source, *flags): write the files, import the source; the line that is said."""
+    """refused_import(files, source, *flags): write the files, import the source; the line that is printed."""
     monkeypatch.chdir(tmp_path)
 
     def run(files, source, *flags):

@@ -60,7 +60,7 @@ def check_in_trainer(member, spec):
 
 @pytest.fixture
 def read(tmp_path, monkeypatch, pool, in_pool, capsys):
-    """read(page): do what a page of docs/ says, in an empty folder; what each of its commands said.
+    """read(page): do what a page of docs/ says, in an empty folder; what each of its commands printed.
 
     Training by another library takes long, and is left out without ``theirs``. ``change`` makes another command of
     each, or none.
@@ -118,15 +118,15 @@ def accuracy_in(text):
 
 @pytest.mark.slow
 def test_bring_your_own_model(read, tmp_path):
-    said = read("bring_your_own_model.md")
-    assert len(said) == 13 - (not HAS_DGL)
-    assert any("Net can be split" in text for text in said.values())
-    assert any("the loss my_loss:margin is a sum over targets" in text for text in said.values())
+    printed = read("bring_your_own_model.md")
+    assert len(printed) == 13 - (not HAS_DGL)
+    assert any("Net can be split" in text for text in printed.values())
+    assert any("the loss my_loss:margin is a sum over targets" in text for text in printed.values())
     for run in ("run-pyg", "run-own", "run-loss", *(["run-dgl"] if HAS_DGL else [])):
-        lines = next(text for command, text in said.items() if command.endswith(run))
+        lines = next(text for command, text in printed.items() if command.endswith(run))
         assert accuracy_in(lines) > 0.3  # of 4 classes
-    assert float(said["python train_mine.py"].splitlines()[-1]) > 0.3
-    assert re.search(r"best of 10: 0\.[3-9]\d+, test 0\.[3-9]", said["python train_loop.py"])
+    assert float(printed["python train_mine.py"].splitlines()[-1]) > 0.3
+    assert re.search(r"best of 10: 0\.[3-9]\d+, test 0\.[3-9]", printed["python train_loop.py"])
     assert len((tmp_path / "train_loop.py").read_text().splitlines()) <= 30
     classes = np.load(tmp_path / "classes.npy")
     assert len(classes) == 1000
@@ -134,8 +134,8 @@ def test_bring_your_own_model(read, tmp_path):
 
 
 def test_from_tables(read, tmp_path, pool, monkeypatch):
-    said = read("from-tables.md")
-    lines = {command.rpartition("--out ")[2]: text for command, text in said.items()}
+    printed = read("from-tables.md")
+    lines = {command.rpartition("--out ")[2]: text for command, text in printed.items()}
     assert accuracy_in(lines["run"]) > 0.9  # of 3 classes, two thirds of which are persons
     kinds = rows_of_table(tmp_path / "kinds.csv")
     assert len(kinds) == 900
@@ -162,8 +162,8 @@ def test_from_tables(read, tmp_path, pool, monkeypatch):
         monkeypatch.chdir(folder)
         pool.run(2, move_to, str(folder))
         more = "" if ids == "any" else " --num-vertices 900"
-        said = read("from-tables.md", change=lambda words, ids=ids, more=more: again(words, ids, more))
-        (trained,) = [text for command, text in said.items() if command.endswith("--out run")]
+        printed = read("from-tables.md", change=lambda words, ids=ids, more=more: again(words, ids, more))
+        (trained,) = [text for command, text in printed.items() if command.endswith("--out run")]
         assert accuracy_in(trained) == accuracy_in(lines["run"])
         found = rows_of_table(folder / "kinds.csv")
         assert {name: found[called[name].strip()] for name in kinds} == kinds
@@ -200,11 +200,11 @@ LIBRARIES = ["pyg", pytest.param("dgl", marks=[needs_dgl, pytest.mark.slow])]
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_coming_from_a_library(read, tmp_path, library):
-    said = read(f"coming-from-{library}.md")
-    (trained,) = [text for command, text in said.items() if command.endswith("--out run")]
+    printed = read(f"coming-from-{library}.md")
+    (trained,) = [text for command, text in printed.items() if command.endswith("--out run")]
     assert accuracy_in(trained) > 0.6
-    assert any("SAGE can be split" in text for text in said.values())
-    assert said["python exchange_weights.py"] == "weights fit both ways\n"
+    assert any("SAGE can be split" in text for text in printed.values())
+    assert printed["python exchange_weights.py"] == "weights fit both ways\n"
     assert len(np.load(tmp_path / "classes.npy")) == 1000
 
 
@@ -214,9 +214,9 @@ def test_the_library_makes_as_many_steps(read, tmp_path, library):
     """Their script and our command, one after the other: steps an epoch are the same, and both learn."""
     if library == "pyg" and pyg_forms() == (GIVEN,):
         pytest.skip("PyG's NeighborLoader needs pyg-lib or torch-sparse")
-    said = read(f"coming-from-{library}.md", theirs=True)[f"python train_{library}.py"]
+    printed = read(f"coming-from-{library}.md", theirs=True)[f"python train_{library}.py"]
     steps = len({line["batch"] for line in records(tmp_path / "run", "mini-batch")})
-    found = re.search(r"(\d+) steps an epoch, loss (\d\.\d+)", said)
+    found = re.search(r"(\d+) steps an epoch, loss (\d\.\d+)", printed)
     assert int(found[1]) == steps
     assert float(found[2]) < 1.0
 

@@ -20,7 +20,7 @@ def test_all_is_well(place, gsplit_script):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "printed"),
     [
         (("layout", "--cache-size", "900TiB", "--device", "cpu"), "--cache-size 900.0 TiB: cpu has"),
         (("layout", "--device", "xpu"), "--device xpu, but PyTorch finds no GPU of that kind; use --device cpu"),
@@ -30,5 +30,5 @@ def test_all_is_well(place, gsplit_script):
         (("--resume", "run"), "--resume run: doctor takes a LAYOUT"),
     ],
 )
-def test_what_is_wrong_is_one_line(refused, words, said):
-    assert said in refused("doctor", *words)
+def test_what_is_wrong_is_one_line(refused, words, printed):
+    assert printed in refused("doctor", *words)

@@ -29,7 +29,7 @@ NOTEBOOKS = {"first_steps", "look_at_a_run"}
 
 @pytest.fixture
 def here(in_pool, monkeypatch, capsys):
-    """here(name, *arguments): run a script in this process; what it said."""
+    """here(name, *arguments): run a script in this process; what it printed."""
     hide(monkeypatch)
 
     def run(name, *arguments):
@@ -77,14 +77,14 @@ def test_a_script_says_how_to_run_it(name):
 
 
 def test_files_of_ones_own_are_learned_and_predicted_and_that_twice(here, tmp_path):
-    said = here("own_csv", tmp_path / "new" / "folder")
-    assert accuracies(said)[0] > 0.85  # of 3 topics
-    predicted = re.findall(r"paper (\d+): topic (\d) predicted, (\d) is right", said)
+    printed = here("own_csv", tmp_path / "new" / "folder")
+    assert accuracies(printed)[0] > 0.85  # of 3 topics
+    predicted = re.findall(r"paper (\d+): topic (\d) predicted, (\d) is right", printed)
     assert [int(paper) for paper, _, _ in predicted] == [0, 1, 2, 3, 4]
     topics = np.loadtxt(tmp_path / "new" / "folder" / "topics.csv", delimiter=",", skiprows=1, dtype=int)
     assert [int(right) for _, _, right in predicted] == topics[:5, 1].tolist()
     assert sum(topic == right for _, topic, right in predicted) >= 4
-    assert here("own_csv", tmp_path / "new" / "folder") == said
+    assert here("own_csv", tmp_path / "new" / "folder") == printed
 
 
 def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
@@ -95,10 +95,10 @@ def test_pyg_says_of_the_trained_model_what_gsplit_says(here, tmp_path):
 @pytest.mark.slow
 @needs_dgl
 def test_dgl_says_of_the_trained_model_what_gsplit_says(alone, tmp_path):
-    said = apart("dgl_model", folder=tmp_path)
-    ours, dgls = accuracies(said)
+    printed = apart("dgl_model", folder=tmp_path)
+    ours, dgls = accuracies(printed)
     assert ours == dgls > 0.8  # of 4 classes
-    run = Path(re.search(r"the run is in (.*)", said)[1])
+    run = Path(re.search(r"the run is in (.*)", printed)[1])
     assert run.parent.parent == tmp_path
     assert (run / "model.pt").is_file()
 
@@ -113,23 +113,25 @@ def test_a_library_that_is_missing_is_one_line(name, library, here, tmp_path, mo
 
 
 def test_a_loop_of_ones_own_trains(alone, tmp_path):
-    said = apart("own_loop", tmp_path / "out", folder=tmp_path)
-    shares = re.findall(r"epoch (\d): trainer 0 of 2 has (\d+) of the 100 targets .* entropy (.*), size (.*)", said)
+    printed = apart("own_loop", tmp_path / "out", folder=tmp_path)
+    shares = re.findall(
+        r"epoch (\d): trainer 0 of 2 has (\d+) of the 100 targets .* entropy (.*), size (.*)", printed
+    )
     assert [int(epoch) for epoch, *_ in shares] == [1, 2, 3, 4, 5]
     assert all(0 < int(own) < 100 for _, own, *_ in shares)
-    assert accuracies(said)[-1] > 0.6  # of 4 classes
+    assert accuracies(printed)[-1] > 0.6  # of 4 classes
 
 
 def test_strategies_are_compared(here, tmp_path):
-    said = here("compare_strategies", tmp_path)
-    table = re.findall(r"^(split|data|full) +([\d,]+) +([\d,]+) +([\d,]+) +(0\.\d+) +\d", said, re.MULTILINE)
+    printed = here("compare_strategies", tmp_path)
+    table = re.findall(r"^(split|data|full) +([\d,]+) +([\d,]+) +([\d,]+) +(0\.\d+) +\d", printed, re.MULTILINE)
     (split, data, full) = ([float(cell.replace(",", "")) for cell in row[1:]] for row in table)
     assert 0 < split[0] < data[0]  # bytes loaded
     assert split[1] > data[1] == 0  # bytes exchanged
     assert split[2] < data[2]  # edges
     assert full[0] < split[0]
     assert min(split[3], data[3]) > 0.6
-    assert "times on a CPU say little" in said
+    assert "times on a CPU say little" in printed
     page = (tmp_path / "report.html").read_text()
     assert all(f">{name}<" in page for name in ("split", "data", "full"))
 
@@ -149,16 +151,16 @@ def test_first_steps_in_a_notebook(alone, tmp_path):
     from nbclient import NotebookClient
 
     notebook = nbformat.read(EXAMPLES / "first_steps.ipynb", 4)
-    # Where a test calls it, a kernel would leave out what is said by processes that cells start.
+    # Where a test calls it, a kernel would leave out what is printed by processes that cells start.
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute(env=env)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    said = "".join(output.text for output in outputs if output.output_type == "stream")
-    assert "1,000 vertices" in said
-    assert re.search(r"8\d% of the edges stay inside a part", said)
-    assert re.findall(r"^Epoch (\d\d) ", said, re.MULTILINE) == [f"{epoch:02d}" for epoch in range(1, 7)]
-    assert accuracies(said)[-1] > 0.6  # of 4 classes
-    assert len(re.findall(r"vertex \d+: class \d predicted, \d is right", said)) == 10
+    printed = "".join(output.text for output in outputs if output.output_type == "stream")
+    assert "1,000 vertices" in printed
+    assert re.search(r"8\d% of the edges stay inside a part", printed)
+    assert re.findall(r"^Epoch (\d\d) ", printed, re.MULTILINE) == [f"{epoch:02d}" for epoch in range(1, 7)]
+    assert accuracies(printed)[-1] > 0.6  # of 4 classes
+    assert len(re.findall(r"vertex \d+: class \d predicted, \d is right", printed)) == 10
     (shown,) = [output.data for output in outputs if output.output_type == "execute_result"]
     assert shown["text/html"].startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;')
     assert "a page about runs" in shown["text/plain"]
@@ -175,8 +177,8 @@ def test_a_run_is_looked_at_in_a_notebook(in_pool, tmp_path, monkeypatch, capsys
                 exec(compile(cell.source, "look_at_a_run", "exec"), names)
         assert len(names["plt"].get_fignums()) == 2
         names["plt"].close("all")
-    said = capsys.readouterr().out
-    assert "6 epochs, 60 lines of mini-batches" in said
-    counted = re.findall(r"epoch \d: ([\d,]+) KiB loaded, ([\d,]+) KiB exchanged, ([\d,]+) edges", said)
+    printed = capsys.readouterr().out
+    assert "6 epochs, 60 lines of mini-batches" in printed
+    counted = re.findall(r"epoch \d: ([\d,]+) KiB loaded, ([\d,]+) KiB exchanged, ([\d,]+) edges", printed)
     assert sum(int(edges.replace(",", "")) for *_, edges in counted) == names["summary"]["traffic"]["computed_edges"]
-    assert 1 <= float(re.search(r"the larger share is (.*) of the mean", said)[1]) < 1.5
+    assert 1 <= float(re.search(r"the larger share is (.*) of the mean", printed)[1]) < 1.5

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture
-def said(capsys, monkeypatch):
-    """said("train", "--lr"): exit code and output of a command in this process, called as ``prog``."""
+def printed(capsys, monkeypatch):
+    """printed("train", "--lr"): exit code and output of a command in this process, called as ``prog``."""
     monkeypatch.setattr(logging, "addLevelName", lambda *_: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setattr(cli, "OURS", ())
@@ -46,30 +46,30 @@ def test_pip_installs_it():
     assert (ROOT / "gsplit" / "py.typed").is_file()
 
 
-def test_version(said):
-    assert said("--version") == (0, f"gsplit {gsplit.__version__}\n", "")
+def test_version(printed):
+    assert printed("--version") == (0, f"gsplit {gsplit.__version__}\n", "")
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",)])
-def test_help_names_each_command(said, words):
-    code, out, err = said(*words)
+def test_help_names_each_command(printed, words):
+    code, out, err = printed(*words)
     assert (code, err) == (0, "")
     assert out.startswith("usage: gsplit {import, export, info, partition, report, train, predict, doctor} ...\n")
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_is_called_as_the_user_called_it(said, name):
-    assert said(name, "--help")[1].startswith(f"usage: gsplit {name} [-h] ")
-    code, _, err = said(name, "--not-a-flag", prog="python -m gsplit")
+def test_a_command_is_called_as_the_user_called_it(printed, name):
+    assert printed(name, "--help")[1].startswith(f"usage: gsplit {name} [-h] ")
+    code, _, err = printed(name, "--not-a-flag", prog="python -m gsplit")
     assert code == 2
     assert err.count("\n") == 1
     assert err.endswith(f" (see python -m gsplit {name} --help)\n")
 
 
 @pytest.mark.parametrize(("words", "complaint"), [(("trian",), "unknown command 'trian'"), ((), "no command given")])
-def test_another_command_is_refused_in_one_line(said, words, complaint):
-    code, _, err = said(*words)
+def test_another_command_is_refused_in_one_line(printed, words, complaint):
+    code, _, err = printed(*words)
     assert (code, err) == (2, f"error: {complaint}; choose one of {', '.join(COMMANDS)}\n")
 
 

@@ -52,15 +52,15 @@ def test_a_loopback_that_is_down(refused, monkeypatch, command):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "printed"),
     [
         (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "down (Cannot assign requested address)"),
         (TimeoutError("timed out"), "a connection to 127.0.0.1 is not answered; let a firewall allow"),
     ],
 )
-def test_other_ways_not_to_reach_oneself(monkeypatch, error, said):
+def test_other_ways_not_to_reach_oneself(monkeypatch, error, printed):
     monkeypatch.setattr(socket, "create_connection", raises(error))
-    assert said in join.no_loopback()
+    assert printed in join.no_loopback()
 
 
 def test_a_network_without_loopback():
@@ -111,7 +111,7 @@ def test_too_few_open_files_to_write_a_folder(refused, command):
 
 
 @pytest.mark.parametrize(
-    ("command", "where", "error", "said"),
+    ("command", "where", "error", "printed"),
     [
         ("train", "subprocess.Popen", BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
         (
@@ -131,9 +131,9 @@ def test_too_few_open_files_to_write_a_folder(refused, command):
         ("train", "torch.distributed.TCPStore", dist.DistStoreError("Failed to init uv loop"), "Failed to init uv"),
     ],
 )
-def test_calls_that_fail_at_the_start(refused, monkeypatch, command, where, error, said):
+def test_calls_that_fail_at_the_start(refused, monkeypatch, command, where, error, printed):
     monkeypatch.setattr(where, raises(error))
-    assert said in refused(*COMMANDS[command])
+    assert printed in refused(*COMMANDS[command])
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "partition"])

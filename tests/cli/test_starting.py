@@ -36,13 +36,13 @@ def test_ctrl_c_while_a_command_starts(tmp_path, gsplit_script, module, command)
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         killer = threading.Timer(LIMIT_S, process.kill)
         killer.start()
-        said = []
+        printed = []
         for line in process.stderr:
             if not line.startswith(IMPORTED):
-                said.append(line)
+                printed.append(line)
             elif line.split("|")[-1].strip() == module:
                 process.send_signal(signal.SIGINT)
-        assert (process.wait(), said, process.stdout.read()) == (130, ["interrupted\n"], "")
+        assert (process.wait(), printed, process.stdout.read()) == (130, ["interrupted\n"], "")
         killer.cancel()
     assert os.listdir(tmp_path) == []
 

@@ -26,7 +26,7 @@ def test_cora_with_4_trainers(real_data, tmp_path):
     )
     assert "local edges 0.9" in run("gsplit.partition", graph, "--parts", 4, "--out", layout)
     assert "verified" in run("gsplit.data", "info", layout, "--verify", "--store-dir", graph)
-    said = run(
+    printed = run(
         "gsplit.train",
         layout,
         "--out",
@@ -51,7 +51,7 @@ def test_cora_with_4_trainers(real_data, tmp_path):
         "--save-predictions",
         "classes",
     )
-    assert said.startswith("Epoch 01 | loss 1.9")
+    assert printed.startswith("Epoch 01 | loss 1.9")
     summary = json.loads((out / "summary.json").read_text())
     assert summary["trainers"] == 4
     # Within two points of 0.80 on average (docs/results/accuracy.md); this seed reached 0.815.
@@ -89,8 +89,8 @@ def test_flags_as_users_of_other_systems_write_them(tmp_path, gsplit_script):
     )
     config = json.loads((tmp_path / "a run" / "config.json").read_text())
     assert (config["fan_out"], config["batch_size"], config["gpus"]) == ([5, 4, 3], 100, 2)
-    said = run("gsplit.train", "--resume", tmp_path / "a run", "--epochs", 2)
-    assert [line.split(" |")[0] for line in said.splitlines() if line.startswith("Epoch")] == ["Epoch 02"]
+    printed = run("gsplit.train", "--resume", tmp_path / "a run", "--epochs", 2)
+    assert [line.split(" |")[0] for line in printed.splitlines() if line.startswith("Epoch")] == ["Epoch 02"]
     wanted = tmp_path / "wanted.txt"
     wanted.write_text("7\n990\n7\n")
     words = (tmp_path / "a run", layout, "--device=cpu", "--vertices", wanted)

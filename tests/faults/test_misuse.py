@@ -14,7 +14,7 @@ import torch
 from support.graphs import lay_out, random_graph
 from support.runs import all_equal, config_for, records, train_in_trainer, trainer_of
 
-from gsplit.aside import LOCK, locked
+from gsplit.atomic_folder import LOCK, locked
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint

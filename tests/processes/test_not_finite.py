@@ -22,7 +22,7 @@ from support.runs import config_for, records, run_for, train_in_trainer, trainer
 import gsplit
 from gsplit.errors import InputError
 from gsplit.runs import checkpoint
-from gsplit.runs.kept import Kept
+from gsplit.runs.kept import KeptWeights
 from gsplit.train import epochs, loop
 from gsplit.train.own_loop import train_by
 from gsplit.train.summary import finish
@@ -171,7 +171,7 @@ def test_an_older_checkpoint_with_nan_for_the_best_is_not_believed(tmp_path):
     state = {"best": best, "validated": 2, "waited": 0, "progress": {"epoch": 2}}
     for weight, kept_one in ((torch.nan, False), (-torch.inf, True)):  # a mask may be infinite on purpose
         best["model"] = {"w": torch.tensor([1.0, weight])}
-        kept = Kept(tmp_path, {}, writes=False)
+        kept = KeptWeights(tmp_path, {}, writes=False)
         kept.restore(state, [], "valid_accuracy")
         assert (kept.best is not None) == kept_one
 

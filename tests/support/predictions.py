@@ -10,13 +10,13 @@ import torch
 
 from gsplit.models import prepared
 from gsplit.nn import Block
-from gsplit.predict.compute import PredictSpec, predict
+from gsplit.predict.compute import PredictSpec, predict_share
 from gsplit.predict.output import VALUES, VERTICES
 from support import pool as pool_module
 
 
 def predict_in_trainer(member, fields):
-    predict(member, PredictSpec(**fields, world=member.world, shared=pool_module.SHARED))
+    predict_share(member, PredictSpec(**fields, world=member.world, shared=pool_module.SHARED))
 
 
 def predicted(pool, layout, model, asked, folder: Path, *, level=None, num_layers=3, **changes):

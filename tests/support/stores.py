@@ -8,12 +8,12 @@ import numpy as np
 
 from gsplit.data import GraphArrays
 from gsplit.data.build import BuildOptions, build_store
-from gsplit.data.importers.source import Source
+from gsplit.data.importers.source import GraphSource
 
 ARRAYS = ("indptr", "indices", "features", "labels", "edge_weight", "train_idx", "valid_idx", "test_idx")
 
 
-def build(source: Source, folder: Path, **options) -> GraphArrays:
+def build(source: GraphSource, folder: Path, **options) -> GraphArrays:
     """The store made of a source; double edges stay."""
     return build_store(
         source, folder, BuildOptions(**{"duplicates": "keep", **options}), name=source.name, described_as="test"

@@ -15,9 +15,10 @@ import torch
 from support import folders
 from support.graphs import lay_out, random_graph
 
+from gsplit import atomic_folder
 from gsplit.data.exporters import export
 from gsplit.files import replace_file
-from gsplit.predict.output import VALUES, publish
+from gsplit.predict.output import VALUES, write_predictions
 from gsplit.runs import checkpoint
 
 
@@ -31,8 +32,8 @@ class Calls(list):
         assert ("fsync", path.parent) in self[named:], f"the name {path} is not on the disk"
 
 
-@pytest.fixture
-def calls(monkeypatch):
+@pytest.fixture(params=["the kernel exchanges", "the kernel refuses"])
+def calls(request, monkeypatch):
     made = Calls()
 
     def recording(module, function, *kinds):
@@ -52,6 +53,13 @@ def calls(monkeypatch):
     for function in ("replace", "rename"):
         recording(os, function, "rename")
     recording(shutil, "rmtree", "remove")
+    if request.param == "the kernel refuses":
+        monkeypatch.setattr(atomic_folder, "_renameat2", lambda *_: False)
+    else:
+        real = atomic_folder._renameat2
+        monkeypatch.setattr(
+            atomic_folder, "_renameat2", lambda *paths: made.append(("rename", *paths)) or real(*paths)
+        )
     return made
 
 
@@ -74,7 +82,8 @@ def test_a_folder_that_is_replaced_is_removed_last(tmp_path, calls):
     calls.clear()
     folders.write(tmp_path / "folder", overwrite=True)
     calls.synced_before_named(tmp_path / "folder")
-    assert [call[0] for call in calls[-4:]] == ["rename", "fsync", "rename", "remove"]
+    last = [call[0] for call in calls[-4:] if call[1].name != atomic_folder.OLD]
+    assert last[-3:] == ["rename", "fsync", "remove"]
 
 
 def test_a_checkpoint_is_there_before_its_description_names_it(tmp_path, calls):
@@ -92,7 +101,7 @@ def test_predictions(tmp_path, calls, suffix):
     folder.mkdir()
     np.save(folder / VALUES, np.arange(3))
     out = tmp_path / f"out{suffix}"
-    publish(out, folder, np.arange(3), np.arange(3), "classes", overwrite=False)
+    write_predictions(out, folder, np.arange(3), np.arange(3), "classes", overwrite=False)
     calls.synced_before_named(out)
 
 

@@ -177,13 +177,13 @@ def complains(_):
 
 
 @pytest.mark.parametrize(
-    ("said", "end"), [("Caught an unknown exception!", SystemExit), ("weights are negative", RuntimeError)]
+    ("printed", "end"), [("Caught an unknown exception!", SystemExit), ("weights are negative", RuntimeError)]
 )
-def test_metis_that_takes_sigterm_for_an_error_is_ended(monkeypatch, said, end):
+def test_metis_that_takes_sigterm_for_an_error_is_ended(monkeypatch, printed, end):
     def part_graph(*_, **__):
-        raise RuntimeError(said)
+        raise RuntimeError(printed)
 
     monkeypatch.setattr("pymetis.part_graph", part_graph)
     problem = Problem(graph=random_graph(20, 3, seed=1), parts=2)
-    with pytest.raises(end, match="143" if end is SystemExit else said):
+    with pytest.raises(end, match="143" if end is SystemExit else printed):
         metis.assign(problem)

@@ -11,14 +11,14 @@ from support.cgroups import MOUNTS, POINTS, give_memory, write_tree
 from support.graphs import random_graph
 
 from gsplit import limits
-from gsplit.data.adjacency import check_memory as check_vertices
+from gsplit.data.adjacency import check_num_vertices as check_vertices
 from gsplit.errors import InputError
 from gsplit.features import Memory
 from gsplit.host import SharedBuffer, check_memory
 from gsplit.limits import HostMemory, host_memory
 from gsplit.partition import methods, relabel
 from gsplit.partition.estimate import estimate_of
-from gsplit.partition.problem import size_of
+from gsplit.partition.problem import problem_size
 
 HOST = HostMemory(total_bytes=1000, available_bytes=700)
 UNLIMITED_1 = 9223372036854771712
@@ -124,7 +124,7 @@ def test_hosts_with_both_versions(found):
 
 def test_a_limit_is_heeded_by_all_that_asks_for_memory(monkeypatch, tmp_path):
     graph = random_graph(5000, 6)
-    size = size_of(graph, None)
+    size = problem_size(graph, None)
     give_memory(monkeypatch, tmp_path, 100 << 10, total=1 << 20)
     with pytest.raises(MemoryError, match=r"1.0 MiB of shared memory are needed, 100.0 KiB are available"):
         check_memory(1 << 20)
@@ -136,9 +136,9 @@ def test_a_limit_is_heeded_by_all_that_asks_for_memory(monkeypatch, tmp_path):
         check_vertices(10_000, "edges.csv")
     room = Memory.of(CPU, 2)
     assert (room.total_bytes, room.free_bytes, room.auto_bytes) == (512 << 10, 50 << 10, 25 << 10)
-    assert methods.choose("auto", size) == "streaming"
+    assert methods.choose_method("auto", size) == "streaming"
     with pytest.raises(InputError, match=r"--method metis needs about .* of memory .* 100.0 KiB are available"):
-        methods.choose("metis", size)
+        methods.choose_method("metis", size)
     assert relabel.memory_for_rows() == 50 << 10
     assert "of 100.0 KiB available" in estimate_of(graph).lines(tmp_path)[0]
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from gsplit import aside
-from gsplit.aside import LOCK, locked
+from gsplit import atomic_folder
+from gsplit.atomic_folder import LOCK, NEW, OUTPUTS, Beside, locked, publish
 from gsplit.data.folders import check_free, writing_folder
 from gsplit.errors import InputError
 from gsplit.predict.output import check_out
 from gsplit.runs import folder as run_folder
-from gsplit.runs.folder import held_run, put_run_right
+from gsplit.runs.folder import RUNS, held_run
 
 
 def test_a_run_that_goes_on_sweeps_its_folder_of_our_temporary_files(tmp_path, caplog):
@@ -54,6 +56,16 @@ def a_run(folder, *files):
     return folder
 
 
+def fail_in(run, error=SystemExit, *, resumes=False, files=None):
+    """A run that writes these files (name -> text) and fails."""
+    with held_run(run, resumes=resumes, overwrite=True):
+        if not resumes:
+            assert os.listdir(run) == [LOCK]
+        for name, text in (files or {}).items():
+            (run / name).write_text(text)
+        raise error
+
+
 REPLACED = """
 from gsplit.runs.folder import held_run
 with held_run(Path(sys.argv[1]), overwrite=True) as run:
@@ -80,7 +92,7 @@ def test_a_run_whose_successor_was_killed_comes_back_unless_that_had_saved_somet
     killed(REPLACED, run, *saved)
     assert len(os.listdir(tmp_path)) == 2  # the run, and what it was before
     assert not (run / "summary.json").exists()
-    put_run_right(run)
+    RUNS.recover(run)
     assert os.listdir(tmp_path) == ["run"]
     assert (run / "summary.json").exists() == comes_back
     assert len([r for r in caplog.records if "was killed" in r.message]) == 1
@@ -90,7 +102,7 @@ def test_what_a_living_process_has_beside_its_place_is_left_alone(tmp_path):
     run = a_run(tmp_path / "run", "summary.json")
     with held_run(run, overwrite=True):
         before = sorted(os.listdir(tmp_path))
-        put_run_right(run)
+        RUNS.recover(run)
         assert sorted(os.listdir(tmp_path)) == before
         with pytest.raises(InputError, match="in use by another run"), locked(run):
             pass
@@ -100,15 +112,9 @@ def test_what_a_living_process_has_beside_its_place_is_left_alone(tmp_path):
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_a_run_that_fails_with_nothing_saved_gives_its_place_back(tmp_path, error):
     run = a_run(tmp_path / "run", "summary.json")
-
-    def fail_in(folder):
-        with held_run(folder, overwrite=True):
-            assert os.listdir(folder) == [LOCK]
-            raise error
-
     for folder in (run, tmp_path / "new" / "run"):
         with pytest.raises(error):
-            fail_in(folder)
+            fail_in(folder, error)
         assert os.listdir(tmp_path) == ["run"]
         assert (run / "summary.json").exists()
 
@@ -127,8 +133,8 @@ def test_a_folder_that_cannot_be_made_gives_the_place_back(tmp_path, monkeypatch
 
 
 BESIDE = """
-from gsplit.aside import folder_beside
-with folder_beside(Path(sys.argv[1])) as folder:
+from gsplit.atomic_folder import OUTPUTS
+with OUTPUTS.folder(Path(sys.argv[1])) as folder:
     (folder / "values.npy").write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -147,7 +153,7 @@ def test_what_a_killed_prediction_left_goes_with_the_next_one(tmp_path, caplog):
 
 
 def test_a_folder_beside_goes_when_the_block_ends(tmp_path):
-    with aside.folder_beside(tmp_path / "out") as folder:
+    with OUTPUTS.folder(tmp_path / "out") as folder:
         (folder / "half").mkdir()
     assert os.listdir(tmp_path) == []
 
@@ -166,34 +172,38 @@ def signalling(monkeypatch, where, name):
     monkeypatch.setattr(where, name, call)
 
 
-def fail_in(run, error=SystemExit):
-    with held_run(run, overwrite=True):
-        raise error
-
-
 def test_a_signal_while_a_run_is_put_back_waits(tmp_path, monkeypatch):
     run = a_run(tmp_path / "run", "summary.json")
-    monkeypatch.setattr(aside, "take_back", slowly(aside.take_back))
+    monkeypatch.setattr(Beside, "roll_back", slowly(Beside.roll_back))
     with pytest.raises(KeyboardInterrupt):
         fail_in(run)
     assert os.listdir(tmp_path) == ["run"]
     assert (run / "summary.json").exists()
 
 
-def slowly(take_back):
+def slowly(roll_back):
     def call(*arguments):
         os.kill(os.getpid(), signal.SIGINT)
-        return take_back(*arguments)
+        return roll_back(*arguments)
 
     return call
 
 
+@pytest.fixture(params=["the kernel exchanges", "the kernel refuses"])
+def exchanges(request, monkeypatch):
+    """Both ways of putting a result in place: by renameat2, and where that is refused."""
+    if request.param == "the kernel refuses":
+        monkeypatch.setattr(atomic_folder, "_renameat2", lambda *_: False)
+    return request.param == "the kernel exchanges"
+
+
 @pytest.mark.parametrize("what", ["run", "folder"])
-def test_a_signal_between_moving_aside_and_the_next_line_loses_nothing(tmp_path, monkeypatch, what):
+def test_a_signal_between_moving_away_and_the_next_line_loses_nothing(tmp_path, monkeypatch, what):
     place = a_run(tmp_path / "place", "summary.json")
     if what == "folder":
         (place / "graph.json").touch()
-    signalling(monkeypatch, aside.Path, "rename")
+        monkeypatch.setattr(atomic_folder, "_renameat2", lambda *_: False)
+    signalling(monkeypatch, atomic_folder.Path, "rename")
     with pytest.raises(KeyboardInterrupt):
         fail_in(place) if what == "run" else write(place)
     assert os.listdir(tmp_path) == ["place"]
@@ -205,16 +215,10 @@ def write(place):
         writer.save("numbers", np.arange(3))
 
 
-def test_what_cannot_be_put_back_is_kept_and_named(tmp_path):
+def test_what_cannot_be_put_back_is_kept_and_named(tmp_path, exchanges):
     run = a_run(tmp_path / "run", "summary.json")
-
-    def fail_beside_others():
-        with held_run(run, overwrite=True):
-            (run / "notes.txt").write_text("of somebody else")
-            raise SystemExit
-
     with pytest.raises(InputError, match=r"run could not be put back: something else .* kept as .*old"):
-        fail_beside_others()
+        fail_in(run, files={"notes.txt": "of another program"})
     assert (run / "notes.txt").exists()
     (kept,) = tmp_path.glob(".run.*/old")
     assert (kept / "summary.json").exists()
@@ -242,13 +246,13 @@ def test_folders_of_others_are_not_replaced(tmp_path, files):
 
 def test_a_run_with_a_hidden_name_is_no_leftover(tmp_path):
     run = a_run(tmp_path / ".exp.baseline", "summary.json", LOCK)
-    put_run_right(tmp_path / "exp")
+    RUNS.recover(tmp_path / "exp")
     assert sorted(os.listdir(run)) == [LOCK, "config.json", "summary.json"]
 
 
 def test_an_empty_folder_that_was_never_locked_is_swept(tmp_path):
     (tmp_path / ".exp.abcd1234").mkdir()
-    put_run_right(tmp_path / "exp")
+    RUNS.recover(tmp_path / "exp")
     assert os.listdir(tmp_path) == []
 
 
@@ -256,11 +260,11 @@ def test_a_folder_beside_that_cannot_be_locked_is_said(tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(aside.fcntl, "flock", no_locks)
-    with pytest.raises(InputError, match="cannot lock"), aside.folder_beside(tmp_path / "out"):
+    monkeypatch.setattr(atomic_folder.fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match="cannot lock"), OUTPUTS.folder(tmp_path / "out"):
         pass
-    monkeypatch.setattr(aside.os, "open", no_locks)
-    with pytest.raises(InputError, match="cannot write to"), aside.folder_beside(tmp_path / "out"):
+    monkeypatch.setattr(atomic_folder.os, "open", no_locks)
+    with pytest.raises(InputError, match="cannot write to"), OUTPUTS.folder(tmp_path / "out"):
         pass
     assert list(tmp_path.glob("*/*")) == []
 
@@ -271,7 +275,7 @@ def test_other_commands_leave_alone_what_a_run_left(tmp_path):
     for refused in (lambda: check_free(run, overwrite=False), lambda: check_out(run, overwrite=False)):
         with pytest.raises(InputError):
             refused()
-    put_run_right(run)
+    RUNS.recover(run)
     assert os.listdir(tmp_path) == ["run"]
     assert (run / "summary.json").exists()
 
@@ -289,8 +293,76 @@ def test_a_lock_counts_only_where_it_was_looked_for(tmp_path):
     run = a_run(tmp_path / "run")
     descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT)
     (run / LOCK).rename(tmp_path / "elsewhere")
-    assert not aside._is_at(descriptor, run / LOCK)
+    assert not atomic_folder._is_at(descriptor, run / LOCK)
     os.close(descriptor)
+
+
+def staged(out, text):
+    """What is to become ``out``, in a folder beside it: a folder with one file, or a file."""
+    new = out.parent / f".{out.name}.{text}" / NEW
+    new.parent.mkdir()
+    if out.suffix:
+        new.write_text(text)
+    else:
+        new.mkdir()
+        (new / "file").write_text(text)
+    return new
+
+
+def content(out):
+    return (out if out.suffix else out / "file").read_text()
+
+
+@pytest.mark.parametrize("name", ["folder", "file.txt"])
+def test_of_two_writers_of_one_name_one_is_refused_or_replaced_whole(tmp_path, exchanges, name):
+    out = tmp_path / name
+    for writer in ("one", "two"):
+        with pytest.raises(InputError, match="exists already") if writer == "two" else nullcontext():
+            publish(staged(out, writer), out, overwrite=False)
+    assert content(out) == "one"
+    publish(staged(out, "three"), out, overwrite=True)
+    assert content(out) == "three"
+
+
+PUBLISHED = """
+import shutil
+import numpy as np
+from gsplit import atomic_folder
+from gsplit.data.folders import writing_folder
+calls = []
+def counting(call):
+    def counted(*arguments, **options):
+        if len(calls) == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls.append(call)
+        return call(*arguments, **options)
+    return counted
+atomic_folder._renameat2 = counting(atomic_folder._renameat2) if sys.argv[3] == "True" else lambda *_: False
+Path.rename = counting(Path.rename)
+shutil.rmtree = counting(shutil.rmtree)
+with writing_folder(Path(sys.argv[1]), overwrite=True) as writer:
+    writer.save("new", np.arange(3))
+    writer.describe("graph.json", {})
+    calls.clear()
+"""
+
+
+@pytest.mark.parametrize(("by_kernel", "steps"), [(True, 2), (False, 4)])
+def test_a_store_whose_writer_is_killed_at_any_step_is_the_old_one_or_the_new_one(tmp_path, by_kernel, steps):
+    """Steps: exchange, remove; or OUT to OLD, NEW to OUT, OLD to be discarded, remove."""
+    store, seen = tmp_path / "store", []
+    for step in range(steps):
+        shutil.rmtree(store, ignore_errors=True)
+        store.mkdir()
+        (store / "graph.json").write_text("old")
+        killed(PUBLISHED, store, step, by_kernel)
+        if by_kernel:
+            assert (store / "graph.json").is_file()  # at all times
+        OUTPUTS.recover(store)
+        assert os.listdir(tmp_path) == ["store"]
+        seen.append(sorted(os.listdir(store)))
+    old, new = ["graph.json"], ["graph.json", "new.npy"]
+    assert seen == ([old, new] if by_kernel else [old, old, new, new])
 
 
 def test_a_place_is_found_through_links(tmp_path):
@@ -308,14 +380,7 @@ def test_what_a_trainer_left_half_written_goes_with_the_run(tmp_path, resumed):
     run = tmp_path / "run"
     if resumed:
         a_run(run)
-
-    def fail_half_written():
-        with held_run(run, resumes=resumed):
-            (run / "model.json").write_text("{}")
-            (run / ".checkpoint-0123456789abcdef.pt.4321").write_text("half")
-            raise SystemExit
-
     with pytest.raises(SystemExit):
-        fail_half_written()
+        fail_in(run, resumes=resumed, files={"model.json": "{}", ".checkpoint-0123456789abcdef.pt.4321": "half"})
     assert not list(run.glob(".checkpoint*"))
     assert (run / "model.json").exists()

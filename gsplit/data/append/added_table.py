@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gsplit.data.append.kept_tables import KeptTable
 from gsplit.data.append.named_rows import UpdatedRows, bound_of, names_vertices, refuse_unnamed_ids
-from gsplit.data.columns.assembled import Block, FeatureColumn, Missing
-from gsplit.data.importers.checked import one_line
+from gsplit.data.columns.assembled import FeatureBlock, FeatureColumn, Missing
+from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_kinds import read_columns
 from gsplit.data.importers.feature_tables import read_array
 from gsplit.data.importers.matching import IDS, NO_IDS, Unknown
@@ -26,12 +26,12 @@ from gsplit.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Adding:
-    """How files of features are read that are added to a store."""
+    """Rules for files of features that are added to a store."""
 
     where: str
     """The store, for messages."""
     named: bool
-    """Whether vertices have ids of the user's own, by which all rows are matched."""
+    """True where vertices have ids of the user's own, by which all rows are matched."""
     id_column: str | None
     missing: Missing
     unknown: Unknown
@@ -78,7 +78,7 @@ class AddedTable:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether the rows are those of the new vertices."""
+        """True where the rows are those of the new vertices."""
         return self._array is not None or self._in_order is not None
 
     @property
@@ -90,7 +90,7 @@ class AddedTable:
         return self._in_order.num_rows
 
     def reach(self, old: int) -> int:
-        """How many vertices there are by this file, where they are called by whole numbers.
+        """Return how many vertices there are by this file, where they are called by whole numbers.
 
         Args:
             old: N0.
@@ -99,7 +99,7 @@ class AddedTable:
             return old + self.rows
         return bound_of(self.path, self._how.id_column) if self._how.unknown == "refuse" else 0
 
-    def block(self, ids: UpdatedRows) -> Block:
+    def block(self, ids: UpdatedRows) -> FeatureBlock:
         """The rows, as features.
 
         Args:
@@ -117,9 +117,9 @@ class AddedTable:
         block = self._block(lambda: read_columns(table.table, table.values, columns))
         return replace(block, vertices=table.vertices, place=table.table.place)
 
-    def _block(self, chunks: Callable[[], Iterator[NDArray[Any]]]) -> Block:
+    def _block(self, chunks: Callable[[], Iterator[NDArray[Any]]]) -> FeatureBlock:
         columns = tuple(replace(column, table=str(self.path)) for column in self.kept.columns)
-        return Block(path=str(self.path), columns=columns, chunks=chunks, statistics=self.kept.statistics)
+        return FeatureBlock(path=str(self.path), columns=columns, chunks=chunks, statistics=self.kept.statistics)
 
     def _check_ids(self) -> None:
         """Check that no feature of the store is about to be taken as the ids."""
@@ -128,8 +128,8 @@ class AddedTable:
         taken = [name for name in names if name in asked or (not how.named and not how.id_column and name in IDS)]
         if taken:
             raise InputError(
-                f"{self.path}: column {one_line(taken[0])} is a feature of {how.where}, and not the ids; name the "
-                f"column of ids by --id-column, or --id-column {NO_IDS} if no column holds them"
+                f"{self.path}: column {printable_line(taken[0])} is a feature of {how.where}, and not the ids; name "
+                f"the column of ids by --id-column, or --id-column {NO_IDS} if no column holds them"
             )
 
     def _open(self, ids: UpdatedRows | None) -> VertexTable:
@@ -139,7 +139,7 @@ class AddedTable:
             "feature",
             id_column=how.id_column,
             ids=ids,
-            every=how.missing == "refuse",
+            require_all=how.missing == "refuse",
             unknown=how.unknown,
             skip=how.skip,
             take=self._names,
@@ -157,7 +157,7 @@ class AddedTable:
         if other is not None and in_array:
             raise InputError(
                 f"{self.path} is an array, and features of {where} were made of columns such as "
-                f"{one_line(other.name)}:{other.kind}; give a table with these columns"
+                f"{printable_line(other.name)}:{other.kind}; give a table with these columns"
             )
         wanted = kept.width if other is None else len(kept.columns)
         if columns != wanted:

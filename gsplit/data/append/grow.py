@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gsplit.config.fields import flag_of
-from gsplit.data.adjacency import check_memory
+from gsplit.data.adjacency import check_num_vertices
 from gsplit.data.append.added_table import Adding
 from gsplit.data.append.grown_features import added_tables, grown_features
 from gsplit.data.append.grown_labels import grown_labels
@@ -21,7 +21,7 @@ from gsplit.data.ids.vertex_ids import WholeIds
 from gsplit.data.importers import kind_of
 from gsplit.data.importers.graph_store import store_source
 from gsplit.data.importers.named_edges import IdOptions
-from gsplit.data.importers.source import Source
+from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.vertex_files import VertexFiles, places_of
 from gsplit.data.store import FILE, GraphStore, open_store
 from gsplit.errors import InputError
@@ -34,16 +34,16 @@ OF_THE_STORE = ("columns", "standardize")
 class FromStore:
     """A store as a source, and what is left to be done with it."""
 
-    source: Source
+    source: GraphSource
     ids: NamedIds | None
-    """What the files that are left call the vertices; None: 0 .. N-1."""
+    """Ids of the vertices in the files that are left; None: 0 .. N-1."""
     files: VertexFiles
     """Files that are to be attached: none where the store has grown by them."""
     build: BuildOptions
 
 
 def is_store(source: str) -> bool:
-    """Whether a source is a graph store.
+    """Return whether a source is a graph store.
 
     Raises:
         InputError: for a source that does not exist or is of no known kind.
@@ -62,7 +62,7 @@ def from_store(
         files: tables of vertices: of new and old ones with ``add``, of all without.
         ids: how the tables name vertices.
         build: what is made of the source.
-        folder: for what is kept until the new store is written; whoever's it is removes it.
+        folder: for what is kept until the new store is written; the caller removes it.
 
     Raises:
         InputError: for what is no store, or cannot be added to it.
@@ -132,7 +132,7 @@ def _completed(files: VertexFiles, where: str, *, named: bool) -> VertexFiles:
 
 def _grown(
     store: GraphStore, add: str, files: VertexFiles, options: IdOptions, build: BuildOptions, folder: Path
-) -> Source:
+) -> GraphSource:
     """All of a store, and after it what is added."""
     graph, where = store.graph, str(store.path)
     named = named_ids(store, folder)
@@ -155,14 +155,14 @@ def _grown(
         if files.labels is not None and not names_vertices(files.labels, files.id_column):
             labels = attach_in_order(where, files, "labels")
             n = n if graph.features is not None else max(n, graph.num_vertices + _rows(labels.labels))
-        check_memory(n, where)
+        check_num_vertices(n, where)
     growth = Growth(graph=graph, where=where, ids=named or WholeIds(n), named=named is not None)
     known = grown_labels(growth, files, labels, build.task)
     grown = grown_features(growth, store, tables, adding, folder, build.feature_dtype)
     called = {name: str(path) for name in ("labels", "train", "valid", "test") if (path := getattr(files, name))}
     if files.features:
         called["features"] = ", ".join(map(str, files.features))
-    return Source(
+    return GraphSource(
         name=store.name,
         edges=edges,
         num_vertices=n,

@@ -80,7 +80,7 @@ def grown_features(
 
     Args:
         tables: the files of features.
-        folder: for the new rows; whoever's it is removes it.
+        folder: for the new rows; the caller removes it.
         dtype: to be stored in; None: that of the store.
 
     Raises:
@@ -128,7 +128,7 @@ def grown_features(
 
 
 def _counted(columns: Sequence[dict[str, Any]], made: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], ...]:
-    """What the description said of the columns, with the values that were filled in this time."""
+    """Return the entries of the description about the columns, with the values that were filled in this time."""
     counted = []
     for entry, now in zip(columns, made, strict=bool(columns)):
         entry = dict(entry)

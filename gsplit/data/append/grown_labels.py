@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gsplit.data.append.growth import Growth, bare, say_updated
 from gsplit.data.append.named_rows import Noted
 from gsplit.data.importers.arrays import clean_labels, numbers_to_regress
-from gsplit.data.importers.source import Source
+from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
 
@@ -29,7 +29,7 @@ class GrownLabels:
     classes: tuple[str, ...] | None
 
 
-def grown_labels(growth: Growth, files: VertexFiles, in_order: Source | None, task: str) -> GrownLabels:
+def grown_labels(growth: Growth, files: VertexFiles, in_order: GraphSource | None, task: str) -> GrownLabels:
     """Labels: those there were, of which some are replaced, and those of the new vertices; others are unlabelled.
 
     Classes keep their numbers, and names of classes that are new come after those there were.

@@ -38,7 +38,7 @@ def grown_sets(growth: Growth, files: VertexFiles) -> dict[str, NDArray[np.int64
     for name, was in before.items():
         new = given.get(name, was[:0])
         both = np.concatenate([was[~noted.named[was]], new])
-        # What ascends stays so: then nobody can tell in how many steps a store was made.
+        # What ascends stays so: then it does not show in how many steps a store was made.
         merged[name] = np.sort(both) if all((np.diff(part) > 0).all() for part in (was, new)) else both
     moved = [np.setxor1d(merged[name][merged[name] < growth.old], was) for name, was in before.items()]
     path = files.split_file or next(iter(lists.values()), None)

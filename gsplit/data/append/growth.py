@@ -1,4 +1,4 @@
-"""What grows and by how much: N vertices in all, of which the first N0 were there before.
+"""Growth of a store: N vertices in all, of which the first N0 were there before.
 
 Tables go through the same reader as in an import (:func:`gsplit.data.importers.vertex_files.attach`), one at a time.
 With a column of ids a row belongs to that vertex, new or old; without one the rows are those of the new vertices.
@@ -17,7 +17,7 @@ from gsplit.data.append.named_rows import refuse_unnamed_ids
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.matching import NO_IDS
-from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
 
@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What grows, and by how much."""
+    """Growth of a store."""
 
     graph: GraphArrays
-    """What there was."""
+    """The store before."""
     where: str
-    """What messages call it."""
+    """Name in messages."""
     ids: VertexIds
-    """What all N vertices are called."""
+    """Ids of all N vertices."""
     named: bool
-    """Whether ids are the user's own, so that every table has them."""
+    """True where ids are the user's own, so that every table has them."""
 
     @property
     def old(self) -> int:
@@ -62,13 +62,13 @@ class Growth:
             )
 
 
-def bare(where: str, num_vertices: int | None = None) -> Source:
+def bare(where: str, num_vertices: int | None = None) -> GraphSource:
     """A source without edges, for files to be attached to."""
     nothing = np.empty(0, np.int64)
-    return Source(name=where, edges=array_edges(nothing, nothing), num_vertices=num_vertices, where=where)
+    return GraphSource(name=where, edges=array_edges(nothing, nothing), num_vertices=num_vertices, where=where)
 
 
-def attach_in_order(where: str, files: VertexFiles, name: Literal["labels", "split_file"]) -> Source:
+def attach_in_order(where: str, files: VertexFiles, name: Literal["labels", "split_file"]) -> GraphSource:
     """The source of a table without ids.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the features of a store were made of, as its description keeps it, so that more can be made in the same way.
+"""Tables that the features of a store were made of, as its description keeps them, so that more can be made alike.
 
 D features, of N vertices.
 """
@@ -26,13 +26,13 @@ class KeptTable:
     """The columns of one file, or of several, and the features [begin, end) that they became."""
 
     table: str
-    """What messages call it."""
+    """Name in messages."""
     columns: tuple[FeatureColumn, ...]
     statistics: Statistics
-    """What new rows are filled with and scaled by."""
+    """Numbers that new rows are filled with and scaled by."""
     begin: int
     is_scaled: bool
-    """Whether some were standardised."""
+    """True where some columns were standardised."""
 
     @property
     def width(self) -> int:
@@ -46,12 +46,12 @@ class KeptTable:
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of it are numbers, which need no names."""
+        """True where all columns are numbers, which need no names."""
         return all(column.kind in ("number", "array") for column in self.columns)
 
     @property
     def has_names(self) -> bool:
-        """Whether columns can be found by their names: those of a table without a header have numbers."""
+        """True where columns can be found by their names: those of a table without a header have numbers."""
         names = [column.name for column in self.columns]
         return all(names) and not all(map(str.isdecimal, names))
 
@@ -63,7 +63,7 @@ def kept_tables(store: GraphStore, missing: Missing) -> tuple[KeptTable, ...]:
 
     Args:
         missing: what becomes of values that are not there. A mean is that of the first import where that is kept,
-            which it is of what was standardised, else that of the store's training vertices, or of all where nobody
+            which it is of what was standardised, else that of the store's training vertices, or of all where none
             trains.
 
     Raises:
@@ -96,7 +96,7 @@ def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[
     Raises:
         KeyError, TypeError, ValueError, AttributeError: for entries that are damaged.
     """
-    columns = tuple(_column(entry, closed=missing == "refuse") for entry in entries)
+    columns = tuple(_column(entry, reject_unknown=missing == "refuse") for entry in entries)
     statistics = []
     at = begin
     for entry, column in zip(entries, columns, strict=True):
@@ -122,7 +122,7 @@ def _table(entries: Sequence[Any], begin: int, missing: Missing, means: NDArray[
     )
 
 
-def _column(entry: Any, *, closed: bool) -> FeatureColumn:
+def _column(entry: Any, *, reject_unknown: bool) -> FeatureColumn:
     kind, (begin, end) = entry["kind"], entry["features"]
     if kind not in (*get_args(Kind), "array"):
         raise ValueError
@@ -132,7 +132,7 @@ def _column(entry: Any, *, closed: bool) -> FeatureColumn:
         kind=kind,
         categories=tuple(map(str, entry.get("categories", ()))),
         columns=end - begin if kind == "array" else 1,
-        closed=closed,
+        reject_unknown=reject_unknown,
     )
     if kind in ("category", "code") and not column.categories:
         raise ValueError
@@ -164,7 +164,7 @@ def as_one(tables: Sequence[KeptTable]) -> KeptTable | None:
 
 
 def _means(store: GraphStore) -> NDArray[np.float64]:
-    """The mean of each feature [D] over the training vertices, over all where nobody trains."""
+    """The mean of each feature [D] over the training vertices, over all where there are none."""
     features, training = store.graph.features, np.sort(store.graph.vertex_set("train"))
     assert features is not None
     moments = Moments(features.shape[1])

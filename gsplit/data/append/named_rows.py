@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds, WholeIds
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.matching import IDS, NO_IDS, id_columns
 from gsplit.data.importers.set_files import NO_SET, SET_WORDS
 from gsplit.data.importers.tables import open_table
 from gsplit.errors import InputError
 
 SPLIT_WORDS = frozenset((*SET_WORDS, *NO_SET))
-"""What a file of --split-file is made of, which is no header."""
+"""Values in a file of --split-file, which are no header."""
 ANY_NUMBER = 1 << 62
 """More vertices than any graph has."""
 
@@ -64,7 +64,7 @@ class UpdatedRows:
 
     @property
     def updated(self) -> int:
-        """How many old vertices were named so far."""
+        """Number of old vertices that were named so far."""
         return sum(map(len, self._updated))
 
     @property
@@ -98,7 +98,7 @@ class UpdatedRows:
 
 
 def names_vertices(path: Path, id_column: str | None, words: frozenset[str] = frozenset()) -> bool:
-    """Whether a table has a column of ids: one with a usual name, or that of ``--id-column``.
+    """Return whether a table has a column of ids: one with a usual name, or that of ``--id-column``.
 
     Args:
         words: as for :func:`gsplit.data.importers.tables.open_table`.
@@ -115,7 +115,7 @@ def names_vertices(path: Path, id_column: str | None, words: frozenset[str] = fr
 
 
 def refuse_unnamed_ids(path: Path, used: Collection[str]) -> None:
-    """Refuse a table whose rows would be those of the new vertices, in order, and that has a column nobody asked for.
+    """Refuse a table whose rows would be those of the new vertices, in order, if it has a column that no flag names.
 
     It may hold the ids, and then the rows would be those of other vertices.
 
@@ -128,8 +128,8 @@ def refuse_unnamed_ids(path: Path, used: Collection[str]) -> None:
     """
     for name in open_table(path, SPLIT_WORDS).names:
         if name not in used:
-            shown = one_line(name) or "(nameless)"
-            call = f"give --id-column {one_line(name)}" if name else "call it id"
+            shown = printable_line(name) or "(nameless)"
+            call = f"give --id-column {printable_line(name)}" if name else "call it id"
             raise InputError(
                 f"{path}: column {shown} was not asked for; if it holds the ids, {call}, and if the rows are those "
                 f"of the new vertices, in order, --id-column {NO_IDS}"

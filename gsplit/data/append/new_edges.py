@@ -12,7 +12,7 @@ from gsplit.data.ids.kept_ids import FILE
 from gsplit.data.ids.named_ids import IDS_AT_ONCE, NamedIds
 from gsplit.data.importers import TABLES, kind_of, load_source
 from gsplit.data.importers.named_edges import IdOptions, load_named_edges
-from gsplit.data.importers.source import EdgeChunk, Edges, Source, csc_edges
+from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource, csc_edges
 from gsplit.data.spill import EdgeSpill
 from gsplit.data.store import GraphStore
 from gsplit.errors import InputError
@@ -22,7 +22,7 @@ def named_ids(store: GraphStore, folder: Path) -> NamedIds | None:
     """The ids of a store, to find its vertices by and to add others to; None where they are 0 .. N-1.
 
     Args:
-        folder: for the ids; whoever's it is removes it.
+        folder: for the ids; the caller removes it.
 
     Raises:
         InputError: where the file of ids is missing or damaged.
@@ -38,14 +38,14 @@ def named_ids(store: GraphStore, folder: Path) -> NamedIds | None:
     return ids
 
 
-def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: Path) -> tuple[Source, int]:
+def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: Path) -> tuple[GraphSource, int]:
     """New edges as a source, and one more than the largest vertex in them, 0 where there are no edges.
 
     Args:
         add: the edge list, as a source is named.
         options: which of its columns are what.
         ids: the ids of the store, to which those of new vertices are added; None: ids are whole numbers.
-        folder: for the edges; whoever's it is removes it.
+        folder: for the edges; the caller removes it.
 
     Raises:
         InputError: for what is no edge list, missing, damaged, or has ids below 0.
@@ -62,7 +62,7 @@ def read_new_edges(add: str, options: IdOptions, ids: NamedIds | None, folder: P
     return _kept(replace(found, where=path), folder)
 
 
-def _kept(found: Source, folder: Path) -> tuple[Source, int]:
+def _kept(found: GraphSource, folder: Path) -> tuple[GraphSource, int]:
     """The edges in a file, so that their vertices are known before others read them."""
     spill = EdgeSpill(folder, weighted=found.edges.weighted)
     count, bound = 0, 0
@@ -91,7 +91,7 @@ def _kept(found: Source, folder: Path) -> tuple[Source, int]:
     return replace(found, edges=replace(found.edges, chunks=chunks, count=count)), bound
 
 
-def joined_edges(store: GraphStore, new: Source) -> Edges:
+def joined_edges(store: GraphStore, new: GraphSource) -> EdgeChunks:
     """The edges of a store, by destination as they lie there, and after them the new ones.
 
     Raises:
@@ -115,4 +115,4 @@ def joined_edges(store: GraphStore, new: Source) -> Edges:
         return f"edge {edge}" if within < 0 else f"{new.where}, {new.edges.place(within)}"
 
     count = None if new.edges.count is None else graph.num_edges + new.edges.count
-    return Edges(chunks=chunks, weighted=old.weighted, count=count, place=place)
+    return EdgeChunks(chunks=chunks, weighted=old.weighted, count=count, place=place)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["number", "category", "code", "bool", "time"]
-"""What a column of a table holds: numbers; texts that become a feature each, or one number, from 1 on; true and
+"""Kind of a column of a table: numbers; texts that become a feature each, or one number, from 1 on; true and
 false; times, which become days since 1970-01-01 UTC."""
 Missing = Literal["refuse", "zero", "mean"]
 
@@ -25,15 +25,15 @@ class FeatureColumn:
     table: str
     """The file."""
     name: str = ""
-    """What the column is called: its number, from 1 on, without a header; empty for an array."""
+    """Name of the column: its number, from 1 on, without a header; empty for an array."""
     kind: Kind | Literal["array"] = "number"
     categories: tuple[str, ...] = ()
     """Texts of the categories: of a category, one a feature; of codes, those of 1, 2, ... ."""
     columns: int = 1
     """Number of columns of an array."""
 
-    closed: bool = False
-    """Whether texts that are no category are refused; else no value stands there."""
+    reject_unknown: bool = False
+    """True where texts that are no category are refused; else no value stands there."""
 
     @property
     def width(self) -> int:
@@ -42,28 +42,28 @@ class FeatureColumn:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether standardising changes it: categories, codes and truth values stay."""
+        """True where standardising changes the column: categories, codes and truth values stay."""
         return self.kind in ("number", "time", "array")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Statistics:
-    """What the features of a block are filled with and scaled by, each float64 [width]."""
+    """Numbers that the features of a block are filled with and scaled by, each float64 [width]."""
 
     fill: NDArray[np.float64]
-    """What stands for a value that is not there, before it is scaled."""
+    """Value in place of a missing one, before it is scaled."""
     mean: NDArray[np.float64]
-    """What is taken from each feature; 0 where nothing is."""
+    """Number that is subtracted from each feature; 0 where none is."""
     deviation: NDArray[np.float64]
-    """What divides it then; 1 where nothing does."""
+    """Number that divides it then; 1 where none does."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class FeatureBlock:
     """The features out of one file."""
 
     path: str
-    """What messages call it."""
+    """Name in messages."""
     columns: tuple[FeatureColumn, ...]
     chunks: Callable[[], Iterator[NDArray[Any]]]
     """Function that reads the rows from the beginning, [n, width] at a time, NaN where there is no value."""
@@ -71,9 +71,9 @@ class Block:
     """[rows], the vertex of each row, none twice; -1: the row is left out. None: rows are those of all vertices, in
     order."""
     place: Callable[[int], str] = "row {}".format
-    """What messages call the i-th row, counted from 0."""
+    """Name of the i-th row in messages, counted from 0."""
     statistics: Statistics | None = None
-    """What is known of before; None: it is taken of the values."""
+    """Numbers that are known beforehand; None: they are computed from the values."""
 
     @property
     def width(self) -> int:
@@ -87,16 +87,16 @@ class Assembled:
 
     num_vertices: int
     """N."""
-    blocks: tuple[Block, ...]
+    blocks: tuple[FeatureBlock, ...]
     missing: Missing = "refuse"
-    """What stands for a value that is not there, also of a vertex without a row: nothing does, zero, or the mean."""
+    """Value in place of a missing one, also of a vertex without a row: none, zero, or the mean."""
     standardize: bool = False
-    """Whether numbers and times get mean 0 and standard deviation 1 over the training vertices."""
+    """True where numbers and times get mean 0 and standard deviation 1 over the training vertices."""
     dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.float32))
 
     @property
     def takes_moments(self) -> bool:
-        """Whether means and deviations are needed."""
+        """True where means and deviations are needed."""
         return self.standardize or self.missing == "mean"
 
     @property

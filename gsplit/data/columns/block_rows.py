@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Block, FeatureColumn
+from gsplit.data.columns.assembled import FeatureBlock, FeatureColumn
 from gsplit.errors import InputError
 
 VALUES_AT_ONCE = 1 << 22
@@ -16,7 +16,7 @@ VALUES_AT_ONCE = 1 << 22
 ROWS_AT_ONCE = 1 << 16
 
 
-def rows_of(block: Block) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
+def rows_of(block: FeatureBlock) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]]]:
     """The number of the first row, the vertices [n], -1 where a row is left out, and the values [n, width].
 
     Raises:
@@ -33,12 +33,12 @@ def rows_of(block: Block) -> Iterator[tuple[int, NDArray[np.int64], NDArray[Any]
             begin += len(piece)
 
 
-def rows_at_once(block: Block) -> int:
+def rows_at_once(block: FeatureBlock) -> int:
     """Rows that are looked at at once."""
     return max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(1, block.width)))
 
 
-def _check_infinite(block: Block, begin: int, vertices: NDArray[np.int64], piece: NDArray[Any]) -> None:
+def _check_infinite(block: FeatureBlock, begin: int, vertices: NDArray[np.int64], piece: NDArray[Any]) -> None:
     if piece.dtype.kind == "f" and (infinite := np.isinf(piece)).any():
         infinite &= (vertices >= 0)[:, None]
         if infinite.any():
@@ -47,19 +47,19 @@ def _check_infinite(block: Block, begin: int, vertices: NDArray[np.int64], piece
             )
 
 
-def first_place(block: Block, begin: int, marked: NDArray[np.bool_]) -> str:
+def first_place(block: FeatureBlock, begin: int, marked: NDArray[np.bool_]) -> str:
     """File, row and column of the first feature that is marked, of the rows from ``begin`` on."""
     row, at = (int(each[0]) for each in np.nonzero(marked))
     return f"{block.path}, {block.place(begin + row)}: column {name_of_feature(block, at)}"
 
 
-def name_of_feature(block: Block, feature: int) -> str:
+def name_of_feature(block: FeatureBlock, feature: int) -> str:
     """The name of the column that a feature is of, or of an array's the number of the column, from 1 on."""
     name = next(column.name for column, at in columns_of(block) if at <= feature < at + column.width)
     return name or str(feature + 1)
 
 
-def columns_of(block: Block) -> Iterator[tuple[FeatureColumn, int]]:
+def columns_of(block: FeatureBlock) -> Iterator[tuple[FeatureColumn, int]]:
     """Each column and its first feature."""
     first = 0
     for column in block.columns:

@@ -87,8 +87,8 @@ class Filled:
         return (piece - statistics.mean) / statistics.deviation
 
     def described(self) -> list[dict[str, Any]]:
-        """What was made of each column, for the description of the store; after :meth:`pieces`."""
-        said = []
+        """Return what was made of each column, for the description of the store; after :meth:`pieces`."""
+        entries = []
         first = 0
         for number, block in enumerate(self._features.blocks):
             statistics = self._statistics[number]
@@ -108,21 +108,21 @@ class Filled:
                 if self._features.standardize and column.is_scaled:
                     entry["mean"] = statistics.mean[at : at + column.width].tolist()
                     entry["deviation"] = statistics.deviation[at : at + column.width].tolist()
-                said.append(entry)
+                entries.append(entry)
             first += block.width
-        return said
+        return entries
 
 
-def say(columns: list[dict[str, Any]]) -> None:
+def log_columns(columns: list[dict[str, Any]]) -> None:
     """Print what was made of the columns that are not just numbers as they stood, a line each."""
-    told = [line for entry in columns if (line := _told(entry))]
-    for line in told[:COLUMNS_SHOWN]:
+    lines = [line for entry in columns if (line := _line_of(entry))]
+    for line in lines[:COLUMNS_SHOWN]:
         logger.info("%s", line)
-    if len(told) > COLUMNS_SHOWN:
-        logger.info("... and %s other columns; graph.json lists them all", len(told) - COLUMNS_SHOWN)
+    if len(lines) > COLUMNS_SHOWN:
+        logger.info("... and %s other columns; graph.json lists them all", len(lines) - COLUMNS_SHOWN)
 
 
-def _told(entry: dict[str, Any]) -> str:
+def _line_of(entry: dict[str, Any]) -> str:
     parts = []
     if "categories" in entry:
         categories = len(entry["categories"])

@@ -1,6 +1,6 @@
-"""What features are filled with and scaled by: taken of the files, or known, as of a store that grows.
+"""Numbers that features are filled with and scaled by: of the files, or known, as of a store that grows.
 
-Means and deviations are those of the values that are there among the training vertices, or among all where nobody
+Means and deviations are those of the values that are there among the training vertices, or among all where none
 trains; deviations divide by their count, as scikit-learn's ``StandardScaler`` does. They are taken in a pass of their
 own over the files, in float64, so that what is written is written once.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn, Statistics
+from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn, Statistics
 from gsplit.data.columns.block_rows import columns_of, name_of_feature, rows_of
 from gsplit.data.columns.moments import Moments
 from gsplit.errors import InputError
 
 
-def statistics_of(features: Assembled, block: Block, training: NDArray[np.int64]) -> Statistics:
+def statistics_of(features: Assembled, block: FeatureBlock, training: NDArray[np.int64]) -> Statistics:
     """The statistics of a block: those that it brings, or those of its values, as far as they are needed.
 
     Args:
@@ -43,7 +43,7 @@ def statistics_of(features: Assembled, block: Block, training: NDArray[np.int64]
     )
 
 
-def _moments_of(features: Assembled, block: Block, training: NDArray[np.int64]) -> Moments:
+def _moments_of(features: Assembled, block: FeatureBlock, training: NDArray[np.int64]) -> Moments:
     moments = Moments(block.width)
     counts = np.zeros(features.num_vertices, np.bool_)
     counts[training if len(training) else slice(None)] = True
@@ -61,5 +61,5 @@ def _moments_of(features: Assembled, block: Block, training: NDArray[np.int64]) 
 
 
 def _takes_moments(features: Assembled, column: FeatureColumn) -> bool:
-    """Whether the mean or deviation of a column is used; codes are filled with 0 and not scaled."""
+    """Return whether the mean or deviation of a column is used; codes are filled with 0 and not scaled."""
     return (features.standardize and column.is_scaled) or (features.missing == "mean" and column.kind != "code")

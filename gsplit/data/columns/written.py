@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.bars import progress_bar
 from gsplit.data.columns.assembled import Assembled
-from gsplit.data.columns.filled import Filled, say
+from gsplit.data.columns.filled import Filled, log_columns
 from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import cast
 from gsplit.data.importers.source import Rows
@@ -46,15 +46,7 @@ def write_features(
     """
     dtype = dtype or ("float16" if features.dtype == np.float16 else "float32")
     rows = features.shape[0]
-    bar = tqdm(
-        total=rows,
-        desc="copy features",
-        unit="",
-        unit_scale=True,
-        leave=False,
-        disable=None,
-        delay=SECONDS_BEFORE_BAR,
-    )
+    bar = progress_bar(rows, "copy features")
     with bar:
         if isinstance(features, Assembled):
             return _write_assembled(writer, features, dtype, training, called, shown, bar)
@@ -107,7 +99,7 @@ def _write_assembled(
             dirty_bytes = 0
         bar.update(len(vertices) * (columns.stop - columns.start) / width)
     columns_made = filled.described()
-    say(columns_made)
+    log_columns(columns_made)
     return columns_made
 
 

@@ -5,14 +5,13 @@ Edges are written in the order of the store, by destination, so that importing t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from gsplit.aside import NEW, folder_beside, put_right
+from gsplit.atomic_folder import NEW, OUTPUTS, publish, refuse_existing
 from gsplit.data import layout, store
 from gsplit.data.exporters.dgl import write_dgl
 from gsplit.data.exporters.npz import write_npz
@@ -20,7 +19,7 @@ from gsplit.data.exporters.pyg import write_pyg
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.kept_ids import KeptIds
 from gsplit.errors import InputError
-from gsplit.files import check_form, make_durable
+from gsplit.files import check_form
 from gsplit.host import ending_tidily
 
 WRITERS: dict[str, Callable[[GraphArrays, KeptIds | None, Path], None]] = {
@@ -29,7 +28,7 @@ WRITERS: dict[str, Callable[[GraphArrays, KeptIds | None, Path], None]] = {
     "npz": write_npz,
 }
 ENDINGS = {"pyg": (".pt", ".pth"), "dgl": (".bin",), "npz": (".npz",)}
-"""What the names of their files may end in, where that names a form at all."""
+"""Endings of the names of their files, where an ending names a form at all."""
 
 
 def export(path: Path | str, to: str, out: Path | str, *, overwrite: bool = False) -> None:
@@ -90,11 +89,10 @@ def in_global_ids(opened: layout.Layout) -> GraphArrays:
 
 
 def _check_free(out: Path, *, overwrite: bool) -> None:
-    put_right(out)
+    OUTPUTS.recover(out)
     if out.is_dir():
         raise InputError(f"{out} is a folder; name the file to write")
-    if os.path.lexists(out) and not overwrite:
-        raise InputError(f"{out} exists already; choose another --out or add --overwrite")
+    refuse_existing(out, overwrite=overwrite)
 
 
 @contextmanager
@@ -102,12 +100,9 @@ def _writing_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
     """A path to write to, which is renamed to ``out`` when the block ends without an exception."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with ending_tidily(), folder_beside(out) as beside:
-            temporary = beside / NEW
-            yield temporary
-            make_durable(temporary)
-            _check_free(out, overwrite=overwrite)  # somebody else may have been faster
-            temporary.replace(out)
-            make_durable(out.parent)
+        with ending_tidily(), OUTPUTS.folder(out) as beside:
+            yield beside / NEW
+            _check_free(out, overwrite=overwrite)  # another process may have been faster
+            publish(beside / NEW, out, overwrite=overwrite)
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror or error}") from None

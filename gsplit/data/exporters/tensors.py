@@ -1,4 +1,4 @@
-"""What PyG and DGL want of a graph alike: edges as pairs, vertex sets as masks.
+"""The form of a graph that PyG and DGL share: edges as pairs, vertex sets as masks.
 
 N vertices, E edges.
 """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.ids.kept_ids import SEPARATOR, columns_of, import_pyarrow, shown, write_ids
+from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, shown, write_ids
 from gsplit.data.labels.class_names import texts_of
 from gsplit.errors import InputError
 
@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 1 << 20
 
 
 class ArrayIds:
-    """What N vertices are called, by arrays.
+    """Ids of N vertices, as arrays.
 
     Args:
         names: of the columns of an id.
@@ -41,8 +41,8 @@ class ArrayIds:
         for column in texts:
             for at, text in enumerate(column):
                 if not text or "\0" in text or (len(names) > 1 and SEPARATOR in text):
-                    said = f"holds a control character: {text[:40]!r}" if text else "is empty"
-                    raise InputError(f"{what}: the id of vertex {at} {said}; give each vertex an id of its own")
+                    fault = f"holds a control character: {text[:40]!r}" if text else "is empty"
+                    raise InputError(f"{what}: the id of vertex {at} {fault}; give each vertex an id of its own")
         try:
             whole = [pa.array(column, pa.large_string()) for column in texts]
         except (UnicodeEncodeError, pa.ArrowException):
@@ -60,14 +60,14 @@ class ArrayIds:
 
     def find(self, columns: Sequence[Any]) -> NDArray[np.int64]:
         """The vertex of each id, int64 [n]; -1 where there is none."""
-        from gsplit.data.ids.named_ids import joined
+        from gsplit.data.ids.named_ids import joined_columns
 
-        found = import_pyarrow("ids").compute.index_in(joined(columns), value_set=self._column)
+        found = import_pyarrow("ids").compute.index_in(joined_columns(columns), value_set=self._column)
         return found.fill_null(-1).to_numpy().astype(np.int64)
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""
-        return shown([part[0].as_py() for part in columns_of(self._column.slice(vertex, 1), len(self.names))])
+        return shown([part[0].as_py() for part in ids_in_columns(self._column.slice(vertex, 1), len(self.names))])
 
     def write(self, path: Path) -> dict[str, Any]:
         """Write the ids by vertex; what the description of the folder says of them."""

@@ -20,11 +20,11 @@ from gsplit.errors import InputError
 
 FILE = "ids.arrow"
 SEPARATOR = "\x1f"
-"""What stands between the columns of an id where it is one text."""
+"""Separator of the columns of an id where it is one text."""
 SHOWN = 60
 """Characters of an id in a message."""
 MOST_BYTES, MOST_TIMES = 1 << 30, 16
-"""How large an array of ids may be, in bytes, or times the characters of the ids."""
+"""Largest size of an array of ids, in bytes, or times the characters of the ids."""
 
 
 def import_pyarrow(what: str) -> ModuleType:
@@ -51,7 +51,7 @@ def write_ids(path: Path, names: Sequence[str], pieces: Iterable[Any]) -> dict[s
     schema = pa.schema([(name, pa.large_string()) for name in names])
     with pa.OSFile(str(texts), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for piece in pieces:
-            columns = columns_of(piece, len(names))
+            columns = ids_in_columns(piece, len(names))
             whole = [was and whole_numbers(column) is not None for was, column in zip(whole, columns, strict=True)]
             writer.write_batch(pa.record_batch(columns, schema=schema))
     if any(whole):
@@ -91,7 +91,7 @@ def as_array(ids: Sequence[Any] | NDArray[np.int64], what: str, instead: str) ->
     return np.array(ids)
 
 
-def columns_of(ids: Any, count: int) -> list[Any]:
+def ids_in_columns(ids: Any, count: int) -> list[Any]:
     """Ids that are one text each, ``large_string`` [n], as so many columns."""
     if count == 1:
         return [ids]
@@ -113,7 +113,7 @@ def whole_numbers(column: Any) -> Any:
 
 
 class KeptIds:
-    """What vertices are called, from the file of an open store or layout.
+    """Ids of vertices, from the file of an open store or layout.
 
     Raises:
         InputError: where the file is missing, or is not what the description says.
@@ -151,7 +151,7 @@ class KeptIds:
 
     @property
     def whole(self) -> bool:
-        """Whether all columns are whole numbers."""
+        """True where all columns are whole numbers."""
         return all(column.type == self._pyarrow.int64() for column in self._table.columns)
 
     def columns(self) -> list[tuple[str, NDArray[np.int64] | list[str]]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit._core import IdMap
-from gsplit.data.ids.kept_ids import SEPARATOR, columns_of, import_pyarrow, shown, whole_numbers, write_ids
+from gsplit.data.ids.kept_ids import SEPARATOR, ids_in_columns, import_pyarrow, shown, whole_numbers, write_ids
 from gsplit.errors import InputError
 
 IDS_AT_ONCE = 1 << 20
@@ -25,7 +25,7 @@ class NamedIds:
     """Vertices by texts of the user's own, numbered as they first appear, or in the order of their texts.
 
     Args:
-        folder: where the file of ids goes, which is whoever's the folder is.
+        folder: where the file of ids goes; the caller removes it.
         names: of the columns of an id.
     """
 
@@ -66,7 +66,7 @@ class NamedIds:
         """Number the vertices anew, by the columns of their ids: by size where all are numbers, else by bytes."""
         pa = self._pyarrow
         column = pa.concat_arrays(list(self._pieces())) if self.num_vertices else pa.array([], pa.large_string())
-        parts = columns_of(column, len(self.names))
+        parts = ids_in_columns(column, len(self.names))
         parts = [part if (whole := whole_numbers(part)) is None else whole for part in parts]
         table = pa.table(parts, list(self.names))
         order = pa.compute.sort_indices(table, [(name, "ascending") for name in self.names]).to_numpy()
@@ -80,7 +80,7 @@ class NamedIds:
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""
         first = vertex if self._rank is None else int(np.flatnonzero(self._rank == vertex)[0])
-        return shown([part[0].as_py() for part in columns_of(self._piece(first, first + 1), len(self.names))])
+        return shown([part[0].as_py() for part in ids_in_columns(self._piece(first, first + 1), len(self.names))])
 
     def write(self, path: Path) -> dict[str, Any]:
         """Write the ids by vertex; what the description of the folder says of them."""
@@ -104,14 +104,14 @@ class NamedIds:
 
     def _buffers(self, columns: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8], NDArray[np.int64]]:
         """Offsets [n + 1] and bytes of the ids, and room for n vertices."""
-        column = joined(columns)
+        column = joined_columns(columns)
         _, offsets, data = column.buffers()
         begins = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
         bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
         return begins, bytes_, np.empty(len(column), np.int64)
 
 
-def joined(columns: Sequence[Any]) -> Any:
+def joined_columns(columns: Sequence[Any]) -> Any:
     """Ids of several columns as one, ``large_string`` [n], a character of no text between.
 
     Raises:

@@ -17,7 +17,7 @@ class VertexIds(Protocol):
     """
 
     names: tuple[str, ...]
-    """What the columns of an id are called."""
+    """Names of the columns of an id."""
 
     @property
     def num_vertices(self) -> int:
@@ -31,7 +31,7 @@ class VertexIds(Protocol):
 
 
 class KeepsIds(Protocol):
-    """What the vertices of a new store are called, kept in a file of their own."""
+    """Ids of the vertices of a new store, kept in a file of their own."""
 
     def shown(self, vertex: int) -> str:
         """The id of a vertex, as messages show it."""

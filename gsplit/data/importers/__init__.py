@@ -1,7 +1,7 @@
 """Sources that a graph store can be made from; one module for each format.
 
-An importer is a function from a path to a :class:`gsplit.data.importers.source.Source`. Its module is imported when
-it is used: some need libraries that are not installed everywhere.
+An importer is a function from a path to a :class:`~gsplit.data.importers.source.GraphSource`. Its module is imported
+when it is used: some need libraries that are not installed everywhere.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import importlib
 import zipfile
 from pathlib import Path
 
-from gsplit.data.importers.edge_list import Ends
+from gsplit.data.importers.edge_list import EndColumns
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.source import Source, graph_source
+from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.errors import InputError
 
 IMPORTERS = {
@@ -59,8 +59,8 @@ def load_source(
     root: Path | None = None,
     regression: bool = False,
     keys: Keys = USUAL,
-    ends: Ends = Ends(),  # noqa: B008 (a tuple)
-) -> Source:
+    ends: EndColumns = EndColumns(),  # noqa: B008 (a tuple)
+) -> GraphSource:
     """Open ``KIND:PATH``, ``synthetic:PRESET``, ``ogb:NAME``, or a path whose kind its name or content tells.
 
     Args:
@@ -75,7 +75,7 @@ def load_source(
         InputError: for a source that does not exist, is damaged or of no known kind.
     """
     kind, rest = kind_of(source)
-    if ends != Ends() and kind not in TABLES:
+    if ends != EndColumns() and kind not in TABLES:
         raise InputError(f"--source-column is for edge lists in text or Parquet, and {source} is none; drop it")
     check_of_kind(source, root=root, keys=keys)
     if kind == "synthetic":
@@ -144,7 +144,7 @@ def _kind_of(source: str) -> str:
 
 
 def _is_scipy(path: Path) -> bool:
-    """Whether an archive has the key that ``scipy.sparse.save_npz`` gives a matrix; a damaged one has not."""
+    """Return whether an archive has the key that ``scipy.sparse.save_npz`` gives a matrix; a damaged one has not."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "format.npy" in archive.namelist()

@@ -13,7 +13,7 @@ from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
 Shown = Callable[[int], str] | None
-"""What messages call a vertex, where that is not its number."""
+"""Name of a vertex in messages, where that is not its number."""
 
 
 MOST_LABEL = 2.0**63
@@ -95,7 +95,7 @@ def clean_labels(
 
 
 def entry_of(what: str, vertex: int, shown: Shown) -> str:
-    """What messages call the label of a vertex."""
+    """Return what messages call the label of a vertex."""
     return f"{what}[{vertex}]" if shown is None else f"{what}: the label of {shown(vertex)}"
 
 

@@ -1,4 +1,4 @@
-"""What importers check of whole arrays, so that a message can name the file: ids, weights, features, vertex sets.
+"""Checks of whole arrays, so that a message can name the file: ids, weights, features, vertex sets.
 
 N vertices, E edges, D features.
 """
@@ -78,11 +78,11 @@ def as_vertex_set(values: NDArray[Any], n: int, what: str, *, mask: bool) -> NDA
 
 
 def is_mask(key: str, values: NDArray[Any]) -> bool:
-    """Whether a tensor of this name is a mask, and no list of ids: by its type or by its name."""
+    """Return whether a tensor of this name is a mask, and no list of ids: by its type or by its name."""
     return values.dtype == np.bool_ or key.endswith("mask") or (values.dtype == np.uint8 and not key.endswith("idx"))
 
 
-def one_line(text: str) -> str:
+def printable_line(text: str) -> str:
     """Text out of a file, as a message may show it: a damaged file may have line ends and control characters."""
     return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
 

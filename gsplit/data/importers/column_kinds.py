@@ -1,4 +1,4 @@
-"""What becomes of a column of a table: a number, a column for each category, a code, a truth value, a time.
+"""Kinds of columns of a table: each becomes a number, a column for each category, a code, a truth value, a time.
 
 Values that are not there are NaN in every kind, so that one rule fills them.
 """
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import FeatureColumn, Kind
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.tables import Table
 from gsplit.errors import InputError
 
 OTHERS = "*"
-"""What ``--columns`` calls all columns that it does not name."""
+"""Name in ``--columns`` for all columns that it does not name."""
 SKIP = "skip"
 MOST_CATEGORIES = {"category": 1000, "code": 1 << 20}
 """Categories of a column at most: one column of features each, or one line of the description each."""
@@ -53,7 +53,7 @@ def parse_columns(words: Sequence[str]) -> dict[str, str]:
 
 
 def column_of(table: Table, column: int, name: str, kind: Kind) -> FeatureColumn:
-    """What becomes of a column; the texts of categories are read for it.
+    """Return what becomes of a column; the texts of categories are read for it.
 
     Raises:
         InputError: where it has more categories than it may, or none.
@@ -68,12 +68,14 @@ def column_of(table: Table, column: int, name: str, kind: Kind) -> FeatureColumn
         found = pc.unique(pa.concat_arrays([found, pc.unique(pc.utf8_trim_whitespace(texts))]))
         if len(found) > MOST_CATEGORIES[kind] + 1:
             raise InputError(
-                f"{table.path}: column {one_line(name)} has over {MOST_CATEGORIES[kind]:,} categories"
-                + (f"; --columns {one_line(name)}:code makes one number of them" if kind == "category" else "")
+                f"{table.path}: column {printable_line(name)} has over {MOST_CATEGORIES[kind]:,} categories"
+                + (f"; --columns {printable_line(name)}:code makes one number of them" if kind == "category" else "")
             )
     categories = tuple(sorted(text for text in found.to_pylist() if text))
     if not categories:
-        raise InputError(f"{table.path}: column {one_line(name)} is empty; --columns {one_line(name)}:skip drops it")
+        raise InputError(
+            f"{table.path}: column {printable_line(name)} is empty; --columns {printable_line(name)}:skip drops it"
+        )
     return FeatureColumn(table=str(table.path), name=name, kind=kind, categories=categories)
 
 
@@ -111,8 +113,8 @@ def _features(table: Table, begin: int, values: Sequence[Any], made: Sequence[Fe
         encoded, bad = (column, None) if each.kind == "number" else _ENCODERS[each.kind](column, each)
         if bad is not None:
             raise InputError(
-                f"{table.path}, {table.place(begin + bad)}: {one_line(str(column[bad]))[:40]!r} is not "
-                f"{WANTED[each.kind]}, as column {one_line(each.name)} should be{_OTHERWISE.get(each.kind, '')}"
+                f"{table.path}, {table.place(begin + bad)}: {printable_line(str(column[bad]))[:40]!r} is not "
+                f"{WANTED[each.kind]}, as column {printable_line(each.name)} should be{_OTHERWISE.get(each.kind, '')}"
             )
         out[:, at : at + each.width] = encoded.reshape(len(out), -1)
         at += each.width
@@ -205,7 +207,7 @@ def _codes(texts: Any, column: FeatureColumn) -> tuple[NDArray[np.int64], int | 
     words = pc.utf8_trim_whitespace(texts)
     found = pc.index_in(words, pa.array(column.categories, words.type)).fill_null(-1)
     codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
-    if not column.closed or (codes >= 0).all():
+    if not column.reject_unknown or (codes >= 0).all():
         return codes, None
     bad = (codes < 0) & pc.not_equal(words, "").to_numpy(zero_copy_only=False)
     return codes, int(np.argmax(bad)) if bad.any() else None

@@ -18,7 +18,7 @@ def table_with(
     Args:
         column: the value of the flag.
         flag: what messages call it.
-        own: the table that is for it, where there is one: it has the column or nobody.
+        own: the table that is for it, where there is one: if it has not the column, none has.
         others: tables that may have it beside other things; those that are not there, and arrays, have none.
         named: whether ids are of any kind, so that tables have headers.
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_vertex_set, as_weights, is_mask
 from gsplit.data.importers.keys import Keys, found
-from gsplit.data.importers.source import Source, array_edges
-from gsplit.data.importers.torch_files import as_array
+from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.importers.torch_files import dense_array
 from gsplit.errors import InputError
 
 FEATURES = ("feat", "x", "features")
@@ -31,7 +31,7 @@ SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
 PROBE = "import sys, dgl; dgl.load_graphs(sys.argv[1])"
 
 
-def load_dgl(path: Path, keys: Keys | None = None) -> Source:
+def load_dgl(path: Path, keys: Keys | None = None) -> GraphSource:
     """Read the graph of a file of ``dgl.save_graphs``.
 
     Raises:
@@ -48,7 +48,7 @@ def load_dgl(path: Path, keys: Keys | None = None) -> Source:
     return dgl_source(graphs[0], beside, name=path.stem, where=str(path), keys=keys or Keys())
 
 
-def given_dgl(graph: Any, *, name: str, where: str, keys: Keys) -> Source:
+def given_dgl(graph: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
     """Take a ``DGLGraph`` that lies in memory, on any device.
 
     Raises:
@@ -61,7 +61,7 @@ def given_dgl(graph: Any, *, name: str, where: str, keys: Keys) -> Source:
     return dgl_source(graph, {}, name=name, where=where, keys=keys)
 
 
-def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, keys: Keys) -> Source:
+def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, keys: Keys) -> GraphSource:
     """The graph, with the tensors that DGL keeps ``beside`` it in a file.
 
     Raises:
@@ -79,7 +79,7 @@ def dgl_source(graph: Any, beside: dict[str, Any], *, name: str, where: str, key
     y_key = found(graph.ndata, LABELS, keys.label_key, "--label-key", f"{where}: ndata")
     x, x_name = _first(graph.ndata, (x_key,) if x_key else (), where)
     y, y_name = _first(graph.ndata, (y_key,) if y_key else (), where)
-    return Source(
+    return GraphSource(
         name=name,
         edges=array_edges(
             source,
@@ -123,7 +123,7 @@ def _first(frame: Any, names: tuple[str, ...], where: str) -> tuple[NDArray[Any]
     """The first of ``names`` that a frame has: its array and its name."""
     for name in names:
         if name in frame:
-            return as_array(frame[name], f"{where}: {name}"), name
+            return dense_array(frame[name], f"{where}: {name}"), name
     return None, ""
 
 

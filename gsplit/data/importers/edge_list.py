@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gsplit.data.importers.checked import one_line
-from gsplit.data.importers.source import EdgeChunk, Edges, Source
+from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
 
@@ -20,11 +20,11 @@ SOURCES = ("src", "source", "from", "src_id", "source_id", "u")
 DESTINATIONS = ("dst", "destination", "dest", "target", "to", "dst_id", "target_id", "v")
 WEIGHTS = ("weight", "edge_weight", "w")
 NOT_WHOLE = ("is not a whole number", "not whole numbers", "a header has no numbers")
-"""What tables say of ids that are no whole numbers."""
+"""Advice in messages about ids that are no whole numbers."""
 ANY_IDS = "; ids of any kind need --ids any"
 
 
-class Ends(NamedTuple):
+class EndColumns(NamedTuple):
     """Names of the columns of sources and of destinations, with commas where there are several; None: the usual."""
 
     source: str | None = None
@@ -40,7 +40,7 @@ class EdgeColumns:
     weight: int | None
 
 
-def load_edge_list(path: Path, ends: Ends = Ends()) -> Source:  # noqa: B008 (a tuple)
+def load_edge_list(path: Path, ends: EndColumns = EndColumns()) -> GraphSource:  # noqa: B008 (a tuple)
     """Open a table of edges.
 
     Source and destination are the columns of those names, or the only two; the weight is found by its name, or is the
@@ -60,9 +60,9 @@ def load_edge_list(path: Path, ends: Ends = Ends()) -> Source:  # noqa: B008 (a 
             for source, destination, *weight in table.read(columns, [int, int, float][: len(columns)]):
                 yield EdgeChunk(source=source, destination=destination, weight=weight[0] if weighted else None)
 
-    return Source(
+    return GraphSource(
         name=path.name.split(".")[0],
-        edges=Edges(chunks=chunks, weighted=weighted, place=table.place),
+        edges=EdgeChunks(chunks=chunks, weighted=weighted, place=table.place),
         num_vertices=None,
         where=str(path),
         other_ids=ANY_IDS,
@@ -79,7 +79,7 @@ def _telling_of_any_ids() -> Iterator[None]:
         raise
 
 
-def ends_of(table: Table, ends: Ends, *, named: bool = False) -> EdgeColumns:
+def ends_of(table: Table, ends: EndColumns, *, named: bool = False) -> EdgeColumns:
     """Find the columns of source, destination and perhaps weight.
 
     Args:
@@ -110,8 +110,8 @@ def ends_of(table: Table, ends: Ends, *, named: bool = False) -> EdgeColumns:
     logger.info(
         "%s: edges go from %s to %s%s",
         table.path,
-        one_line(ends.source),
-        one_line(ends.destination),
+        printable_line(ends.source),
+        printable_line(ends.destination),
         "" if weight_at is None else f", weights in {table.names[weight_at]}",
     )
     return EdgeColumns(sources=sources, destinations=destinations, weight=weight_at)
@@ -122,7 +122,7 @@ def _called(table: Table, names: str, which: str) -> list[int]:
     found = []
     for name in names.split(","):
         if name.strip().lower() not in table.names:
-            there = ", ".join(one_line(name) or "(nameless)" for name in table.names) or "no header"
+            there = ", ".join(printable_line(name) or "(nameless)" for name in table.names) or "no header"
             raise InputError(
                 f"{table.path} has no column called {name.strip()}, the --{which}-column; it has {there}"
             )
@@ -158,7 +158,7 @@ def _usual(table: Table, named: bool) -> list[int]:
     first, second, weight = found
     if first is None or second is None:
         if named and table.names:
-            columns_there = ", ".join(one_line(name) or "(nameless)" for name in table.names)
+            columns_there = ", ".join(printable_line(name) or "(nameless)" for name in table.names)
             raise InputError(
                 f"{table.path} has no columns called src and dst in its first line, which reads {columns_there}; "
                 "name them by --source-column and --destination-column, or give --no-header if that is an edge"
@@ -171,10 +171,10 @@ def _usual(table: Table, named: bool) -> list[int]:
             )
         first, second = 0, 1
     columns = [first, second] if weight is None else [first, second, weight]
-    ignored = [one_line(name) or "(nameless)" for at, name in enumerate(table.names) if at not in columns]
+    ignored = [printable_line(name) or "(nameless)" for at, name in enumerate(table.names) if at not in columns]
     if ignored:
         logger.info("%s: ignored the columns %s", table.path, ", ".join(ignored))
-    taken = [one_line(table.names[at]) or "(nameless)" if table.names else f"column {at + 1}" for at in columns]
+    taken = [printable_line(table.names[at]) or "(nameless)" if table.names else f"column {at + 1}" for at in columns]
     logger.info(
         "%s: edges go from %s to %s%s", table.path, *taken[:2], f", weights in {taken[2]}" if taken[2:] else ""
     )

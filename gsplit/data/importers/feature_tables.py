@@ -10,10 +10,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn, Kind, Missing
+from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn, Kind, Missing
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import NotNumbersError, one_line
+from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.source import Rows
@@ -23,7 +23,7 @@ from gsplit.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class Joining:
-    """How the rows and columns of feature tables become features."""
+    """Rules by which the rows and columns of feature tables become features."""
 
     id_column: str | None
     kinds: Mapping[str, str]
@@ -36,7 +36,7 @@ class Joining:
 
     @property
     def finishes(self) -> bool:
-        """Whether anything is done to the values of an array."""
+        """True where anything is done to the values of an array."""
         return self.missing != "refuse" or self.standardize
 
 
@@ -55,14 +55,14 @@ def features_of(
     if len(paths) == 1 and paths[0].suffix == ".npy" and not how.finishes:
         _check_named(how.kinds, paths, set())
         return read_array(paths[0])
-    blocks: list[Block] = []
+    blocks: list[FeatureBlock] = []
     names: set[str] = set()
     are_half = True
     n = num_vertices
     for path in paths:
         if path.suffix == ".npy":
             array = read_array(path)
-            block, rows = block_of(array, str(path)), len(array)
+            block, rows = array_block(array, str(path)), len(array)
             are_half &= array.dtype == np.float16
         else:
             table = _open(path, how, n, ids)
@@ -89,14 +89,14 @@ def features_of(
     )
 
 
-def block_of(features: NDArray[Any] | Rows, called: str) -> Block:
+def array_block(features: NDArray[Any] | Rows, called: str) -> FeatureBlock:
     """The features [N, D] of an array, or of rows in the order of the vertices, as a block."""
     column = FeatureColumn(table=called, kind="array", columns=int(features.shape[1]))
 
     def chunks() -> Iterator[NDArray[Any]]:
         return features.chunks() if isinstance(features, Rows) else iter((features,))
 
-    return Block(path=called, columns=(column,), chunks=chunks)
+    return FeatureBlock(path=called, columns=(column,), chunks=chunks)
 
 
 def read_array(path: Path) -> NDArray[Any]:
@@ -120,14 +120,14 @@ def _open(path: Path, how: Joining, n: int | None, ids: VertexIds | None) -> Ver
         id_column=how.id_column,
         num_vertices=n,
         ids=ids,
-        every=how.missing == "refuse",
+        require_all=how.missing == "refuse",
         unknown=how.unknown,
         skip={*how.skip.get(path.resolve(), ()), *(how.kinds.keys() - named)},
         only=named if how.kinds.get(OTHERS) == SKIP else None,
     )
 
 
-def _of_table(table: VertexTable, how: Joining) -> Block:
+def _of_table(table: VertexTable, how: Joining) -> FeatureBlock:
     usual = how.kinds.get(OTHERS, "number")
     kinds = [how.kinds.get(table.name(column).lower(), usual) for column in table.values]
     guessed = [
@@ -150,7 +150,7 @@ def _of_table(table: VertexTable, how: Joining) -> Block:
         except NotNumbersError as error:
             raise _with_hint(error) from None
 
-    return Block(
+    return FeatureBlock(
         path=str(table.table.path), columns=made, chunks=chunks, vertices=table.vertices, place=table.table.place
     )
 
@@ -162,7 +162,9 @@ def _with_hint(error: NotNumbersError) -> InputError:
 def _check_named(kinds: Mapping[str, str], paths: Sequence[Path], names: Collection[str]) -> None:
     for name in kinds:
         if name != OTHERS and name not in {there.lower() for there in names}:
-            shown = ", ".join(one_line(there) or "(nameless)" for there in sorted(names)) or "no columns with names"
+            shown = (
+                ", ".join(printable_line(there) or "(nameless)" for there in sorted(names)) or "no columns with names"
+            )
             raise InputError(
                 f"--columns names {name}, which is in none of {', '.join(map(str, paths))}; there are {shown}"
             )

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from gsplit.data.ids.kept_ids import KeptIds, copy_ids
-from gsplit.data.importers.source import Source, graph_source
+from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.data.store import GraphStore, open_store
 
 
 class CopiedIds:
-    """What the vertices of a store are called, for a copy of it."""
+    """Ids of the vertices of a store, for a copy of it."""
 
     def __init__(self, store: GraphStore, kept: KeptIds) -> None:
         self._store, self._kept = store, kept
@@ -27,7 +27,7 @@ class CopiedIds:
         return dict(self._store.description["ids"])
 
 
-def load_store(path: Path) -> Source:
+def load_store(path: Path) -> GraphSource:
     """Open a graph store, with what its vertices are called.
 
     Raises:
@@ -36,7 +36,7 @@ def load_store(path: Path) -> Source:
     return store_source(open_store(path))
 
 
-def store_source(store: GraphStore) -> Source:
+def store_source(store: GraphStore) -> GraphSource:
     """An open graph store as a source; its double edges stay, as in a finished adjacency."""
     kept = store.ids()
     ids = None if kept is None else CopiedIds(store, kept)

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels, read_npy
-from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, one_line
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, printable_line
 from gsplit.data.importers.number_tables import read_matrix, table_edges
-from gsplit.data.importers.source import Edges, Source, array_edges
-from gsplit.data.importers.torch_files import as_array, load_torch
+from gsplit.data.importers.source import EdgeChunks, GraphSource, array_edges
+from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.errors import InputError
 
 FILE = "metadata.yaml"
@@ -81,11 +81,11 @@ class Node:
         if form == "numpy":
             return read_npy(self.path())
         if form == "torch":
-            return as_array(load_torch(self.path()), str(self.path()))
+            return dense_array(load_torch(self.path()), str(self.path()))
         raise InputError(f"{self.at('format')} is {form!r}; expected numpy or torch")
 
 
-def load_graphbolt(path: Path) -> Source:
+def load_graphbolt(path: Path) -> GraphSource:
     """Read the dataset in folder ``path``.
 
     Raises:
@@ -105,7 +105,7 @@ def load_graphbolt(path: Path) -> Source:
     whole = _feature(root, "node", LABELS)
     if whole is not None:
         labels = as_labels(whole.array(), n, str(whole.path()))
-    return Source(
+    return GraphSource(
         name=str(root.get("dataset_name", str, default=path.absolute().name)),
         edges=_edges(graph.only("edges"), _feature(root, "edge", WEIGHTS)),
         num_vertices=n,
@@ -130,7 +130,7 @@ def _description(file: Path) -> Node:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        cause = one_line(str(getattr(error, "problem", None) or error))
+        cause = printable_line(str(getattr(error, "problem", None) or error))
         raise InputError(f"{file}{line} is not YAML: {cause}") from None
     if not isinstance(value, dict):
         raise InputError(f"{file} is no description of a dataset: it holds no keys")
@@ -144,7 +144,7 @@ def _feature(root: Node, domain: str, names: tuple[str, ...]) -> Node | None:
     return next((by_name[name] for name in names if name in by_name), None)
 
 
-def _edges(entry: Node, weight_entry: Node | None) -> Edges:
+def _edges(entry: Node, weight_entry: Node | None) -> EdgeChunks:
     form, path = entry.get("format", str), entry.path()
     if form == "numpy":
         pairs = read_npy(path)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gsplit.config.fields import Range, checked
 from gsplit.data.importers.arrays import as_labels
 from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights
-from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.errors import InputError
 
 UNKNOWN = np.iinfo(np.int64).max
@@ -33,7 +33,7 @@ def arrays_source(
     num_classes: int | None,
     name: str,
     where: str,
-) -> Source:
+) -> GraphSource:
     """Make a source of arrays; they are copied when a store is made of it, and not changed.
 
     Args:
@@ -42,7 +42,7 @@ def arrays_source(
         y: labels [N] or [N, C], or None.
         edge_weight: [E], or None.
         vertex_sets: for each set a mask [N] of booleans or a list of ids, or None.
-        num_vertices: where it is said.
+        num_vertices: where it is given.
         num_classes: number of classes; None: one more than the largest label.
         where: what messages call the graph.
 
@@ -61,7 +61,7 @@ def arrays_source(
     )
     features, labels = arrays["x"], arrays["y"]
     weight = _array(edge_weight, f"{where}: edge_weight")
-    return Source(
+    return GraphSource(
         name=name,
         edges=array_edges(
             source,
@@ -88,9 +88,9 @@ def _array(value: Any, what: str) -> NDArray[Any] | None:
     if value is None:
         return None
     if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
-        from gsplit.data.importers.torch_files import as_array
+        from gsplit.data.importers.torch_files import dense_array
 
-        array = as_array(value, what)
+        array = dense_array(value, what)
     else:
         try:
             array = np.asarray(value)

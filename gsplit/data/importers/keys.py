@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gsplit.config.fields import Checked, flag_of
 from gsplit.data.graph import VERTEX_SETS
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.errors import InputError
 
 
@@ -61,6 +61,6 @@ def found(there: Collection[str], usual: tuple[str, ...], asked: str | None, fla
     if asked is None:
         return next((key for key in usual if key in there), None)
     if asked not in there:
-        has = one_line(", ".join(sorted(there))) or "nothing"
+        has = printable_line(", ".join(sorted(there))) or "nothing"
         raise InputError(f"{where} has no {asked!r}, which {flag} names; it has {has}")
     return asked

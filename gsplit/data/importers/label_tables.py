@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
-from gsplit.data.importers.checked import NotNumbersError, one_line
+from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
@@ -174,8 +174,8 @@ def times_of(
         found, bad = days_of(texts)
         if bad is not None:
             raise InputError(
-                f"{path}, {table.table.place(begin + bad)}: {one_line(str(texts[bad]))[:40]!r} is not "
-                f"{WANTED['time']}, as column {one_line(column)} should be"
+                f"{path}, {table.table.place(begin + bad)}: {printable_line(str(texts[bad]))[:40]!r} is not "
+                f"{WANTED['time']}, as column {printable_line(column)} should be"
             )
         days.append(found)
         begin += len(texts)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.tables import Table
 from gsplit.errors import InputError
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 def shown_names(table: Table) -> str:
     """The names of a table's columns, as messages list them."""
-    return ", ".join(one_line(name) or "(nameless)" for name in table.names)
+    return ", ".join(printable_line(name) or "(nameless)" for name in table.names)
 
 
 def named_column(table: Table, name: str, flag: str) -> int:
@@ -80,14 +80,14 @@ def id_columns(table: Table, id_column: str | None, ids: VertexIds) -> list[int]
 
 
 def vertices_by_id(
-    table: Table, columns: Sequence[int], ids: VertexIds, *, every: bool, unknown: Unknown
+    table: Table, columns: Sequence[int], ids: VertexIds, *, require_all: bool, unknown: Unknown
 ) -> NDArray[np.int64]:
     """The vertex of each row, int64 [rows]; -1 for rows that are dropped.
 
     Args:
         columns: of the ids.
         ids: what the vertices are called.
-        every: whether each vertex needs a row.
+        require_all: whether each vertex needs a row.
         unknown: what is done with rows of other ids.
 
     Raises:
@@ -104,7 +104,7 @@ def vertices_by_id(
         )
     times = _check_once(table, vertices, ids.num_vertices, ids.shown)
     lacking = int((times == 0).sum())
-    if lacking and every:
+    if lacking and require_all:
         raise InputError(
             f"{table.path} has no row for {ids.shown(int(np.argmin(times)))}, nor for {lacking - 1} other of the "
             f"{ids.num_vertices} vertices; add them, or --missing zero or mean fills them in"
@@ -114,13 +114,13 @@ def vertices_by_id(
 
 
 def vertices_by_number(
-    table: Table, column: int, num_vertices: int | None, *, every: bool, unknown: Unknown
+    table: Table, column: int, num_vertices: int | None, *, require_all: bool, unknown: Unknown
 ) -> NDArray[np.int64] | None:
     """The vertex of each row, int64 [rows], where ids are 0 .. N-1; None where rows are those of all, in order.
 
     Args:
         num_vertices: None where it is not known: then there are as many as rows.
-        column, every, unknown: as of :func:`vertices_by_id`.
+        column, require_all, unknown: as of :func:`vertices_by_id`.
 
     Raises:
         InputError: naming the first id that is out of range, there twice or missing.
@@ -139,14 +139,14 @@ def vertices_by_number(
             f"{table.path}, {table.place(at)}: "
             + ("the id is missing" if np.isnan(values[at]) else f"{id_} is no id of the vertices 0 .. {n - 1}")
             + "; "
-            + ("there must be a row for each vertex, and ids count from 0" if every else "ids count from 0")
-            + ("; give --num-vertices if there are more" if num_vertices is None and not every else "")
+            + ("there must be a row for each vertex, and ids count from 0" if require_all else "ids count from 0")
+            + ("; give --num-vertices if there are more" if num_vertices is None and not require_all else "")
         )
     vertices = np.where(good, values, -1).astype(np.int64)
     del chunks, values, number
     times = _check_once(table, vertices, n, str)
     lacking = int((times == 0).sum())
-    if lacking and every:
+    if lacking and require_all:
         raise InputError(
             f"{table.path} has no row with the id {np.argmin(times)}; there must be one for each of the {n} "
             "vertices, or --missing zero or mean fills them in"
@@ -156,7 +156,7 @@ def vertices_by_number(
 
 
 def _check_once(table: Table, vertices: NDArray[np.int64], n: int, shown: Callable[[int], str]) -> NDArray[np.int64]:
-    """How many rows each vertex has, int64 [n].
+    """Return how many rows each vertex has, int64 [n].
 
     Raises:
         InputError: naming the first vertex that has two.

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.errors import InputError
 
 DAMAGE = (
@@ -35,10 +35,10 @@ DAMAGE = (
     OverflowError,
     MemoryError,
 )
-"""What reading a damaged file raises."""
+"""Errors that reading a damaged file raises."""
 
 
-def load_scipy(path: Path) -> Source:
+def load_scipy(path: Path) -> GraphSource:
     """Open the matrix of ``scipy.sparse.save_npz``, in any of its formats; edges stand in the order of the entries.
 
     Raises:
@@ -53,7 +53,7 @@ def load_scipy(path: Path) -> Source:
     return _source(path, matrix)
 
 
-def load_matrix_market(path: Path) -> Source:
+def load_matrix_market(path: Path) -> GraphSource:
     """Open a Matrix Market file in coordinates, also ``.gz``; a symmetric one is given both halves.
 
     Raises:
@@ -104,14 +104,14 @@ def _check_file(path: Path) -> None:
         raise InputError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
 
 
-def _source(path: Path, matrix: Any) -> Source:
+def _source(path: Path, matrix: Any) -> GraphSource:
     rows, columns = matrix.shape
     if rows != columns:
         raise InputError(f"{path} is a matrix of {rows} x {columns}; an adjacency is square")
     if matrix.dtype.kind not in "fiub":
         raise InputError(f"{path} holds {matrix.dtype} values, which are no edge weights")
     weighted = bool((matrix.data != 1).any())
-    return Source(
+    return GraphSource(
         name=path.name.split(".")[0],
         edges=array_edges(
             matrix.row, matrix.col, matrix.data if weighted else None, place="entry {} (from 0)".format

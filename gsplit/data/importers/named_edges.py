@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from gsplit.config.fields import Accepted, Checked
 from gsplit.data.ids.kept_ids import SEPARATOR
 from gsplit.data.ids.named_ids import NamedIds, Order
-from gsplit.data.importers.edge_list import Ends, ends_of
-from gsplit.data.importers.source import EdgeChunk, Edges, Source
+from gsplit.data.importers.edge_list import EndColumns, ends_of
+from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.data.spill import EdgeSpill
 from gsplit.errors import InputError
@@ -28,39 +28,39 @@ def _check_columns(names: str | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class IdOptions(Checked):
-    """How the tables of a graph name its vertices."""
+    """Rules by which the tables of a graph name its vertices."""
 
     # The docstrings are the help of the command.
 
     ids: Literal["whole", "any"] = "whole"
-    """What ids are: whole numbers that count from 0, or any texts and numbers, compared as they are written. With any
+    """Kind of ids: whole numbers that count from 0, or any texts and numbers, compared as they are written. With any
     the tables have headers, rows are matched by ids, and the store keeps them: predictions speak them."""
     id_order: Order = "appearance"
-    """How --ids any numbers the vertices: as their ids first appear in the edges, or in the order of the ids."""
+    """Order of the vertices with --ids any: as their ids first appear in the edges, or in the order of the ids."""
     source_column: Annotated[str | None, Accepted(_check_columns)] = None
     """The column of an edge list with the sources; by default the one called src, source, from or the like. With
     --ids any also several, as bank,account: together they are an id."""
     destination_column: Annotated[str | None, Accepted(_check_columns)] = None
     """The column, or columns, with the destinations."""
     header: bool = True
-    """Whether the first line of an edge list has the names of its columns, with --ids any; without it the first two
+    """With --ids any, read names of columns from the first line of an edge list; without this flag the first two
     columns are the ids, a third the weight."""
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> EndColumns:
         """The columns of sources and destinations, where they are named."""
-        return Ends(self.source_column, self.destination_column)
+        return EndColumns(self.source_column, self.destination_column)
 
 
 def load_named_edges(
     path: Path, options: IdOptions, id_column: str | None, folder: Path, known: NamedIds | None = None
-) -> tuple[Source, NamedIds]:
+) -> tuple[GraphSource, NamedIds]:
     """Read a table of edges once, map its ids, and keep the edges as vertices in a folder.
 
     Args:
         options: which columns are what.
         id_column: what the tables of vertices call the columns of an id, as ``--id-column``.
-        folder: for the ids and the edges; whoever's it is removes it.
+        folder: for the ids and the edges; the caller removes it.
         known: ids that are vertices already; those of the table are added to them.
 
     Raises:
@@ -102,9 +102,9 @@ def load_named_edges(
             pairs = ids.rank(pairs)
             yield EdgeChunk(source=pairs[:, 0], destination=pairs[:, 1], weight=weight)
 
-    source = Source(
+    source = GraphSource(
         name=path.name.split(".")[0],
-        edges=Edges(chunks=chunks, weighted=weighted, count=begin, place=table.place),
+        edges=EdgeChunks(chunks=chunks, weighted=weighted, count=begin, place=table.place),
         num_vertices=ids.num_vertices,
         where=str(path),
         ids=ids,

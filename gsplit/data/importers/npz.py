@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import GraphArrays, cast
 from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import clean_labels, integers, numbers_to_regress
-from gsplit.data.importers.source import Source, graph_source
+from gsplit.data.importers.source import GraphSource, graph_source
 from gsplit.data.labels.class_names import checked_names, texts_of
 from gsplit.data.spill import INT32_VERTICES
 from gsplit.errors import InputError
@@ -41,7 +41,7 @@ DAMAGE = (
     RuntimeError,
     MemoryError,
 )
-"""What reading a damaged archive raises, found by flipping each byte of one."""
+"""Errors that reading a damaged archive raises, found by flipping each byte of one."""
 
 
 def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
@@ -57,7 +57,7 @@ def load_npz(path: Path, *, regression: bool = False) -> GraphArrays:
     return _graph(_read(path), path, regression=regression)
 
 
-def load_npz_source(path: Path, *, regression: bool = False) -> Source:
+def load_npz_source(path: Path, *, regression: bool = False) -> GraphSource:
     """Read a graph as :func:`load_npz` does, with what its vertices are called."""
     arrays = _read(path)
     source = graph_source(path.stem, _graph(arrays, path, regression=regression), str(path))

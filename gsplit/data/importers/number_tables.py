@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.source import EdgeChunk, Edges
+from gsplit.data.importers.source import EdgeChunk, EdgeChunks
 from gsplit.data.importers.tables import Table, open_table
 from gsplit.errors import InputError
 
@@ -48,7 +48,7 @@ def chunks_of(table: Table, kind: type) -> Iterator[NDArray[Any]]:
         yield np.stack(columns, axis=1)
 
 
-def table_edges(path: Path) -> Edges:
+def table_edges(path: Path) -> EdgeChunks:
     """Edges from a table of two columns, source and destination.
 
     Raises:
@@ -60,4 +60,4 @@ def table_edges(path: Path) -> Edges:
         for source, destination in table.read([0, 1], [int, int]):
             yield EdgeChunk(source=source, destination=destination)
 
-    return Edges(chunks=chunks, place=lambda edge: f"{path.name}, {table.place(edge)}")
+    return EdgeChunks(chunks=chunks, place=lambda edge: f"{path.name}, {table.place(edge)}")

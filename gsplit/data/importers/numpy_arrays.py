@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import as_ids, as_vertex_set, as_weights
-from gsplit.data.importers.source import Edges, Source, array_edges, csc_edges
+from gsplit.data.importers.source import EdgeChunks, GraphSource, array_edges, csc_edges
 from gsplit.errors import InputError
 
 SET_NAMES = {"train": ("train",), "valid": ("valid", "val"), "test": ("test",)}
@@ -23,7 +23,7 @@ UNKNOWN = np.iinfo(np.int64).max
 """Bound of ids before the number of vertices is known."""
 
 
-def load_numpy(path: Path) -> Source:
+def load_numpy(path: Path) -> GraphSource:
     """Read the arrays of a folder, or a single edge index.
 
     Raises:
@@ -32,7 +32,7 @@ def load_numpy(path: Path) -> Source:
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.is_file():
-        return Source(name=path.stem, edges=_edge_index(path, None), num_vertices=None, where=str(path))
+        return GraphSource(name=path.stem, edges=_edge_index(path, None), num_vertices=None, where=str(path))
     features, labels = _first(path, "features", "x"), _first(path, "labels", "y")
     files = _set_files(path)
     edges, n = _adjacency(path)
@@ -40,7 +40,7 @@ def load_numpy(path: Path) -> Source:
         masks = (read_npy(file) for file in files.values() if _is_mask(file))
         rows = (array for array in (features, labels, *masks) if array is not None and array.ndim)
         n = next(map(len, rows), None)
-    return Source(
+    return GraphSource(
         name=path.resolve().name,
         edges=edges,
         num_vertices=n,
@@ -58,7 +58,7 @@ def _first(folder: Path, *names: str) -> NDArray[Any] | None:
     return next((read_npy(folder / f"{name}.npy") for name in names if (folder / f"{name}.npy").exists()), None)
 
 
-def _adjacency(folder: Path) -> tuple[Edges, int | None]:
+def _adjacency(folder: Path) -> tuple[EdgeChunks, int | None]:
     """The edges, and the number of vertices where they tell."""
     has = {name: (folder / f"{name}.npy").exists() for name in ("indptr", "indices", "edge_index", "src", "dst")}
     weight = _first(folder, "edge_weight")
@@ -80,7 +80,7 @@ def _adjacency(folder: Path) -> tuple[Edges, int | None]:
     )
 
 
-def _csc(folder: Path, weight: NDArray[Any] | None) -> tuple[Edges, int]:
+def _csc(folder: Path, weight: NDArray[Any] | None) -> tuple[EdgeChunks, int]:
     indptr, indices = (
         as_ids(read_npy(folder / f"{name}.npy"), str(folder / f"{name}.npy")) for name in ("indptr", "indices")
     )
@@ -91,7 +91,7 @@ def _csc(folder: Path, weight: NDArray[Any] | None) -> tuple[Edges, int]:
     return csc_edges(indptr, indices, _weight(folder, weight, len(indices))), len(indptr) - 1
 
 
-def _edge_index(path: Path, weight: NDArray[Any] | None) -> Edges:
+def _edge_index(path: Path, weight: NDArray[Any] | None) -> EdgeChunks:
     array = read_npy(path)
     if array.ndim != 2 or 2 not in array.shape:
         raise InputError(f"{path} must be integers of shape (2, E) or (E, 2), not {array.dtype} of {array.shape}")

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_vertex_set, one_line
+from gsplit.data.importers.checked import as_vertex_set, printable_line
 from gsplit.data.importers.number_tables import chunks_of, open_columns, read_matrix, table_edges
-from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, Edges, Rows, Source
-from gsplit.data.importers.torch_files import as_array, load_torch
+from gsplit.data.importers.source import EDGES_AT_ONCE, EdgeChunk, EdgeChunks, GraphSource, Rows
+from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.data.importers.zipped_arrays import ZippedArray, zipped_arrays
 from gsplit.errors import InputError
 
@@ -35,13 +35,13 @@ Pairs = Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What OGB's table of datasets says of one of them, as far as it matters here."""
+    """Row of OGB's table of datasets, as far as it matters here."""
 
     num_classes: int
     """Number of classes; columns of the labels where a vertex has several (multi-label)."""
     split: str
     both_ways: bool
-    """Whether the files hold each edge once, and its inverse belongs to the graph as well."""
+    """True where the files hold each edge once, and its inverse belongs to the graph as well."""
     archive: str
     """Name of the folder in the download."""
 
@@ -54,7 +54,7 @@ DATASETS = {
 }
 
 
-def load_ogb(name: str, root: Path) -> Source:
+def load_ogb(name: str, root: Path) -> GraphSource:
     """Read dataset ``name``, which lies in ``root`` (or is ``root``).
 
     Raises:
@@ -71,7 +71,7 @@ def load_ogb(name: str, root: Path) -> Source:
     n, edges, features, labels, what = read(folder / "raw", about)
     if labels.ndim == 2 and labels.shape[1] != about.num_classes:
         raise InputError(f"{folder}: the labels have {labels.shape[1]} columns; {name} has {about.num_classes}")
-    return Source(
+    return GraphSource(
         name=name,
         edges=edges,
         num_vertices=n,
@@ -92,7 +92,7 @@ def _folder(name: str, root: Path) -> Path:
     raise InputError(f"{name} is not in {root}: there is no {root / own / 'raw'}; download it with the ogb package")
 
 
-def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any], str]:
+def _text(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any], str]:
     """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.csv.gz``."""
     edge, features, labels = (raw / f"{name}.csv.gz" for name in ("edge", "node-feat", "node-label"))
     counts, edge_counts = raw / "num-node-list.csv.gz", raw / "num-edge-list.csv.gz"
@@ -117,7 +117,7 @@ def _text(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[A
     )
 
 
-def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray[Any], str]:
+def _binary(raw: Path, about: Dataset) -> tuple[int, EdgeChunks, Rows | None, NDArray[Any], str]:
     """Number of vertices, edges, features, labels and what messages call those, of a dataset in ``.npz``."""
     path, label_path = raw / "data.npz", raw / "node-label.npz"
     data, label_data = zipped_arrays(path), zipped_arrays(label_path)
@@ -145,7 +145,7 @@ def _binary(raw: Path, about: Dataset) -> tuple[int, Edges, Rows | None, NDArray
     )
 
 
-def _edges(pairs: Pairs, count: int | None, place: Callable[[int], str], *, both_ways: bool) -> Edges:
+def _edges(pairs: Pairs, count: int | None, place: Callable[[int], str], *, both_ways: bool) -> EdgeChunks:
     each = 2 if both_ways else 1
 
     def chunks() -> Iterator[EdgeChunk]:
@@ -156,7 +156,7 @@ def _edges(pairs: Pairs, count: int | None, place: Callable[[int], str], *, both
                 )
             yield EdgeChunk(source=source, destination=destination)
 
-    return Edges(chunks=chunks, count=None if count is None else each * count, place=lambda i: place(i // each))
+    return EdgeChunks(chunks=chunks, count=None if count is None else each * count, place=lambda i: place(i // each))
 
 
 def _text_rows(path: Path, n: int) -> Rows:
@@ -196,7 +196,7 @@ def _vertex_sets(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
             raise InputError(f"{together} must hold a dict of {', '.join(SET_FILES)}")
         what = {name: f"{together}: {name}" for name in SET_FILES}
         vertex_sets = {
-            name: as_vertex_set(as_array(lists[name], what[name]), n, what[name], mask=False) for name in what
+            name: as_vertex_set(dense_array(lists[name], what[name]), n, what[name], mask=False) for name in what
         }
     else:
         paths = {name: folder / f"{name}.csv.gz" for name in SET_FILES}
@@ -209,7 +209,7 @@ def _vertex_sets(folder: Path, n: int) -> dict[str, NDArray[np.int64]]:
 
 def _array(arrays: dict[str, ZippedArray], key: str, path: Path) -> ZippedArray:
     if key not in arrays:
-        raise InputError(f"{path} has no array {key!r}; it has {one_line(', '.join(sorted(arrays))) or 'none'}")
+        raise InputError(f"{path} has no array {key!r}; it has {printable_line(', '.join(sorted(arrays))) or 'none'}")
     return arrays[key]
 
 

@@ -17,7 +17,7 @@ BATCH_ROWS = 1 << 20
 """Rows of a Parquet file read at once."""
 
 
-def import_pyarrow(path: Path) -> ModuleType:
+def pyarrow_for_tables(path: Path) -> ModuleType:
     """The module ``pyarrow``; InputError naming ``path`` where it is not installed."""
     try:
         import pyarrow.csv
@@ -39,7 +39,7 @@ class ParquetTable:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pyarrow = import_pyarrow(path)
+        self._pyarrow = pyarrow_for_tables(path)
         try:
             with self._open() as file:
                 self._schema = file.schema_arrow
@@ -127,11 +127,11 @@ class ParquetTable:
             raise fault(f"{self.path}: column {field.name!r} holds {field.type}, not {wanted}")
 
     def is_text(self, column: int) -> bool:
-        """Whether a column holds texts."""
+        """Return whether a column holds texts."""
         return bool(self._is_text(self._schema.field(column).type))
 
     def holds_numbers(self, column: int) -> bool:
-        """Whether the schema says that a column holds numbers."""
+        """Return whether the schema says that a column holds numbers."""
         return self._is_number(self._schema.field(column).type)
 
     def num_rows(self) -> int:

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from gsplit.data.ids.array_ids import ArrayIds
 from gsplit.data.importers.arrays import as_labels
-from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, is_mask, one_line
+from gsplit.data.importers.checked import as_features, as_ids, as_vertex_set, as_weights, is_mask, printable_line
 from gsplit.data.importers.keys import Keys, found
-from gsplit.data.importers.source import Source, array_edges
-from gsplit.data.importers.torch_files import as_array, load_torch
+from gsplit.data.importers.source import GraphSource, array_edges
+from gsplit.data.importers.torch_files import dense_array, load_torch
 from gsplit.errors import InputError
 
 SET_NAMES = {"train": ("train",), "valid": ("val", "valid"), "test": ("test",)}
@@ -32,7 +32,7 @@ NOT_DATA = ("pre_filter.pt", "pre_transform.pt")
 logger = logging.getLogger(__name__)
 
 
-def load_pyg(path: Path, keys: Keys | None = None) -> Source:
+def load_pyg(path: Path, keys: Keys | None = None) -> GraphSource:
     """Read a graph from a file, or from the root or processed folder of a dataset.
 
     Raises:
@@ -45,7 +45,7 @@ def load_pyg(path: Path, keys: Keys | None = None) -> Source:
     return pyg_source(_one_graph(loaded, str(file)), name=_name(file), where=str(file), keys=keys or Keys())
 
 
-def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> Source:
+def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> GraphSource:
     """Take a ``Data`` that lies in memory; its tensors may be on any device.
 
     Raises:
@@ -61,29 +61,31 @@ def given_pyg(data: Any, *, name: str, where: str, keys: Keys) -> Source:
     return pyg_source(_one_graph(data, where), name=name, where=where, keys=keys)
 
 
-def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> Source:
+def pyg_source(data: dict[str, Any], *, name: str, where: str, keys: Keys) -> GraphSource:
     """The graph whose attributes these are.
 
     Raises:
         InputError: naming ``where``, for tensors that are missing or do not fit each other.
     """
     if "edge_index" not in data and "adj_t" not in data:
-        there = one_line(", ".join(sorted(data))) or "nothing"
+        there = printable_line(", ".join(sorted(data))) or "nothing"
         raise InputError(f"{where} has neither edge_index nor adj_t; it has {there}")
     x_key = found(data, ("x",), keys.feature_key, "--feature-key", where)
     y_key = found(data, ("y",), keys.label_key, "--label-key", where)
     sets = _set_keys(data, keys, where)
     source, destination, weight, size = _edges(data, where)
     train = sets.get("train", "train_mask")
-    of_train = train if train in data and is_mask(train, as_array(data[train], f"{where}: {train}")) else "train_mask"
+    of_train = (
+        train if train in data and is_mask(train, dense_array(data[train], f"{where}: {train}")) else "train_mask"
+    )
     n = _num_vertices(data, (x_key or "", y_key or "", of_train), source, destination, size, where)
     x, y = data.get(x_key or ""), data.get(y_key or "")
-    return Source(
+    return GraphSource(
         name=name,
         edges=array_edges(source, destination, weight),
         num_vertices=n,
-        features=None if x is None else as_features(as_array(x, f"{where}: {x_key}"), n, f"{where}: {x_key}"),
-        labels=None if y is None else as_labels(as_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
+        features=None if x is None else as_features(dense_array(x, f"{where}: {x_key}"), n, f"{where}: {x_key}"),
+        labels=None if y is None else as_labels(dense_array(y, f"{where}: {y_key}"), n, f"{where}: {y_key}"),
         num_classes=_count(data, "num_classes", where),
         classes=_class_names(data, where) if y_key == "y" else None,
         ids=_ids(data, n, where),
@@ -161,14 +163,14 @@ def _edges(data: dict[str, Any], where: str) -> tuple[NDArray[Any], NDArray[Any]
     """Source and destination [E], the weights, and the number of vertices where the adjacency says it."""
     if "edge_index" not in data:
         return _transposed_adjacency(data["adj_t"], where)
-    edge_index = as_array(data["edge_index"], f"{where}: edge_index")
+    edge_index = dense_array(data["edge_index"], f"{where}: edge_index")
     if edge_index.ndim != 2 or len(edge_index) != 2:
         raise InputError(f"{where}: edge_index must have the shape (2, E), not {edge_index.shape}")
     source, destination = (as_ids(row, f"{where}: edge_index") for row in edge_index)
     for key in ("edge_weight", "edge_attr"):
         if key not in data:
             continue
-        values = as_array(data[key], f"{where}: {key}")
+        values = dense_array(data[key], f"{where}: {key}")
         if key == "edge_weight" or values.ndim == 1 or values.shape[1:] == (1,):
             return source, destination, as_weights(values, len(source), f"{where}: {key}"), None
         logger.info("%s: edge_attr has shape %s; only one weight an edge can be used: left out", where, values.shape)
@@ -186,7 +188,7 @@ def _transposed_adjacency(
     coo = adj_t.detach().to_sparse_coo()
     # Without the underscore they ask for coalescing, which would add up double edges.
     destination, source = coo._indices().cpu().numpy()
-    values = as_array(coo._values(), f"{where}: the values of adj_t")
+    values = dense_array(coo._values(), f"{where}: the values of adj_t")
     weight = None if (values == 1).all() else as_weights(values, len(source), f"{where}: the values of adj_t")
     return source, destination, weight, int(adj_t.shape[0])
 
@@ -199,7 +201,7 @@ def _num_vertices(
     size: int | None,
     where: str,
 ) -> int:
-    """Number of vertices: as said, or the length of the first of the tensors with these keys, or by the edges."""
+    """Number of vertices: as given, or the length of the first of the tensors with these keys, or by the edges."""
     n = _count(data, "num_nodes", where)
     if n is None:
         n = size
@@ -230,7 +232,7 @@ def _set_keys(data: dict[str, Any], keys: Keys, where: str) -> dict[str, str]:
 def _vertex_sets(data: dict[str, Any], keys: dict[str, str], n: int, where: str) -> dict[str, NDArray[np.int64]]:
     vertex_sets = {}
     for name, key in keys.items():
-        values = as_array(data[key], f"{where}: {key}")
+        values = dense_array(data[key], f"{where}: {key}")
         mask = is_mask(key, values)
         if mask and values.ndim == 2 and values.shape[1] > 1:
             logger.info("%s: %s has %d columns, one a set; the first is used", where, key, values.shape[1])
@@ -250,9 +252,9 @@ def _class_names(data: dict[str, Any], where: str) -> tuple[str, ...] | None:
 
 
 def _ids(data: dict[str, Any], n: int, where: str) -> ArrayIds | None:
-    """What the vertices are called, where the graph was exported with that."""
+    """Return what the vertices are called, where the graph was exported with that."""
     ids, names = data.get("vertex_ids"), data.get("vertex_id_columns")
-    if ids is None or names is None:  # or somebody else means something else by it
+    if ids is None or names is None:  # or another program means something else by it
         return None
     what = f"{where}: vertex_ids"
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
@@ -262,7 +264,7 @@ def _ids(data: dict[str, Any], n: int, where: str) -> ArrayIds | None:
         raise InputError(f"{what} and vertex_id_columns name different columns; correct or remove them")
     arrays = [columns[name] for name in names]
     return ArrayIds(
-        names, [as_array(each, what) if isinstance(each, torch.Tensor) else each for each in arrays], n, what
+        names, [dense_array(each, what) if isinstance(each, torch.Tensor) else each for each in arrays], n, what
     )
 
 

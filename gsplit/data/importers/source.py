@@ -1,4 +1,4 @@
-"""What an importer hands over: edges in chunks, rows in chunks, labels and vertex sets.
+"""The result of an importer: edges in chunks, rows in chunks, labels and vertex sets.
 
 An importer only reads. Cleaning edges, building the adjacency and writing the store are the same for all of them
 (:mod:`gsplit.data.build`), and neither edges nor features have to fit in memory.
@@ -32,7 +32,7 @@ class EdgeChunk:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edges:
+class EdgeChunks:
     """Directed edges that can be read more than once."""
 
     chunks: Callable[[], Iterator[EdgeChunk]]
@@ -42,7 +42,7 @@ class Edges:
     count: int | None = None
     """Number of edges, where that is known before reading (for the progress bar)."""
     place: Callable[[int], str] = "edge {}".format
-    """What messages call the i-th edge of the chunks, counted from 0: its line in a text."""
+    """Name of the i-th edge of the chunks in messages, counted from 0: its line in a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +56,17 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class GraphSource:
     """A graph as an importer found it, in global ids."""
 
     name: str
-    edges: Edges
+    edges: EdgeChunks
     num_vertices: int | None
     """Number of vertices; None: one more than the largest id in the edges."""
     features: NDArray[Any] | Rows | Assembled | None = None
     """[N, D] numbers; an array may be memory-mapped."""
     columns: tuple[dict[str, Any], ...] = ()
-    """What ``graph.json`` said of the columns that an array of features was made of, where it was a store's."""
+    """Columns that an array of features was made of, as ``graph.json`` has them, where it was a store's."""
     labels: NDArray[Any] | None = None
     """[N] numbers (-1 or NaN: unlabelled) or [N, C] (multi-label); of a regression any, but NaN for unlabelled."""
     num_classes: int | None = None
@@ -74,32 +74,32 @@ class Source:
     classes: tuple[str, ...] | None = None
     """[C] names of the classes, in the order of their numbers: distinct texts; None where there are none."""
     labels_are_names: bool = False
-    """Whether the labels were read as names, or lists, of classes, so that their numbers mean nothing."""
+    """True where the labels were read as names, or lists, of classes, so that their numbers mean nothing."""
     vertex_sets: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     """Vertices by the name of the set, of ``VERTEX_SETS``; empty where the source has none."""
     where: str = ""
-    """What messages call the source: its path."""
+    """Name of the source in messages: its path."""
     called: dict[str, str] = field(default_factory=dict)
-    """What messages call features, labels, train, valid or test where they have a file of their own."""
+    """Names in messages of features, labels, train, valid or test where they have a file of their own."""
     times: Times | None = None
     """When each vertex was, to split them by."""
     ids: KeepsIds | None = None
-    """What the vertices are called, where that is not 0 .. N-1."""
+    """Ids of the vertices, where they are not 0 .. N-1."""
     other_ids: str = ""
-    """What messages add where ids are not those of vertices that count from 0."""
+    """Addition to messages where ids are not those of vertices that count from 0."""
     places: dict[str, Callable[[int], str]] = field(default_factory=dict)
-    """What messages call the i-th vertex of train, valid or test in that file, counted from 0: its line in a text."""
+    """Name in messages of the i-th vertex of a vertex set in that file, counted from 0: its line in a text."""
     grown_from: tuple[str, ...] = ()
     """Checksums of the stores whose vertices are the first of these, with the same numbers, the oldest first."""
     as_is: bool = False
-    """Whether this is a finished adjacency of our own, whose duplicate edges stay unless the user says otherwise."""
+    """True for a finished adjacency of our own, whose duplicate edges stay unless the user chooses otherwise."""
 
     def call(self, part: str) -> str:
-        """What messages call ``features``, ``labels``, or a vertex set."""
+        """Return what messages call ``features``, ``labels``, or a vertex set."""
         return self.called.get(part, f"{self.where}: {part}")
 
     def entry(self, name: str, index: int) -> str:
-        """What messages call the i-th vertex of a set: its file and the place in it, where it has one."""
+        """Return what messages call the i-th vertex of a set: its file and the place in it, where it has one."""
         whole, place = self.called.get(name, self.where), self.places.get(name)
         return whole if place is None else f"{whole}, {place(index)}"
 
@@ -112,7 +112,7 @@ def array_edges(
     destination: NDArray[Any],
     weight: NDArray[Any] | None = None,
     place: Callable[[int], str] = "edge {}".format,
-) -> Edges:
+) -> EdgeChunks:
     """The edges of two arrays [E] (memory-mapped ones are read piece by piece), with weights [E] or none."""
 
     def chunks() -> Iterator[EdgeChunk]:
@@ -124,10 +124,10 @@ def array_edges(
                 weight=None if weight is None else np.asarray(weight[piece], np.float32),
             )
 
-    return Edges(chunks=chunks, weighted=weight is not None, count=len(source), place=place)
+    return EdgeChunks(chunks=chunks, weighted=weight is not None, count=len(source), place=place)
 
 
-def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] | None = None) -> Edges:
+def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] | None = None) -> EdgeChunks:
     """The edges of a CSC adjacency (in-neighbours of v: ``indices[indptr[v]:indptr[v + 1]]``), row after row.
 
     ``indptr`` [N + 1] must ascend from 0 to the length of ``indices``; that is the caller's to check.
@@ -145,13 +145,13 @@ def csc_edges(indptr: NDArray[Any], indices: NDArray[Any], weight: NDArray[Any] 
                 weight=None if weight is None else np.asarray(weight[begin:end], np.float32),
             )
 
-    return Edges(chunks=chunks, weighted=weight is not None, count=len(indices))
+    return EdgeChunks(chunks=chunks, weighted=weight is not None, count=len(indices))
 
 
-def graph_source(name: str, graph: GraphArrays, where: str) -> Source:
+def graph_source(name: str, graph: GraphArrays, where: str) -> GraphSource:
     """A graph that is in memory already, as a source."""
     vertex_sets = {name: ids for name in VERTEX_SETS if len(ids := graph.vertex_set(name))}
-    return Source(
+    return GraphSource(
         name=name,
         edges=csc_edges(graph.indptr, graph.indices, graph.edge_weight),
         num_vertices=graph.num_vertices,

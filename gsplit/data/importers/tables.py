@@ -20,8 +20,8 @@ from typing import IO, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.checked import NotNumbersError, one_line
-from gsplit.data.importers.parquet_tables import ParquetTable, import_pyarrow, to_numpy
+from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.parquet_tables import ParquetTable, pyarrow_for_tables, to_numpy
 from gsplit.errors import InputError
 
 BLOCK_BYTES = 1 << 24
@@ -63,16 +63,16 @@ class Table(Protocol):
         """
 
     def is_text(self, column: int) -> bool:
-        """Whether a column may hold texts that are no numbers."""
+        """Return whether a column may hold texts that are no numbers."""
 
     def holds_numbers(self, column: int) -> bool:
-        """Whether the file says that a column holds numbers, as text does of none."""
+        """Return whether the file says that a column holds numbers, as text does of none."""
 
     def num_rows(self) -> int:
         """Number of rows; text is read from top to bottom for it."""
 
     def place(self, row: int) -> str:
-        """What messages call a row, counted from 0."""
+        """Return what messages call a row, counted from 0."""
 
 
 def open_table(path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None) -> Table:
@@ -100,7 +100,7 @@ class TextTable:
 
     def __init__(self, path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None) -> None:
         self.path = path
-        self._pyarrow = import_pyarrow(path)
+        self._pyarrow = pyarrow_for_tables(path)
         self._skipped = 0
         try:
             with self._open_raw() as file:
@@ -201,11 +201,11 @@ class TextTable:
             return not any(line.strip() for line in itertools.islice(file, self._skipped, None))
 
     def is_text(self, column: int) -> bool:
-        """Whether a column may hold texts, as any may here."""
+        """Return whether a column may hold texts, as any may here."""
         return True
 
     def holds_numbers(self, column: int) -> bool:
-        """Whether the file says that a column holds numbers, as text does of none."""
+        """Return whether the file says that a column holds numbers, as text does of none."""
         return False
 
     def num_rows(self) -> int:
@@ -237,8 +237,8 @@ class TextTable:
                         yield number + 1, [field.strip() for field in fields]
                     number = self._skipped + rows.line_num
 
-    def _explained(self, columns: Sequence[int], kinds: Sequence[type], said: str) -> InputError:
-        """What is wrong with the first line that is wrong."""
+    def _explained(self, columns: Sequence[int], kinds: Sequence[type], message: str) -> InputError:
+        """Return what is wrong with the first line that is wrong."""
         for number, fields in self._lines():
             line = f"{self.path}, line {number}"
             if len(fields) != self.num_columns:
@@ -249,12 +249,12 @@ class TextTable:
                 if not fields[column] and kind is int:
                     return InputError(f"{line}: column {column + 1} is empty")
                 if not _parses(fields[column], kind):
-                    value, name = fields[column][:40], one_line(self.names[column]) if self.names else ""
+                    value, name = fields[column][:40], printable_line(self.names[column]) if self.names else ""
                     of_column = f", as column {name} should be" if name else ""
                     if kind is int:
                         return InputError(f"{line}: {value!r} is not a whole number{of_column}")
                     return NotNumbersError(f"{line}: {value!r} is not a number{of_column}")
-        return InputError(f"{self.path}: {said}")
+        return InputError(f"{self.path}: {message}")
 
     def _unreadable(self, error: BaseException, rows: int) -> InputError:
         return InputError(f"{self.path} is damaged after row {rows}: {error}; copy or unpack it again")
@@ -287,7 +287,7 @@ class _Squeezed(io.RawIOBase):
 
 
 def is_number(field: str) -> bool:
-    """Whether a text is a number."""
+    """Return whether a text is a number."""
     return _parses(field, float)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.errors import InputError
 
 
@@ -39,7 +39,7 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
             raise InputError(
                 f"{path} holds Python objects ({unsafe}), which are never unpickled; save plain tensors instead"
             ) from None
-        cause = one_line((str(error).strip().splitlines() or [""])[0])
+        cause = printable_line((str(error).strip().splitlines() or [""])[0])
         if "Weights only load failed" in cause:  # PyTorch goes on to advise what we never do
             cause = "that reads as tensors alone; .bin of dgl.save_graphs is imported as dgl:PATH"
             raise InputError(f"{path} is damaged or not a file of torch.save {cause}") from None
@@ -48,7 +48,7 @@ def load_torch(path: Path, classes: Iterable[Any] = ()) -> Any:
         ) from None
 
 
-def as_array(value: Any, what: str) -> NDArray[Any]:
+def dense_array(value: Any, what: str) -> NDArray[Any]:
     """A tensor (dense or sparse, on any device) or array as a dense array in the host's memory.
 
     Raises:
@@ -79,10 +79,10 @@ def _numpy_globals() -> list[Any]:
 
 
 def _unsafe(path: Path, allowed: Iterable[Any]) -> str:
-    """Names of the classes in a file that are not allowed; empty where that cannot be told."""
+    """Names of the classes in a file that are not allowed; empty where they are not known."""
     try:
         with torch.serialization.safe_globals(list(allowed)):
             names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # as damaged as above
         return ""
-    return one_line(", ".join(sorted(names)[:3]))
+    return printable_line(", ".join(sorted(names)[:3]))

@@ -16,14 +16,14 @@ from gsplit.config.fields import Accepted, Checked
 from gsplit.data.columns.assembled import Assembled, Missing
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_kinds import SKIP, parse_columns
 from gsplit.data.importers.column_places import table_with
-from gsplit.data.importers.feature_tables import Joining, block_of, features_of
+from gsplit.data.importers.feature_tables import Joining, array_block, features_of
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.set_files import set_of_file, sets_of_file
-from gsplit.data.importers.source import Source
+from gsplit.data.importers.source import GraphSource
 from gsplit.data.labels.time_sets import Times
 from gsplit.errors import InputError
 
@@ -57,21 +57,21 @@ class VertexFiles(Checked):
     its name, or its number from 1 on where there is no header. none: no column holds ids. By default one called id,
     node, vertex or the like; without one rows are in the order of the vertices."""
     columns: Annotated[cli.WordList, Accepted(parse_columns)] = ()
-    """What columns of features hold, as age:number country:category; * stands for all others. number (by default),
+    """Kinds of columns of features, as age:number country:category; * stands for all others. number (by default),
     category (a feature of 0 and 1 for each), code (a number for each category, from 1 on), bool, time (days since
     1970-01-01), or skip."""
     missing: Missing = "refuse"
-    """What becomes of features that are not there, also of vertices without a row: refuse them, or fill in zero, or
+    """Treatment of features that are not there, also of vertices without a row: refuse them, or fill in zero, or
     the mean of the training vertices (of all where there are none; for a category, the share of each)."""
     unknown: Unknown = "refuse"
-    """What becomes of rows whose ids are no vertex's: refuse them, or drop them."""
+    """Treatment of rows whose ids are no vertex's: refuse them, or drop them."""
     standardize: bool = False
     """Give each number and time among the features the mean 0 and the standard deviation 1 over the training
     vertices."""
     label_column: str | None = None
     """The column of --labels, or else of a table of --features, that holds the labels; several as a,b."""
     label_separator: Annotated[str | None, Accepted(_check_separator)] = None
-    """What stands between the classes of a vertex that may have several of them in one column, such as ';'."""
+    """Separator of the classes of a vertex that may have several of them in one column, such as ';'."""
     split_column: str | None = None
     """The column of --split-file, or else of a table of --labels or --features, that says train, valid, test or
     none."""
@@ -110,7 +110,7 @@ class VertexFiles(Checked):
         return names_in(self.label_column) | names_in(self.split_column) | names_in(self.split_by)
 
     def only(self, name: str) -> VertexFiles:
-        """The labels or the split file alone, with what is said of it."""
+        """The labels or the split file alone, with the configuration for it."""
         path = getattr(self, name)
         of_labels = name == "labels"
         return VertexFiles(
@@ -151,7 +151,7 @@ def places_of(files: VertexFiles, *, named: bool) -> tuple[Path | None, Path | N
     )
 
 
-def attach(source: Source, files: VertexFiles, ids: VertexIds | None = None) -> Source:
+def attach(source: GraphSource, files: VertexFiles, ids: VertexIds | None = None) -> GraphSource:
     """The source with what the files hold, which wins over what it has; vertex sets replace all of its sets.
 
     Args:
@@ -173,7 +173,7 @@ def attach(source: Source, files: VertexFiles, ids: VertexIds | None = None) -> 
 class _Attached:
     """A source while files are put to it, one after the other: what one tells the next may need."""
 
-    def __init__(self, source: Source, files: VertexFiles, ids: VertexIds | None) -> None:
+    def __init__(self, source: GraphSource, files: VertexFiles, ids: VertexIds | None) -> None:
         self.source, self._files, self._ids = source, files, ids
         self._labels_at, self._split_at, self._times_at = places_of(files, named=ids is not None)
         self._put_features()
@@ -228,7 +228,7 @@ class _Attached:
                 f"--{'standardize' if how.standardize else 'missing ' + how.missing} is for features, and "
                 f"{self.source.where} has none; give --features FILE or drop it"
             )
-        block = block_of(own, self.source.call("features"))
+        block = array_block(own, self.source.call("features"))
         n = own.shape[0]
         made = Assembled(
             num_vertices=n, blocks=(block,), missing=how.missing, standardize=how.standardize, dtype=own.dtype
@@ -241,7 +241,9 @@ class _Attached:
         files, asked = self._files, parse_columns(self._files.columns)
         for name in names_in(files.label_column) & {name for name, kind in asked.items() if kind != SKIP}:
             if self._labels_at in files.features:
-                raise InputError(f"--columns {one_line(name)}:{asked[name]} makes a feature of the labels; drop it")
+                raise InputError(
+                    f"--columns {printable_line(name)}:{asked[name]} makes a feature of the labels; drop it"
+                )
         for path, names in (
             (self._labels_at, files.label_column),
             (self._split_at, files.split_column),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.ids.vertex_ids import VertexIds
-from gsplit.data.importers.checked import NotNumbersError, one_line
+from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import SKIP
 from gsplit.data.importers.matching import (
     IDS,
@@ -52,7 +52,7 @@ class VertexTable:
         num_vertices: None where it is not known: then there are as many as rows.
         words: as for :func:`gsplit.data.importers.tables.open_table`.
         ids: what the vertices are called; None: 0 .. N-1.
-        every: whether each vertex needs a row.
+        require_all: whether each vertex needs a row.
         unknown: what is done with rows whose ids are no vertex's.
         take: names of the columns of values; None: all but those of ids.
         skip: names of columns, in lower case, that are no values.
@@ -73,7 +73,7 @@ class VertexTable:
         num_vertices: int | None = None,
         words: frozenset[str] = frozenset(),
         ids: VertexIds | None = None,
-        every: bool = False,
+        require_all: bool = False,
         unknown: Unknown = "refuse",
         take: Sequence[str] | None = None,
         skip: Collection[str] = (),
@@ -96,15 +96,17 @@ class VertexTable:
         if take is not None:
             self.values = [named_column(self.table, name, flag) for name in take]
         if not self.values:
-            rest = " and those that hold or are told to be something else" if skip or only is not None else ""
+            rest = " and those that hold or are configured to be something else" if skip or only is not None else ""
             raise InputError(f"{path} has no column of {what}s beside the ids{rest}")
         self.num_vertices = num_vertices if ids is None else ids.num_vertices
         self.vertices: NDArray[np.int64] | None = None
         """int64 [rows], the vertex of each row, or -1; None: rows are those of the vertices, in order."""
         if ids is not None:
-            self.vertices = vertices_by_id(self.table, columns, ids, every=every, unknown=unknown)
+            self.vertices = vertices_by_id(self.table, columns, ids, require_all=require_all, unknown=unknown)
         elif self._ids is not None:
-            self.vertices = vertices_by_number(self.table, self._ids, num_vertices, every=every, unknown=unknown)
+            self.vertices = vertices_by_number(
+                self.table, self._ids, num_vertices, require_all=require_all, unknown=unknown
+            )
         self._may_hold_ids = ids is None and id_column != NO_IDS
         if what == "label" and take is None and len(self.values) > 1:
             self.refuse_ids(self.values, what)
@@ -135,7 +137,7 @@ class VertexTable:
         return self.table.num_rows() if self.vertices is None else len(self.vertices)
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column holds numbers: its first value is one, or it has none; NA and the like are no values."""
+        """Return whether the first value of a column is a number, or it has none; NA and the like are no values."""
         if not self.table.is_text(column):
             return self.table.holds_numbers(column)
         for (texts,) in self.table.texts([column]):
@@ -145,7 +147,7 @@ class VertexTable:
         return True
 
     def name(self, column: int) -> str:
-        """What a column is called: its number, from 1 on, where there is no header."""
+        """Return what a column is called: its number, from 1 on, where there is no header."""
         return self.table.names[column] if self.table.names else str(column + 1)
 
     def read(self, kind: type) -> Iterator[list[NDArray[Any]]]:
@@ -222,13 +224,13 @@ class VertexTable:
 
     def _flag(self, column: int) -> str:
         """The column as the value of ``--id-column``."""
-        return shlex.quote(one_line(self.table.names[column])) if self.table.names else str(column + 1)
+        return shlex.quote(printable_line(self.table.names[column])) if self.table.names else str(column + 1)
 
     def _shown(self, column: int) -> str:
-        return one_line(self.table.names[column]) or "(nameless)" if self.table.names else str(column + 1)
+        return printable_line(self.table.names[column]) or "(nameless)" if self.table.names else str(column + 1)
 
     def _described(self, what: str) -> str:
-        """What each column is, in words."""
+        """Return what each column is, in words."""
         if self._ids is not None and (self._named or self.vertices is not None):
             order = f"rows are matched by the ids in {self._shown(self._ids)}"
         else:
@@ -242,7 +244,7 @@ class VertexTable:
 
 
 def _may_be_ids(values: NDArray[np.float32], rows: int) -> bool:
-    """Whether some values of a column are different whole numbers in 0 .. rows, as far as float32 can tell."""
+    """Return whether some values of a column are different whole numbers in 0 .. rows, as far as float32 can tell."""
     exact = values[values < 2**24]
     return bool(((values >= 0) & (values <= rows) & (values == np.floor(values))).all()) and (
         len(np.unique(exact)) == len(exact)

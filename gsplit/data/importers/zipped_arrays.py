@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.importers.checked import one_line
+from gsplit.data.importers.checked import printable_line
 from gsplit.errors import InputError
 
 BYTES_AT_ONCE = 1 << 26
@@ -33,7 +33,7 @@ DAMAGE = (
     MemoryError,
     OverflowError,
 )
-"""What reading a damaged archive raises."""
+"""Errors that reading a damaged archive raises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ def zipped_arrays(path: Path) -> dict[str, ZippedArray]:
         with reading(path, key), _member(path, key) as file:
             shape, column_major, dtype = _header(file)
         if dtype.kind not in "biuf":
-            raise InputError(f"{path}: {one_line(key)} holds {dtype}, not numbers")
+            raise InputError(f"{path}: {printable_line(key)} holds {dtype}, not numbers")
         arrays[key] = ZippedArray(path=path, key=key, shape=shape, dtype=dtype, column_major=column_major)
     return arrays
 
@@ -108,7 +108,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     except InputError:
         raise
     except DAMAGE as error:
-        raise InputError(f"{path}: {one_line(f'{what} is damaged or not of an .npz: {error}')}") from None
+        raise InputError(f"{path}: {printable_line(f'{what} is damaged or not of an .npz: {error}')}") from None
 
 
 @contextmanager

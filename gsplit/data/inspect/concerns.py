@@ -1,4 +1,4 @@
-"""What is odd about a graph that is to be trained on: each concern a line: what, where, what to do."""
+"""Concerns about a graph that is to be trained on, a line each: what is odd, where, and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gsplit.data.graph import GraphArrays
 from gsplit.data.inspect.feature_columns import FeatureColumns
 from gsplit.data.inspect.label_counts import LabelCounts
-from gsplit.data.inspect.leaks.search import Leak, Leaks
+from gsplit.data.inspect.leaks import Leak, Leaks
 from gsplit.data.inspect.negative_weights import WeightSigns
 from gsplit.data.inspect.structure import Structure
 from gsplit.data.labels.class_names import listed
@@ -26,14 +26,14 @@ class Concern:
     """Something odd."""
 
     kind: str
-    """What it is about, a word or two that tests and programs know it by."""
+    """Name, a word or two, by which tests and programs know it."""
     text: str
     """The line."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Names:
-    """What lines call vertices and features."""
+class NamesInLines:
+    """Names of vertices and features in lines."""
 
     vertex: Callable[[int], str]
     feature: Callable[[int, int], str]
@@ -46,14 +46,14 @@ def concerns(
     labels: LabelCounts,
     features: FeatureColumns | None,
     leaks: Leaks,
-    names: Names,
+    names: NamesInLines,
 ) -> list[Concern]:
     """All that is odd: what spoils results first, then what costs some of them."""
     found = [*_of_leaks(leaks, graph, names), *_of_sets(graph, labels), *_of_structure(graph, structure, names)]
     return [*found, *([] if features is None else _of_features(features, names))]
 
 
-def _of_leaks(leaks: Leaks, graph: GraphArrays, names: Names) -> Iterator[Concern]:
+def _of_leaks(leaks: Leaks, graph: GraphArrays, names: NamesInLines) -> Iterator[Concern]:
     kinds = dict.fromkeys(leak.kind for leak in leaks.found)
     for kind in kinds:
         those = [leak for leak in leaks.found if leak.kind == kind]
@@ -129,7 +129,7 @@ def _of_classes(graph: GraphArrays, labels: LabelCounts) -> Iterator[Concern]:
         )
 
 
-def _of_structure(graph: GraphArrays, structure: Structure, names: Names) -> Iterator[Concern]:
+def _of_structure(graph: GraphArrays, structure: Structure, names: NamesInLines) -> Iterator[Concern]:
     deaf = structure.train_without_in_edges
     hint = "" if structure.both_ways else "; --undirected of gsplit import would add the reverse of every edge"
     if len(deaf):
@@ -150,8 +150,8 @@ def _of_structure(graph: GraphArrays, structure: Structure, names: Names) -> Ite
         )
 
 
-def _of_weights(signs: WeightSigns, names: Names) -> Iterator[Concern]:
-    """What formulas that divide by weights cannot take, or make nothing of."""
+def _of_weights(signs: WeightSigns, names: NamesInLines) -> Iterator[Concern]:
+    """Yield what formulas that divide by weights cannot take, or make nothing of."""
     if signs.negative:
         bad = signs.not_positive()
         sums = f"; of {_counted(len(bad), 'vertex', 'vertices')} they leave a sum of 0 or less: "
@@ -170,7 +170,7 @@ def _of_weights(signs: WeightSigns, names: Names) -> Iterator[Concern]:
         )
 
 
-def _of_features(features: FeatureColumns, names: Names) -> Iterator[Concern]:
+def _of_features(features: FeatureColumns, names: NamesInLines) -> Iterator[Concern]:
     missing = np.flatnonzero(features.missing)
     if len(missing):
         entries = _counted(int(features.missing.sum()), "value is", "values are")
@@ -195,14 +195,14 @@ def _of_features(features: FeatureColumns, names: Names) -> Iterator[Concern]:
         )
 
 
-def _features(numbers: NDArray[np.int64], names: Names) -> str:
+def _features(numbers: NDArray[np.int64], names: NamesInLines) -> str:
     words = [names.feature(number, 1) for number in numbers[: SHOWN + 1].tolist()]
     if len(numbers) == 1:
         return f"feature {words[0]}"
     return f"{len(numbers):,} features ({_some(words, len(numbers))})"
 
 
-def _some_vertices(vertices: NDArray[np.int64], names: Names) -> str:
+def _some_vertices(vertices: NDArray[np.int64], names: NamesInLines) -> str:
     return _some([names.vertex(vertex) for vertex in vertices[: SHOWN + 1].tolist()], len(vertices))
 
 

@@ -1,4 +1,4 @@
-"""What a description says of the columns that features were made of, and what features are called by it.
+"""Columns that features were made of, as a description has them, and the names that features get by it.
 
 Stores that were made before say nothing; what cannot be understood is passed over.
 """
@@ -25,11 +25,11 @@ class DescribedColumn:
     end: int
     categories: Sequence[str] = ()
     done: str = ""
-    """What was done to it: values that were filled in, the scale that was taken off."""
+    """Changes to it: values that were filled in, the scale that was taken off."""
 
     @property
     def one_each(self) -> bool:
-        """Whether there is a feature for each category."""
+        """True where there is a feature for each category."""
         return len(self.categories) == self.end - self.begin > 1
 
     @property
@@ -40,7 +40,7 @@ class DescribedColumn:
         return f"features {self.begin} - {self.end - 1}"
 
     def name_of(self, feature: int) -> str:
-        """What a feature of this column is called."""
+        """Return what a feature of this column is called."""
         if self.one_each:
             return f"{shortened(self.column)} = {shortened(self.categories[feature - self.begin])}"
         return shortened(self.column)
@@ -60,7 +60,7 @@ def described_columns(description: dict[str, Any], num_features: int) -> list[De
 
 
 def feature_names(columns: Sequence[DescribedColumn]) -> dict[int, str]:
-    """What features are called, by number; those of arrays have a number alone."""
+    """Return what features are called, by number; those of arrays have a number alone."""
     return {at: each.name_of(at) for each in columns if each.column for at in range(each.begin, each.end)}
 
 

@@ -66,7 +66,7 @@ def pieces_of(features: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
 
 
 class ColumnSums:
-    """What :class:`FeatureColumns` are computed from, piece by piece; features are [N, D]."""
+    """Sums that :class:`FeatureColumns` are computed from, piece by piece; features are [N, D]."""
 
     def __init__(self, features: NDArray[Any]) -> None:
         self._dtype, self._bytes = features.dtype, features.nbytes

@@ -25,7 +25,7 @@ class WeightSigns:
     negative: int
     """Number of edges of negative weight."""
     all_zero: bool
-    """Whether there are edges, and all weigh 0."""
+    """True where there are edges, and all weigh 0."""
     weightless: NDArray[np.int64]
     """Vertices that have in-edges, all of weight 0, ascending."""
     vertices: NDArray[np.int64]

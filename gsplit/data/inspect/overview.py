@@ -1,4 +1,4 @@
-"""All that is to be said of an open graph store or layout."""
+"""Overview of an open graph store or layout."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gsplit.bars import progress_bar
 from gsplit.data.graph import GraphArrays
 from gsplit.data.ids.kept_ids import FILE, KeptIds, verify_ids
-from gsplit.data.inspect.concerns import Concern, Names, concerns
+from gsplit.data.inspect.concerns import Concern, NamesInLines, concerns
 from gsplit.data.inspect.described_columns import DescribedColumn, described_columns, feature_names, shortened
 from gsplit.data.inspect.feature_columns import ColumnSums, FeatureColumns, pieces_of
 from gsplit.data.inspect.label_counts import LabelCounts, label_counts
-from gsplit.data.inspect.leaks.search import Leaks, leaks_of
-from gsplit.data.inspect.structure import Structure, bar_over, structure_of
+from gsplit.data.inspect.leaks import Leaks, leaks_of
+from gsplit.data.inspect.structure import Structure, structure_of
 from gsplit.data.layout import Layout
 from gsplit.data.memory.opened import OpenFolder
 
@@ -27,12 +28,12 @@ class Overview:
     """The graph store or layout."""
     ids: Sequence[str]
     """Columns of the user's own ids; nothing where vertices are called by their numbers."""
-    names: Names
+    names: NamesInLines
     structure: Structure
     labels: LabelCounts
     features: FeatureColumns | None
     columns: Sequence[DescribedColumn]
-    """What the features were made of, as far as that is known."""
+    """Columns that the features were made of, as far as they are known."""
     leaks: Leaks
     concerns: Sequence[Concern]
 
@@ -89,15 +90,15 @@ def _look(opened: OpenFolder, ids: KeptIds | None) -> Overview:
 def _columns(graph: GraphArrays) -> FeatureColumns:
     assert graph.features is not None
     sums = ColumnSums(graph.features)
-    with bar_over(len(graph.features), "look at features") as bar:
+    with progress_bar(len(graph.features), "look at features") as bar:
         for _, rows in pieces_of(graph.features):
             sums.add(rows)
             bar.update(len(rows))
     return sums.result()
 
 
-def _names(opened: OpenFolder, shown: Callable[[int], str], columns: Sequence[DescribedColumn]) -> Names:
-    """What lines call vertices and features: a vertex of a layout by what it was in the store."""
+def _names(opened: OpenFolder, shown: Callable[[int], str], columns: Sequence[DescribedColumn]) -> NamesInLines:
+    """Name vertices and features for lines: a vertex of a layout as it was called in the store."""
     permutation = opened.permutation if isinstance(opened, Layout) else None
     named = feature_names(columns)
 
@@ -110,4 +111,4 @@ def _names(opened: OpenFolder, shown: Callable[[int], str], columns: Sequence[De
                 return f"{shortened(each.column)} ({each.features})"
         return f"{first} ({named[first]})" if first in named else str(first)
 
-    return Names(vertex=vertex, feature=feature)
+    return NamesInLines(vertex=vertex, feature=feature)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit._core import walk_edges
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.bars import progress_bar
 from gsplit.data.graph import GraphArrays, row_ranges
 from gsplit.data.inspect.negative_weights import WeightSigns, weight_signs
 
@@ -22,7 +22,7 @@ EDGES_AT_ONCE = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class DegreeRange:
-    """How many vertices have an in-degree of ``least`` to ``most``."""
+    """Number of vertices with an in-degree of ``least`` to ``most``."""
 
     least: int
     most: int
@@ -49,7 +49,7 @@ class Structure:
     repeated: int
     """Edges beyond the first from one vertex to another."""
     both_ways: bool
-    """Whether every edge has its reverse, self-loops aside."""
+    """True where every edge has its reverse, self-loops aside."""
     components: int
     """Number of weak components: what is connected when directions are left aside."""
     largest_component: int
@@ -60,11 +60,6 @@ class Structure:
     """Training vertices without in-edges, ascending."""
     signs: WeightSigns | None
     """The edge weights that are not above 0; None where edges have no weights."""
-
-
-def bar_over(total: int, what: str) -> tqdm[Any]:
-    """A progress bar of work in pieces, for those who wait for it at a terminal."""
-    return tqdm(total=total, desc=what, unit="", unit_scale=True, leave=False, disable=None, delay=SECONDS_BEFORE_BAR)
 
 
 def structure_of(graph: GraphArrays) -> Structure:
@@ -105,7 +100,7 @@ def _walk(graph: GraphArrays) -> tuple[NDArray[np.int64], NDArray[np.int64], int
     component: NDArray[Any] = np.arange(graph.num_vertices, dtype=kind)
     last = np.full(graph.num_vertices, -1, kind)
     sums = (0, 0, 0)
-    with bar_over(graph.num_edges, "look at edges") as bar:
+    with progress_bar(graph.num_edges, "look at edges") as bar:
         for begin, end in row_ranges(graph.indptr, EDGES_AT_ONCE):
             found = walk_edges(graph.indptr, graph.indices, begin, end, component, last)
             sums = (sums[0] + found[0], sums[1] + found[1], sums[2] + found[2])

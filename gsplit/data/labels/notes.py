@@ -1,4 +1,4 @@
-"""What is odd about labels and vertex sets, and no mistake: said in a line each when a store is made."""
+"""Oddities of labels and vertex sets that are no mistakes: a line is printed for each when a store is made."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _by_class(
 def counts_by_class(
     sizes: Sequence[int], shares: Sequence[float], generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """How many vertices of each class go to train, valid, test and none of them, int64 [classes, 4].
+    """Return how many vertices of each class go to train, valid, test and none of them, int64 [classes, 4].
 
     Shares are rounded by largest remainder (Hamilton): each set gets the whole part of its share, and what is left of
     the class goes, one vertex each, to those that lack most; of equals chance decides. No count is off by 1 or more.

@@ -28,7 +28,7 @@ class Times:
     """[N] days since 1970-01-01 UTC, or any numbers; NaN: not known."""
     are_dates: bool
     called: str
-    """What messages call the column."""
+    """Name of the column in messages."""
 
 
 def check_bounds(bounds: Sequence[float | str], times: Times) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from gsplit.config.fields import check_options
 from gsplit.data.build import BuildOptions, build_store
 from gsplit.data.importers.in_memory import arrays_source
 from gsplit.data.importers.keys import Keys
-from gsplit.data.importers.source import Source
+from gsplit.data.importers.source import GraphSource
 from gsplit.data.memory.temporary import Temporary
 from gsplit.data.store import GraphStore, open_store
 from gsplit.errors import InputError
@@ -159,7 +159,7 @@ def from_dgl(
 
 
 def as_store(graph: Any, call: str) -> GraphStore | Path:
-    """What stands for a graph: an open store or the path of one as it is, a graph of PyG or DGL as a temporary store.
+    """Return an open store or the path of one as it is, and a graph of PyG or DGL as a temporary store.
 
     Raises:
         InputError: for anything else, naming ``call``, and for what :func:`from_pyg` and :func:`from_dgl` refuse.
@@ -179,7 +179,7 @@ def as_store(graph: Any, call: str) -> GraphStore | Path:
 
 
 def _stored(
-    source: Source,
+    source: GraphSource,
     where: str,
     out: str | os.PathLike[str] | None,
     overwrite: bool,

@@ -1,4 +1,4 @@
-"""What an open graph store and an open layout have in common."""
+"""The base of an open graph store and an open layout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OpenFolder(InFolder):
     """The temporary folder that holds it and goes with it; None where it lies in a folder with a name."""
 
     def ids(self) -> KeptIds | None:
-        """What the vertices are called, by global id, where the store was made with ids of any kind.
+        """Return what the vertices are called, by global id, where the store was made with ids of any kind.
 
         Raises:
             InputError: where the file of ids is missing or damaged.
@@ -34,7 +34,7 @@ class OpenFolder(InFolder):
         return None if described is None else KeptIds(self.path, described, self.graph.num_vertices)
 
     def shown(self, vertex: int) -> str:
-        """What messages call a vertex, by its global id."""
+        """Return what messages call a vertex, by its global id."""
         ids = self.ids()
         return str(vertex) if ids is None else ids.shown(vertex)
 

@@ -1,7 +1,7 @@
-"""Folders whose names nobody has to know: they lie in the folder for temporary files and go with their objects.
+"""Folders without names for users: they lie in the folder for temporary files and go with their objects.
 
 Such a folder is ``.gsplit-UID.xxxxxxxx`` in TMPDIR, held locked like every folder that a process works in
-(:mod:`gsplit.aside`). What a process left that was killed, the next one removes that makes such a folder.
+(:mod:`gsplit.atomic_folder`). What a process left that was killed, the next one removes that makes such a folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gsplit.aside import held_folder, place_of, put_right, take_back
+from gsplit.atomic_folder import OUTPUTS, place_of
 from gsplit.errors import InputError
 from gsplit.host import held_back
 
@@ -27,7 +27,7 @@ _living: weakref.WeakValueDictionary[Path, Temporary] = weakref.WeakValueDiction
 
 
 class Temporary:
-    """A new folder for temporary files. It goes when it is closed, when nobody holds this any more, or at exit.
+    """A new folder for temporary files. It goes when it is closed, when this is garbage, or at exit.
 
     Raises:
         InputError: where there is no folder for temporary files that can be written.
@@ -35,11 +35,11 @@ class Temporary:
 
     def __init__(self) -> None:
         place = _place()
-        put_right(place)
+        OUTPUTS.recover(place)
         held = ExitStack()
         try:
             with held_back():
-                self.path = held_folder(place, held)
+                self.path = OUTPUTS.held_folder(place, held)
                 # In a child that was forked all this is there again, and not the child's to remove.
                 self._end = weakref.finalize(self, _remove, os.getpid(), place, self.path, held)
         except OSError as error:
@@ -50,7 +50,7 @@ class Temporary:
 
     @property
     def closed(self) -> bool:
-        """Whether the folder is gone."""
+        """True where the folder is gone."""
         return not self._end.alive
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ class Temporary:
 
 
 class InFolder(os.PathLike[str]):
-    """What lies in a folder, and stands for its path wherever one is taken.
+    """An object in a folder, which stands for its path wherever one is taken.
 
     Where the folder is a temporary one it goes with this object: when that is closed, at the end of a ``with``, when
-    nobody holds it any more, or at exit. A folder with a name stays.
+    it is garbage, or at exit. A folder with a name stays.
     """
 
     path: Path
@@ -102,11 +102,11 @@ class InFolder(os.PathLike[str]):
 
 
 def _not_ours() -> None:
-    """What a process gets in place of the temporary folder of another."""
+    """Stand in for the temporary folder of another process."""
 
 
 def temporary_of(path: Path) -> Temporary | None:
-    """The temporary folder that a path lies in, where this process has one; whoever keeps it keeps the folder."""
+    """Return the temporary folder of this process that a path lies in, which lives while the caller keeps it."""
     path = path.resolve()
     above = (_living.get(folder) for folder in (path, *path.parents))
     return next((held for held in above if held is not None and not held.closed), None)
@@ -125,8 +125,8 @@ def _remove(owner: int, place: Path, folder: Path, held: ExitStack) -> None:
         return
     with held, held_back():
         try:
-            take_back(place, folder)
-        except FileNotFoundError:  # somebody cleans that folder, too
+            OUTPUTS.roll_back(place, folder)
+        except FileNotFoundError:  # another program cleans that folder, too
             pass
         except (OSError, InputError) as error:
             logger.warning("%s could not be removed: %s; remove it by hand", folder, error)

@@ -1,4 +1,4 @@
-"""The figures that make a calibrated graph; what they do is told in gsplit.data.synthetic.calibrated."""
+"""The figures that make a calibrated graph; their meaning is in gsplit.data.synthetic.calibrated."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Calibrated:
     degree_sigma: float
     """Sigma of the log-normal share of a vertex."""
     level_ratio: float
-    """How much likelier an edge is to stay in a block than to leave it for the next larger one."""
+    """Odds that an edge stays in a block and does not leave it for the next larger one."""
     block_skew: float = 3.0
     """Skew of places in blocks above the leaves: the larger it is, the fewer communities edges between them go to."""
     quarter_share: float

@@ -38,7 +38,7 @@ class Line:
         return begin, np.minimum(begin + size, np.minimum(quarter_begin + self.quarter, self.n)) - begin
 
     def blocks(self, size: int) -> tuple[int, NDArray[np.int64]]:
-        """How many blocks of a size a quarter has, and the block of each vertex [N]."""
+        """Return how many blocks of a size a quarter has, and the block of each vertex [N]."""
         in_quarter, place = np.divmod(np.arange(self.n), self.quarter)
         number = -(-self.quarter // size)
         return number, in_quarter * number + place // size

@@ -26,7 +26,7 @@ from gsplit.data.synthetic.classes import class_features, deal_classes, label_bl
 BRANCHING = 8
 SKEW = 2.0
 LEVEL_RATIO = 1.8
-"""How much likelier an edge is to stay in a block than to leave it for the next larger one."""
+"""Odds that an edge stays in a block and does not leave it for the next larger one."""
 LOG_NORMAL_SIGMA = 0.8
 
 

@@ -135,7 +135,7 @@ class Choice:
 
     @property
     def label(self) -> str:
-        """What to call the graph, and its folder."""
+        """Name of the graph, and of its folder."""
         return self.name if self.scale == 1 else f"{self.name}-scale{self.scale!r}"
 
     def generate(self, *, seed: int = 0, features: bool = True) -> GraphArrays:

@@ -58,7 +58,7 @@ def partition(
         graph: what :func:`gsplit.data.memory.graphs.from_arrays`, ``from_pyg`` or ``from_dgl`` returned, a graph of
             PyG or DGL itself, or the folder of a graph store.
         out: a folder that keeps the layout. By default it lies in a temporary one, which goes with the layout: when
-            it is closed, at the end of a ``with``, when nobody holds it any more, or at exit.
+            it is closed, at the end of a ``with``, when it is garbage, or at exit.
         parts: number of parts, one for each trainer; by default 4, or as many as a partition of your own has.
         overwrite: replace the layout that is in ``out``.
         options: the other fields of :class:`gsplit.config.partition.PartitionConfig`: ``method="metis"``,
@@ -144,7 +144,7 @@ def _run(config: PartitionConfig) -> None:
         ) as process,
     ):
         try:
-            _, said = process.communicate()
+            _, printed = process.communicate()
         except BaseException:
             process.terminate()
             try:
@@ -153,9 +153,9 @@ def _run(config: PartitionConfig) -> None:
                 process.kill()
             raise
     if process.returncode == BAD_INPUT:
-        raise InputError(said.rstrip().rpartition("\n")[2].removeprefix("error: "))
+        raise InputError(printed.rstrip().rpartition("\n")[2].removeprefix("error: "))
     if process.returncode:
-        raise ProcessDied(f"{death('partitioning', process.pid, process.returncode)}\n{said}".rstrip())
-    for line in said.splitlines():
+        raise ProcessDied(f"{death('partitioning', process.pid, process.returncode)}\n{printed}".rstrip())
+    for line in printed.splitlines():
         level, _, text = line.partition(": ")
         logger.log(logging.WARNING if level == "warning" else logging.INFO, "%s", text or line)

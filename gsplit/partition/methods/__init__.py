@@ -34,7 +34,7 @@ class Partitioner:
     """Function that gives each vertex a part, or ``LEFT_OUT``: int32 [N]."""
     memory: Footprint
     through_file: bool = False
-    """Whether the graph goes through a temporary file."""
+    """True where the graph goes through a temporary file."""
     missing: Callable[[], str | None] = lambda: None
     """Function that says what to install, where the partitioner cannot be had yet; else None."""
 
@@ -93,14 +93,14 @@ PARTITIONERS: dict[str, Partitioner] = {
 }
 
 
-def check_installed(method: str) -> None:
+def check_partitioner(method: str) -> None:
     """Raise InputError for a partitioner that is not there."""
     install = PARTITIONERS[method].missing() if method in PARTITIONERS else None
     if install:
         raise InputError(f"--method {method} is not installed; {install}, or choose another --method")
 
 
-def choose(method: str, size: Size) -> str:
+def choose_method(method: str, size: Size) -> str:
     """The partitioner that ``method`` stands for, where it is there and fits.
 
     ``auto`` takes the first of METIS, KaMinPar and streaming that does: METIS's answer is the same every time,

@@ -43,7 +43,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     when deals are compared, by their weights where they have any.
     """
     graph, parts = problem.graph, problem.parts
-    weight_N = degrees(graph) if problem.vertex_weight is None else problem.vertex_weight
+    weight_N = degrees_without_loops(graph) if problem.vertex_weight is None else problem.vertex_weight
 
     def judge(part_N: NDArray[np.int32]) -> tuple[int]:
         return (int(block_edges(graph, part_N, part_N, parts, weight=problem.edge_weight).max()),)
@@ -70,7 +70,7 @@ def snake(weight_N: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int3
     return part_N
 
 
-def degrees(graph: GraphArrays) -> NDArray[np.int64]:
+def degrees_without_loops(graph: GraphArrays) -> NDArray[np.int64]:
     """Edges of each vertex, in and out, without loops: int64 [N]."""
     n = graph.num_vertices
     found = np.diff(graph.indptr)

@@ -30,7 +30,7 @@ NO_EDGE_WEIGHTS, NO_VERTEX_WEIGHTS, NARROW_IDS, NARROW_EDGE_WEIGHTS = 1, 2, 8, 3
 
 
 def missing() -> str | None:
-    """What to install where KaMinPar is not there; else None."""
+    """Return what to install where KaMinPar is not there; else None."""
     return None if importlib.util.find_spec("kaminpar") else "pip install kaminpar"
 
 

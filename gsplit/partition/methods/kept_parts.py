@@ -25,13 +25,13 @@ from gsplit.partition.problem import LEFT_OUT, Footprint, Problem
 
 MEMORY = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 FALL = 0.02
-"""How far local edges may fall below those of the last cut before a new one is recommended."""
+"""Fall of the share of local edges below that of the last cut from which on a new one is recommended."""
 MANY_PLACED = 0.25
 """Share of vertices placed since the last cut from which a new one is recommended, too (docs/log.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class KeptParts:
     """The layout that is kept."""
 
     layout: Layout
@@ -40,15 +40,15 @@ class Kept:
     cut_local_edges: float
     """Share of local edges when parts were last cut."""
     cut_vertices: int
-    """How many vertices were cut then."""
+    """Number of vertices that were cut then."""
 
     @property
     def vertices(self) -> int:
-        """How many vertices stay."""
+        """Number of vertices that stay."""
         return self.layout.graph.num_vertices
 
     def described(self, graph: GraphArrays, assignment: NDArray[np.int32]) -> dict[str, Any]:
-        """What a new layout says of it.
+        """Return what a new layout says of it.
 
         Args:
             graph: the grown one.
@@ -66,7 +66,7 @@ class Kept:
         }
 
 
-def read_kept(path: Path, store: GraphStore, parts: int | None) -> Kept:
+def read_kept(path: Path, store: GraphStore, parts: int | None) -> KeptParts:
     """Open the layout that a grown store keeps.
 
     Args:
@@ -99,7 +99,7 @@ def read_kept(path: Path, store: GraphStore, parts: int | None) -> Kept:
             float(quality[key])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path} is damaged where it says how good the partition is") from None
-    return Kept(layout=layout, part=part, cut_local_edges=cut_local_edges, cut_vertices=cut_vertices)
+    return KeptParts(layout=layout, part=part, cut_local_edges=cut_local_edges, cut_vertices=cut_vertices)
 
 
 def assign(problem: Problem) -> NDArray[np.int32]:
@@ -108,7 +108,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     new = problem.given == LEFT_OUT
     if not new.any():
         return problem.given
-    indptr, indices, edge_weight = edges_of(problem.graph, new, problem.edge_weight)
+    indptr, indices, edge_weight = neighbours_of(problem.graph, new, problem.edge_weight)
     return stream(
         indptr,
         indices,
@@ -123,7 +123,7 @@ def assign(problem: Problem) -> NDArray[np.int32]:
     )
 
 
-def edges_of(
+def neighbours_of(
     graph: GraphArrays, chosen: NDArray[np.bool_], edge_weight: NDArray[np.uint32] | None
 ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[np.uint32] | None]:
     """The neighbours of chosen vertices, those of in-edges first, with none for the others.

@@ -35,10 +35,10 @@ def read_parts(path: Path, num_vertices: int, parts: int | None) -> tuple[NDArra
     bad = (part_N < 0) | (part_N >= limit)
     if bad.any():
         at = int(np.argmax(bad))
-        said = "parts count from 0"
+        why = "parts count from 0"
         if part_N[at] > 0:
-            said = f"there are {num_vertices:,} vertices" if parts is None else f"--parts is {parts}; drop --parts"
-        raise InputError(f"{path}, {place(at)}: {part_N[at]} is no part; {said}")
+            why = f"there are {num_vertices:,} vertices" if parts is None else f"--parts is {parts}; drop --parts"
+        raise InputError(f"{path}, {place(at)}: {part_N[at]} is no part; {why}")
     found = int(part_N.max()) + 1
     if parts is not None and parts != found:
         raise InputError(f"--parts is {parts}, but {path} has the parts 0 .. {found - 1}; drop --parts")

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gsplit._core as _core
-from gsplit.bars import SECONDS_BEFORE_BAR, tqdm
+from gsplit.bars import progress_bar, tqdm
 from gsplit.data.graph import row_ranges
 
 EDGES_AT_ONCE = 1 << 22
 """Edges that one call of C++ reads, which Ctrl-C cannot interrupt."""
 LOOSE = 2
-"""How far above its limit the weight of a part may be, while targets are brought within theirs: a factor."""
+"""Factor by which the weight of a part may be above its limit, while targets are brought within theirs."""
 SETTLED = 1000
 """Vertices of which a pass must move one, or restreaming ends."""
 
@@ -60,15 +60,7 @@ class Stream:
 
     def bar(self, name: str) -> tqdm[Any]:
         """Progress bar of one pass over the edges."""
-        return tqdm(
-            total=len(self.indices),
-            desc=name,
-            unit="edge",
-            unit_scale=True,
-            leave=False,
-            disable=None,
-            delay=SECONDS_BEFORE_BAR,
-        )
+        return progress_bar(len(self.indices), name, "edge")
 
 
 def restream(graph: Stream, group: NDArray[np.int32], parts: int, imbalance: float, passes: int, seed: int) -> None:

@@ -18,9 +18,17 @@ import gsplit._core as _core
 from gsplit.data import adjacency, open_store, write_store
 from gsplit.data.adjacency import Tally
 from gsplit.data.build import BuildOptions, build_store
-from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
+from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.importers import source as source_module
-from gsplit.data.importers.source import EdgeChunk, Edges, Rows, Source, array_edges, csc_edges, graph_source
+from gsplit.data.importers.source import (
+    EdgeChunk,
+    EdgeChunks,
+    GraphSource,
+    Rows,
+    array_edges,
+    csc_edges,
+    graph_source,
+)
 from gsplit.data.inspect.structure import structure_of
 from gsplit.data.labels.random_sets import random_sets
 from gsplit.errors import InputError
@@ -38,7 +46,7 @@ def source_of(edges, n=None, weights=None, **more):
     pairs = np.array(edges).reshape(-1, 2)
     weight = None if weights is None else np.array(weights, np.float32)
     edges = array_edges(*pairs.T, weight)  # type: ignore[call-arg]
-    return Source(name="test", edges=edges, num_vertices=n, where="the source", **more)
+    return GraphSource(name="test", edges=edges, num_vertices=n, where="the source", **more)
 
 
 @pytest.fixture
@@ -155,7 +163,7 @@ def test_a_symmetric_graph_stays_as_it_is(build, small_pieces, caplog, duplicate
     once = build(source_of(edges), undirected=True, duplicates=duplicates)
     caplog.clear()
     with caplog.at_level(logging.INFO):
-        source = Source(name="x", edges=csc_edges(once.indptr, once.indices), num_vertices=4)
+        source = GraphSource(name="x", edges=csc_edges(once.indptr, once.indices), num_vertices=4)
         twice = build(source, undirected=True, duplicates=duplicates)
     assert "nothing to drop or add" in caplog.text
     assert (twice.indices.tolist(), twice.indptr.tolist()) == (once.indices.tolist(), once.indptr.tolist())
@@ -199,7 +207,7 @@ def test_ids_beyond_32_bits(tmp_path):
 def block_of_three(dtype, chunks, vertices):
     """Features [n, 3] as they come out of a table."""
     columns = tuple(FeatureColumn(table="x.csv", name=name) for name in "abc")
-    block = Block(path="x.csv", columns=columns, chunks=lambda: iter(chunks), vertices=vertices)
+    block = FeatureBlock(path="x.csv", columns=columns, chunks=lambda: iter(chunks), vertices=vertices)
     return Assembled(num_vertices=sum(map(len, chunks)), blocks=(block,), dtype=dtype)
 
 
@@ -314,7 +322,11 @@ WRONG = [
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5)}, "--split takes the shares .* not 0.5,0.5"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, 0.5, 0.1)}, "--split takes the shares"),
     (source_of([(0, 1)], labels=np.ones(2)), {"split": (0.5, np.nan, 0.1)}, "--split takes the shares"),
-    (Source(name="x", edges=Edges(chunks=full_disk), num_vertices=2), {}, "cannot write to .*: No space left"),
+    (
+        GraphSource(name="x", edges=EdgeChunks(chunks=full_disk), num_vertices=2),
+        {},
+        "cannot write to .*: No space left",
+    ),
 ]
 
 
@@ -327,7 +339,7 @@ def test_what_is_wrong_is_named_and_nothing_is_left(tmp_path, small_pieces, sour
 
 
 def test_an_interrupt_leaves_nothing(tmp_path):
-    source = Source(name="x", edges=Edges(chunks=interrupted), num_vertices=2, features=np.ones((2, 2)))
+    source = GraphSource(name="x", edges=EdgeChunks(chunks=interrupted), num_vertices=2, features=np.ones((2, 2)))
     with pytest.raises(KeyboardInterrupt):
         build_store(source, tmp_path / "store", BuildOptions(), name="x", described_as="x")
     assert not list(tmp_path.iterdir())
@@ -339,7 +351,7 @@ from pathlib import Path
 import numpy as np
 from gsplit.data import adjacency
 from gsplit.data.build import BuildOptions, build_store
-from gsplit.data.importers.source import EdgeChunk, Edges, Source
+from gsplit.data.importers.source import EdgeChunk, EdgeChunks, GraphSource
 
 adjacency.BUCKET_EDGES = 1 << 17
 def chunks():
@@ -348,7 +360,7 @@ def chunks():
         source, destination = random.integers(0, 10_000, (2, 1 << 16))
         yield EdgeChunk(source=source, destination=destination, weight=np.ones(1 << 16, np.float32))
 
-source = Source(name="x", edges=Edges(chunks=chunks, weighted=True), num_vertices=None)
+source = GraphSource(name="x", edges=EdgeChunks(chunks=chunks, weighted=True), num_vertices=None)
 build_store(source, Path(sys.argv[1]), BuildOptions(duplicates="keep"), name="x", described_as="x")
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
@@ -380,6 +392,6 @@ def test_fifty_million_lines_in_two_gigabytes(tmp_path):
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
     words = ["import", str(tmp_path / "edges.csv"), "--out", str(tmp_path / "store")]
-    said = subprocess.check_output([sys.executable, "-c", code, *words], text=True)
-    assert "2,000,000 vertices, 49,99" in said  # some are duplicates
-    assert int(said.split()[-1]) < 2 << 20
+    printed = subprocess.check_output([sys.executable, "-c", code, *words], text=True)
+    assert "2,000,000 vertices, 49,99" in printed  # some are duplicates
+    assert int(printed.split()[-1]) < 2 << 20

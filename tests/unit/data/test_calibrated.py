@@ -9,7 +9,7 @@ import pytest
 
 from experiments.paper.presets import measure
 from experiments.shared.ownership import relabelled
-from gsplit.data.graph import check
+from gsplit.data.graph import check_graph
 from gsplit.data.importers import load_source
 from gsplit.data.synthetic import PRESETS, Calibrated, choose, generate_preset
 from gsplit.errors import InputError
@@ -45,7 +45,7 @@ def test_counts_are_those_of_table_3():
 
 def test_counts_shrink_with_the_scale(choice, graph):
     whole = PRESETS[choice.name]
-    check(graph, choice.label)
+    check_graph(graph, choice.label)
     assert graph.indices.dtype == np.int32
     assert graph.num_vertices == round(whole.num_vertices * choice.scale)
     assert len(graph.train_idx) == pytest.approx(graph.num_vertices * whole.train_share, abs=1)

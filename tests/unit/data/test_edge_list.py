@@ -174,7 +174,7 @@ def test_pyarrow_is_asked_for(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "printed"),
     [
         ("src,dst,capacity,weight\n0,1,9,2\n", "ignored the columns capacity"),
         ("w,to,from\n0,1,9\n", "edges.csv: edges go from from to to, weights in w"),
@@ -182,8 +182,8 @@ def test_pyarrow_is_asked_for(tmp_path, monkeypatch):
         ("0 1 5\n", "has no header: the third of its columns is taken for the weight"),
     ],
 )
-def test_what_columns_are_taken_for_is_said(tmp_path, caplog, text, said):
+def test_what_columns_are_taken_for_is_said(tmp_path, caplog, text, printed):
     (tmp_path / "edges.csv").write_text(text)
     with caplog.at_level(logging.INFO):
         assert load_source(str(tmp_path / "edges.csv")).edges.weighted
-    assert said in caplog.text
+    assert printed in caplog.text

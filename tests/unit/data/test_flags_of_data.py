@@ -242,10 +242,10 @@ def test_the_flag_of_export_does_something(tmp_path, flag):
 
 
 INFO: Table = {
-    "path": Row(value=lambda place: place / "store", see=lambda said: said.split()[0]),
-    "verify": Row(value=True, see=lambda said: "verified" in said),
+    "path": Row(value=lambda place: place / "store", see=lambda printed: printed.split()[0]),
+    "verify": Row(value=True, see=lambda printed: "verified" in printed),
     "store_dir": "it compares and says nothing where all is well: test_info_finds_damage_and_another_store, below",
-    "html": Row(value=lambda place: place / "page.html", see=lambda said: "page.html" in said),
+    "html": Row(value=lambda place: place / "page.html", see=lambda printed: "page.html" in printed),
     "overwrite": "where a page is in --html it is refused or replaced: tests/unit/data/test_looking_page.py",
 }
 

@@ -110,7 +110,7 @@ def test_three_steps_make_the_features_that_one_makes(history, missing, standard
         others = [[vertex, first[0]] for vertex in everyone if vertex not in first]
         edges = write(folder / "all.csv", ["src", "dst"], *zip(first, [*first[1:], first[0]], strict=True), *others)
         tables = [Table(merged) for merged in rows]
-        # A category that nobody has any more is still a feature; at once nobody would know of it.
+        # A category that no row has any more is still a feature; at once none would be made of it.
         same = all(
             {value for value in one if value} == {value for value in other if value}
             for before, now in zip(steps[0][1], tables, strict=True)
@@ -119,14 +119,14 @@ def test_three_steps_make_the_features_that_one_makes(history, missing, standard
         assume(same)
         once = imported(folder, "all", edges, tables, kinds, ids="any", missing=missing, **encoding, **sets)
         np.testing.assert_allclose(store.graph.features, once.graph.features, rtol=2e-6, atol=2e-6)
-        told, told_once = (
+        recorded, recorded_once = (
             [
                 {key: entry[key] for key in entry if key in ("column", "kind", "features", "categories")}
                 for entry in each
             ]
             for each in (store.description["columns"], once.description["columns"])
         )
-        assert told == told_once
+        assert recorded == recorded_once
 
 
 EDGES = (["src", "dst"], ["ann", "bob"], ["bob", "cid"], ["cid", "dan"])
@@ -282,7 +282,7 @@ def test_ids_that_nobody_named_are_refused_at_an_import_too(place):
     options = {"features": "a.csv", "columns": ["age:number", "*:skip"], "overwrite": True}
     with pytest.raises(InputError, match=r"a\.csv: column account holds each of 0 \.\. 3 once, as ids do"):
         gsplit.import_graph("numbered.csv", "one", **options)
-    options["columns"] = ["account:skip"]  # whoever names it knows it
+    options["columns"] = ["account:skip"]  # a user who names it knows it
     assert gsplit.import_graph("numbered.csv", "one", **options).graph.features[0].tolist() == [30]
 
 

@@ -1,4 +1,4 @@
-"""Names of classes from source to layout and file, sets drawn class by class, and what is said about labels."""
+"""Names of classes from source to layout and file, sets drawn class by class, and what is printed about labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gsplit.data import open_layout, open_store, write_store
 from gsplit.data.build import BuildOptions, build_store
 from gsplit.data.exporters import export
 from gsplit.data.importers import load_source
-from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.labels.random_sets import counts_by_class, random_sets
 from gsplit.errors import InputError
 
@@ -26,7 +26,7 @@ SHARES = [(0.6, 0.2, 0.2), (0.5, 0.5, 0), (0.1, 0.2, 0.3), (1, 0, 0), (1 / 3, 1 
 def source_of(labels, **more):
     edges = array_edges(np.array([0]), np.array([1]))
     labels = None if labels is None else np.array(labels)
-    return Source(name="test", edges=edges, num_vertices=8, where="the source", labels=labels, **more)
+    return GraphSource(name="test", edges=edges, num_vertices=8, where="the source", labels=labels, **more)
 
 
 def stored(folder, source, **options):
@@ -240,11 +240,11 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("source", "said"), SAID, ids=[said for _, said in SAID])
-def test_what_is_odd_is_said_in_a_line(tmp_path, caplog, source, said):
+@pytest.mark.parametrize(("source", "printed"), SAID, ids=[printed for _, printed in SAID])
+def test_what_is_odd_is_said_in_a_line(tmp_path, caplog, source, printed):
     with caplog.at_level(logging.INFO):
-        stored(tmp_path / "store", source, task="regression" if "names them" in said else "classification")
-    lines = [line for line in caplog.messages if said in line]
+        stored(tmp_path / "store", source, task="regression" if "names them" in printed else "classification")
+    lines = [line for line in caplog.messages if printed in line]
     assert len(lines) == 1, caplog.messages
     assert lines[0].startswith("the source: ")
     assert "\n" not in lines[0]

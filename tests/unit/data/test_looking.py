@@ -17,8 +17,8 @@ import gsplit
 from gsplit.data import GraphArrays, open_layout, open_store, write_store
 from gsplit.data.__main__ import command
 from gsplit.data.inspect import feature_columns, label_counts, structure
-from gsplit.data.inspect.concerns import Names, concerns
-from gsplit.data.inspect.leaks.search import Leaks, leaks_of
+from gsplit.data.inspect.concerns import NamesInLines, concerns
+from gsplit.data.inspect.leaks import Leaks, leaks_of
 from gsplit.data.inspect.overview import look
 from gsplit.errors import InputError
 
@@ -64,7 +64,7 @@ def concerns_of(graph) -> dict[str, str]:
     seen, labels = structure.structure_of(graph), label_counts.label_counts(graph)
     features = None if graph.features is None else features_of(graph)
     leaks = Leaks() if features is None else leaks_of(graph, features, labels)
-    names = Names(vertex=str, feature=lambda first, _: str(first))
+    names = NamesInLines(vertex=str, feature=lambda first, _: str(first))
     return {each.kind: each.text for each in concerns(graph, seen, labels, features, leaks, names)}
 
 
@@ -210,17 +210,16 @@ ODD = {
     "constant features": replace(FINE, features=np.array([[1, 2], [1, 3], [1, 1]], np.float32)),
     "repeated features": replace(FINE, features=np.array([[1, 1], [5, 5], [2, 2]], np.float32)),
 }
-WORDS = {
-    "isolated": "1 isolated vertex, without an edge to or from another: 2",
-    "training without in-edges": "1 of 2 training vertices has no in-edge, and so no neighbours to learn from: 0; "
-    "--undirected of gsplit import would add the reverse of every edge",
-    "untrained classes": "1 class has labelled vertices, but none to train on, so nothing can learn to predict it: 1",
-    "negative weights": "1 edge has a weight below 0, into 1 vertex; GCN can take them over all in-edges alone "
-    "(--fan-out -1); of 1 vertex they leave a sum of 0 or less: 1",
-    "weightless": "1 vertex has in-edges, all of weight 0, and so nothing to learn from where weights count: 1",
-    "missing values": "2 values are NaN or infinite, in feature 1; replace them before training",
-    "repeated features": "1 feature repeats another: 1 of 0",
+PARTS = {
+    "isolated": ("1 isolated vertex", ": 2"),
+    "training without in-edges": ("1 of 2 training vertices", ": 0", "--undirected"),
+    "untrained classes": ("1 class", ": 1"),
+    "negative weights": ("1 edge", "into 1 vertex", "--fan-out -1", "0 or less: 1"),
+    "weightless": ("1 vertex", ": 1"),
+    "missing values": ("2 values", "feature 1"),
+    "repeated features": ("1 feature", "1 of 0"),
 }
+"""What a line must have: how many, which, and the flag that mends it."""
 
 
 def test_nothing_is_odd_where_all_is_well():
@@ -228,10 +227,10 @@ def test_nothing_is_odd_where_all_is_well():
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_what_is_odd_is_said(kind):
+def test_what_is_odd_is_printed(kind):
     found = concerns_of(ODD[kind])
     assert kind in found
-    assert found[kind] == WORDS.get(kind, found[kind])
+    assert [part for part in PARTS.get(kind, ()) if part not in found[kind]] == []
     beside = {"one class": {"empty classes"}, "training without in-edges": {"one class"}}  # they come together
     assert set(found) - {kind} <= beside.get(kind, set())
 
@@ -248,12 +247,12 @@ def test_vertices_are_called_by_the_ids_of_the_user(tmp_path, capsys):
     for folder in ("store", "layout"):
         capsys.readouterr()
         command(["info", str(tmp_path / folder)])
-        said = capsys.readouterr().out
-        assert "vertices are called by their own ids (column id)\n" in said
-        assert "1 of 2 training vertices has no in-edge, and so no neighbours to learn from: 'ann'" in said
-        assert "1 isolated vertex, without an edge to or from another: 'dan'" in said
-        assert re.search(r"largest 2 \(vertex '(bob|cid)'\), without in-edges 1\n", said)
-        assert "\n  0  no " in said
+        printed = capsys.readouterr().out
+        assert "vertices are called by their own ids (column id)\n" in printed
+        assert re.search(r"1 of 2 training vertices .*: 'ann'", printed)
+        assert re.search(r"1 isolated vertex, .*: 'dan'", printed)
+        assert re.search(r"largest 2 \(vertex '(bob|cid)'\), without in-edges 1\n", printed)
+        assert "\n  0  no " in printed
 
 
 def test_a_layout_calls_vertices_as_its_store_does(tmp_path):
@@ -281,14 +280,14 @@ def test_columns_that_features_were_made_of(tmp_path, capsys):
     ]  # fmt: skip
     path.write_text(json.dumps(about))
     command(["info", str(tmp_path / "store")])
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert (
         "  age     users.csv  number    feature 0       3 missing, filled with 12.5; standardised (mean 37.25, "
-        in said
+        in printed
     )
-    assert "  city    users.csv  category  features 1 - 3  3 categories: Rome, Bonn, Oslo\n" in said
-    assert "  2 (city = Bonn)" in said
-    assert "odd  " not in said
+    assert "  city    users.csv  category  features 1 - 3  3 categories: Rome, Bonn, Oslo\n" in printed
+    assert "  2 (city = Bonn)" in printed
+    assert "odd  " not in printed
 
 
 def test_files_of_ids_that_are_damaged_are_refused(tmp_path):

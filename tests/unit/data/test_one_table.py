@@ -69,8 +69,8 @@ def test_what_was_made_of_columns_is_said(imported, caplog):
         imported(
             features="people.csv", columns=(*COLUMNS, "kind:code", "part:skip"), missing="mean", standardize=True
         )
-    said = [line.split("people.csv: ", 1)[1] for line in caplog.messages if "people.csv: column" in line]
-    assert said == [
+    printed = [line.split("people.csv: ", 1)[1] for line in caplog.messages if "people.csv: column" in line]
+    assert printed == [
         "column age: 1 missing values filled with 35, standardised (mean 35, deviation 11.18)",
         "column land: 3 categories, a feature each, 1 missing values filled",
         "column joined: days since 1970-01-01, 1 missing values filled with 1.978e+04, standardised (mean 1.978e+04, "

@@ -17,7 +17,7 @@ from support.stores import assert_equal_graphs
 from gsplit.data import open_store, write_store
 from gsplit.data.__main__ import command
 from gsplit.data.exporters import export
-from gsplit.data.graph import check
+from gsplit.data.graph import check_graph
 from gsplit.data.importers import dgl as dgl_importer
 from gsplit.errors import InputError
 
@@ -220,12 +220,12 @@ def test_infinite_labels_of_a_graph_made_by_hand_are_refused():
     graph = regression_graph(30, 4, seed=1)
     graph.labels[graph.valid_idx[2], 1] = np.inf
     with pytest.raises(InputError, match=f"the valid set has an infinite label at vertex {graph.valid_idx[2]}"):
-        check(graph, "here")
+        check_graph(graph, "here")
 
 
 def test_info_says_what_is_predicted(tmp_path, capsys):
     imported(npz(tmp_path, TWO))
     command(["info", "store"])
-    said = capsys.readouterr().out
-    assert "2 outputs of a regression" in said
-    assert "regression labels" in said
+    printed = capsys.readouterr().out
+    assert "2 outputs of a regression" in printed
+    assert "regression labels" in printed

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gsplit import _core
-from gsplit.data.graph import check
+from gsplit.data.graph import check_graph
 from gsplit.data.synthetic import PRESETS, Preset, generate, generate_preset
 from gsplit.errors import InputError
 
@@ -44,7 +44,7 @@ def test_the_seed_decides():
 
 
 def test_counts_are_those_of_the_preset(graph):
-    check(graph, "synthetic")
+    check_graph(graph, "synthetic")
     preset = next(p for p in PRESETS.values() if p.num_vertices == graph.num_vertices)
     assert graph.features.shape == (preset.num_vertices, preset.num_features)
     assert graph.features.dtype == np.float32
@@ -104,7 +104,7 @@ def test_a_graph_of_few_vertices():
     preset = Preset(
         num_vertices=3, edges_per_vertex=1, num_features=2, num_classes=2, train_share=0.4, valid_share=0.3
     )
-    check(generate(preset), "synthetic")
+    check_graph(generate(preset), "synthetic")
 
 
 def test_unknown_preset():

@@ -15,7 +15,7 @@ import pytest
 
 import gsplit
 from gsplit.data.columns import block_rows
-from gsplit.data.columns.assembled import Assembled, Block, FeatureColumn
+from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.columns.filled import Filled
 from gsplit.data.importers import column_kinds
 from gsplit.errors import InputError
@@ -233,7 +233,7 @@ def test_arrays_of_float16_stay_so_also_standardised(made, tmp_path):
 def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
     wide = np.random.default_rng(0).normal(size=(50, 30))
     monkeypatch.setattr(block_rows, "VALUES_AT_ONCE", 100)
-    block = Block(
+    block = FeatureBlock(
         path="x", columns=(FeatureColumn(table="x", kind="array", columns=30),), chunks=lambda: iter([wide])
     )
     made = Filled(Assembled(num_vertices=60, blocks=(block,), missing="mean", standardize=True), np.arange(0))
@@ -302,7 +302,7 @@ def test_ids_of_any_kind_need_a_column(refused):
 @pytest.mark.parametrize("options", [{"columns": ["*:skip"]}, {"label_column": "y"}])
 def test_a_table_without_any_feature_says_why(refused, options):
     assert refused({"x.csv": LABELS}, features="x.csv", **options) == (
-        "x.csv has no column of features beside the ids and those that hold or are told to be something else"
+        "x.csv has no column of features beside the ids and those that hold or are configured to be something else"
     )
 
 

@@ -9,13 +9,13 @@ import pytest
 from support.feature_rows import dense
 
 from gsplit.data.importers import parquet_tables
-from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
 
 EDGES = array_edges(np.array([0]), np.array([1]))
-BARE = Source(name="x", edges=EDGES, num_vertices=3, where="edges.csv")
-FULL = Source(
+BARE = GraphSource(name="x", edges=EDGES, num_vertices=3, where="edges.csv")
+FULL = GraphSource(
     name="x", edges=EDGES, num_vertices=3, labels=np.zeros(3), num_classes=7, vertex_sets={"test": np.array([0])}
 )
 
@@ -103,7 +103,7 @@ def test_splits(given, files):
     ],
 )
 def test_split_file(given, content):
-    source = given(to=Source(name="x", edges=EDGES, num_vertices=None), split_file=content)
+    source = given(to=GraphSource(name="x", edges=EDGES, num_vertices=None), split_file=content)
     assert [source.vertex_sets[name].tolist() for name in ("train", "valid", "test")] == [[0, 2], [4], [1]]
     assert source.num_vertices == 5
 

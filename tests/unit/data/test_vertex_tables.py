@@ -13,7 +13,7 @@ from support.feature_rows import dense
 from gsplit.data import open_store
 from gsplit.data.__main__ import command
 from gsplit.data.importers import parquet_tables, tables
-from gsplit.data.importers.source import Source, array_edges
+from gsplit.data.importers.source import GraphSource, array_edges
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
 
@@ -32,7 +32,7 @@ def attached(tmp_path):
                 paths[name].write_text(content)
             else:
                 pq.write_table(pa.table(content), paths[name])
-        source = Source(name="x", edges=EDGES, num_vertices=n, where="edges.csv")
+        source = GraphSource(name="x", edges=EDGES, num_vertices=n, where="edges.csv")
         return attach(source, VertexFiles(**paths, id_column=id_column))
 
     return run
@@ -172,7 +172,7 @@ def test_ids_that_are_wrong(attached, n, id_column, content, message):
 
 
 @pytest.mark.parametrize(
-    ("id_column", "content", "said"),
+    ("id_column", "content", "printed"),
     [
         ("user", "user,a,b\n1,5,5\n0,3,6\n", "rows are matched by the ids in user; features (2): a, b"),
         ("user", ",user,a\n0,1,5\n1,0,5\n", "the ids in user; features (1): a; (nameless) is left out"),
@@ -181,10 +181,10 @@ def test_ids_that_are_wrong(attached, n, id_column, content, message):
         ("none", "id,a\n5,0\n3,1\n", "taken in the order of the vertices; features (2): id, a"),
     ],
 )
-def test_which_column_is_what_is_said(attached, caplog, id_column, content, said):
+def test_which_column_is_what_is_said(attached, caplog, id_column, content, printed):
     with caplog.at_level(logging.INFO):
         attached(None, id_column, features=content)
-    assert caplog.messages[-1].endswith(said), caplog.messages
+    assert caplog.messages[-1].endswith(printed), caplog.messages
 
 
 def test_an_import_by_ids_equals_one_in_order(tmp_path, monkeypatch):

@@ -16,9 +16,8 @@ from gsplit.config.train import TrainConfig
 from gsplit.device import accelerator
 from gsplit.doctor import diagnosis, host_state, installed
 from gsplit.doctor.__main__ import command
-from gsplit.doctor.diagnosis import examine
+from gsplit.doctor.diagnosis import examine, most_open
 from gsplit.doctor.diagnosis_text import as_json, lines
-from gsplit.doctor.open_files import most_open
 from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.supply.pipes import Supply
@@ -77,6 +76,7 @@ def test_it_says_what_there_is(limited):
     text = text_of(found)
     assert "  none: training computes on the CPU" in text
     assert "open files  5,000" in text
+    assert "torch.utils.collect_env" in text
     assert text.endswith("nothing found that would keep training from working")
     assert json.loads(as_json(found))["host"]["open_files"] == 5000
 
@@ -124,7 +124,7 @@ def test_what_a_device_does_not_say_is_said_to_be_unknown(devices):
     found = examine(TrainConfig())
     assert {each.free_bytes for each in found.accelerators} == {None}
     assert {pair.reaches for pair in found.peers} == {None}
-    assert "how much is free cannot be told  reads the memory of: 1 cannot tell" in text_of(found)
+    assert "how much is free is not known  reads the memory of: 1 not known" in text_of(found)
     assert not any("through the host's" in remark for remark in found.remarks)
 
 

@@ -15,7 +15,7 @@ from gsplit.device import accelerator
 from gsplit.device.seen import Accelerator
 from gsplit.doctor import diagnosis
 from gsplit.doctor.__main__ import command
-from gsplit.doctor.diagnosis import examine, why_not
+from gsplit.doctor.diagnosis import examine, why_too_large
 from gsplit.doctor.diagnosis_text import lines
 from gsplit.doctor.host_state import host_state
 from gsplit.doctor.training_needs import BEHIND, Need, needs_of
@@ -86,17 +86,19 @@ def test_evaluation_is_counted_at_most(config):
     assert "evaluation" not in none
 
 
-def test_the_whole_graph_is_priced_by_its_plans(config):
-    needs = needs_of(resolve(config(strategy="full", fan_out=TrainConfig.fan_out, samplers=None, batch_size=512)))
-    host = by_name(needs.host)
-    assert set(host) == {"trainers", "shared by trainers"}
-    assert needs.step is None
-    assert 0 < needs.accelerator_bytes < host["trainers"] / 2
+def test_plans_of_the_whole_graph_are_for_a_dry_run(config, monkeypatch, tmp_path):
+    fit(monkeypatch)
+    whole = config(strategy="full", fan_out=TrainConfig.fan_out, samplers=None, batch_size=512)
+    found = examine(whole)
+    assert (found.training, found.problems) == (None, [])
+    assert any("--dry-run" in remark for remark in found.remarks)
+    give_memory(monkeypatch, tmp_path, 64 << 20)
+    assert "no plan fits" in examine(whole).problems[0]
 
 
 @pytest.fixture
 def fits(config):
-    """fits(host=bytes, device=bytes, ...): what is said of a training that takes 1,000 and 900."""
+    """fits(host=bytes, device=bytes, ...): the problems of a training that takes 1,000 and 900."""
     needs = replace(
         needs_of(resolve(config())),
         host=[Need(what="slots", num_bytes=600, about="--slots"), Need(what="rest", num_bytes=400, about="")],
@@ -105,14 +107,14 @@ def fits(config):
         accelerator_bytes=900,
     )
 
-    def said(*, host=1000, device=900, kind="xpu", known=True):
+    def problems(*, host=1000, device=900, kind="xpu", known=True):
         total = next(total for total in range(device, 2 * device) if total - floor_bytes(total) == device)
         free = total if known else None
         cards = [Accelerator(kind="xpu", index=i, name="", total_bytes=total, free_bytes=free) for i in range(2)]
         there = replace(host_state(), memory_available_bytes=host)
-        return list(why_not(replace(needs, device=kind), there, cards))
+        return list(why_too_large(replace(needs, device=kind), there, cards))
 
-    return said
+    return problems
 
 
 def test_what_fits_exactly_fits(fits):
@@ -121,12 +123,13 @@ def test_what_fits_exactly_fits(fits):
     assert fits(device=800, kind="cpu") == []
 
 
-def test_what_does_not_fit_is_said_with_what_takes_most(fits):
-    assert fits(host=999) == [
-        "the training takes 1000 B of the host's memory, and 999 B are available; slots take most, 600 B (--slots)"
-    ]
-    said = "a trainer takes 900 B, and xpu:0 has 899 B free for it; activations take most, 900 B (--batch-size)"
-    assert fits(device=899) == fits(device=899, known=False) == [said]
+def test_what_does_not_fit_is_named_with_what_takes_most(fits):
+    (of_host,), (of_device,) = fits(host=999), fits(device=899)
+    for part in ("1000 B", "999 B", "slots", "600 B", "--slots"):
+        assert part in of_host
+    for part in ("900 B", "xpu:0", "899 B", "activations", "--batch-size"):
+        assert part in of_device
+    assert fits(device=899, known=False) == [of_device]
 
 
 def test_a_host_with_little_memory_is_a_problem(config, monkeypatch, tmp_path, capsys):
@@ -163,17 +166,16 @@ def test_nothing_is_started_or_written(config, monkeypatch, tmp_path, capsys):
 
 def test_lines_say_what_a_training_takes(config, monkeypatch):
     text = "\n".join(lines(examine(config(cache_size="auto"))))
-    assert "the training takes of the host, with 2 trainers and 2 samplers\n  processes of trainers" in text
-    assert "it would take of an accelerator, for each trainer\n  weights" in text
-    assert "nothing found that would keep training from working" in text
+    for part in ("2 trainers and 2 samplers", "processes of trainers", "it would take of an accelerator", "weights"):
+        assert part in text
     card = Accelerator(kind="xpu", index=0, name="Card", total_bytes=1 << 30, free_bytes=1 << 29)
     monkeypatch.setattr("gsplit.doctor.diagnosis.seen", lambda: [card])
     monkeypatch.setattr(diagnosis, "resolve", lambda _: resolve(config(cache_size="auto")))
     needs = needs_of(resolve(config(cache_size="auto")))
     monkeypatch.setattr(diagnosis, "needs_of", lambda _: replace(needs, device="xpu"))
     text = "\n".join(lines(examine(config())))
-    assert "it takes of an accelerator, for each trainer" in text
-    assert "of 512.0 MiB free; and what the allocator and the driver take; the cache has the rest" in text
+    for part in ("it takes of an accelerator", "of 512.0 MiB free", "--cache-size auto"):
+        assert part in text
     monkeypatch.setattr(diagnosis, "needs_of", lambda _: replace(needs, accelerator=[], accelerator_bytes=0))
     assert "what it takes of an accelerator is not known" in "\n".join(lines(examine(config())))
 

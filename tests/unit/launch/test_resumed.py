@@ -8,7 +8,7 @@ import pytest
 from support.graphs import lay_out, random_graph
 
 from gsplit import TrainConfig
-from gsplit.aside import InUse
+from gsplit.atomic_folder import InUse
 from gsplit.config.train import save_configurations
 from gsplit.errors import InputError
 from gsplit.launch.effects import warn

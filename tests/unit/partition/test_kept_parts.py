@@ -1,4 +1,4 @@
-"""``--keep``: old vertices stay in their parts, new ones come beside their neighbours, and what is said of it."""
+"""``--keep``: old vertices stay in their parts, new ones come beside their neighbours, and what is printed of it."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def test_old_vertices_stay_and_new_ones_go_to_their_community(grown, tmp_path, c
         "cut_local_edges": quality_before["local_edges"],
         "cut_vertices": 360,
     }
-    said = capsys.readouterr().out
-    assert f"360 vertices, local edges {quality_before['local_edges']:.4f}, balance: vertices 1.0" in said
-    assert f"and 40 new vertices placed with {share:.4f} of their edges local" in said
-    assert f"local edges {about['quality']['local_edges']:.4f}" in said
+    printed = capsys.readouterr().out
+    assert f"360 vertices, local edges {quality_before['local_edges']:.4f}, balance: vertices 1.0" in printed
+    assert f"and 40 new vertices placed with {share:.4f} of their edges local" in printed
+    assert f"local edges {about['quality']['local_edges']:.4f}" in printed
     assert not caplog.records
 
 
@@ -160,7 +160,7 @@ def test_the_edges_of_chosen_vertices(pairs, chosen):
     graph = replace(graph, indptr=indptr, indices=np.array([s for s, _ in pairs], np.int32))
     weight = np.arange(len(pairs), dtype=np.uint32)
     mask = np.isin(np.arange(10), sorted(chosen))
-    starts, neighbours, weights = kept_parts.edges_of(graph, mask, weight)
+    starts, neighbours, weights = kept_parts.neighbours_of(graph, mask, weight)
     for vertex in range(10):
         row = slice(starts[vertex], starts[vertex + 1])
         wanted = [(s, w) for w, (s, d) in enumerate(pairs) if d == vertex]
@@ -204,7 +204,7 @@ def test_a_tenth_that_is_placed_is_as_local_as_a_new_cut(real_data, seed):
         def cut(method: str, graph: GraphArrays, parts=parts, given=None) -> tuple[np.ndarray, dict]:
             problem = Problem(graph=graph, parts=parts, targets=graph.train_idx, seed=seed, given=given)
             part = methods.assign(method, problem)
-            return part, quality.measure(graph, part, parts)
+            return part, quality.quality_of(graph, part, parts)
 
         before, _ = cut("metis", old)
         kept, placed = cut("keep", new, given=np.concatenate([before, np.full(n // 10, LEFT_OUT, np.int32)]))

@@ -89,9 +89,9 @@ def test_the_command_takes_the_number_of_parts_from_the_file(store, tmp_path, pa
     assert f"{store} into 3 parts by file, weights uniform: nothing is written" in capsys.readouterr().out
     assert not (tmp_path / "layout").exists()
     command(flags)
-    said = capsys.readouterr().out
-    assert f"{tmp_path / 'layout'}: 3 parts by the file graph.part.3\n" in said
-    assert "would balance" not in said
+    printed = capsys.readouterr().out
+    assert f"{tmp_path / 'layout'}: 3 parts by the file graph.part.3\n" in printed
+    assert "would balance" not in printed
     assert not caplog.messages
     command([*flags, "--overwrite", "--parts", "3"])
     assert parts_of(open_layout(tmp_path / "layout")) == parts.tolist()
@@ -118,8 +118,8 @@ def test_flags_that_a_file_leaves_nothing_to_are_named(store, tmp_path, parts, c
         store=store, out=tmp_path / "layout", method=file, weights="degree", imbalance=0.1, cuts=2
     )
     partition(config)
-    told = {record.message.split(f" has no effect with --method {file}")[0] for record in caplog.records}
-    assert {"--weights degree", "--imbalance 0.1", "--cuts 2"} <= told
+    warned = {record.message.split(f" has no effect with --method {file}")[0] for record in caplog.records}
+    assert {"--weights degree", "--imbalance 0.1", "--cuts 2"} <= warned
 
 
 def changed(parts, at, to):

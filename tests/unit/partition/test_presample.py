@@ -13,7 +13,7 @@ from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 
 from gsplit.errors import InputError
-from gsplit.partition.presample import PRESAMPLE, Counts, Training, presample, rule_of
+from gsplit.partition.presample import PRESAMPLE, Counts, Training, presample, rule_to_come
 from gsplit.partition.weights import DRAW, MAX_WEIGHT, edge_weights, vertex_weights
 from gsplit.sampling.plan import EpochPlan, fold_key
 from gsplit.sampling.sampler import MiniBatchSampler
@@ -126,7 +126,7 @@ def test_other_rules_are_counted_whatever_the_order_of_the_vertices(training):
     graph = random_graph(300, 8, seed=2)
     counts = presample(graph, training, epochs=2, seed=3)
     layout = SimpleNamespace(graph=graph, permutation=np.arange(300), offsets=np.array([0, 300]), parts=1)
-    rule, seed = rule_of(training), fold_key(3, PRESAMPLE)
+    rule, seed = rule_to_come(training), fold_key(3, PRESAMPLE)
     plan, number = rule.plan(layout, batch_size=40, seed=seed), rule.num_batches(layout, batch_size=40)
     sampler = rule.sampler(layout, layout.offsets, seed=seed)
     loaded, computed = np.zeros(300, np.int64), np.zeros(300, np.int64)

@@ -19,7 +19,7 @@ from gsplit import _core
 from gsplit.errors import InputError
 from gsplit.limits import HostMemory
 from gsplit.partition import methods
-from gsplit.partition.problem import LEFT_OUT, Problem, Size, Undirected, size_of
+from gsplit.partition.problem import LEFT_OUT, Problem, Size, Undirected, problem_size
 from gsplit.partition.weights import MAX_WEIGHT
 
 WEIGHTED_EDGES = st.integers(1, 12).flatmap(
@@ -183,14 +183,14 @@ def test_no_room_at_all(method):
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_the_size_is_estimated_from_some_edges(share):
     graph, random = path_graph(5000), np.random.default_rng(0)
-    size = size_of(graph, None)
+    size = problem_size(graph, None)
     assert (size.adjacencies, size.edge_weights) == (graph.num_edges, False)
     one_way = random_graph(2000, 8)
     exact = len(_core.symmetrize(one_way.indptr, one_way.indices)[1])
-    assert size_of(one_way, None).adjacencies == pytest.approx(exact, rel=0.1)  # and double edges
+    assert problem_size(one_way, None).adjacencies == pytest.approx(exact, rel=0.1)  # and double edges
     weight = (random.random(graph.num_edges) < share).astype(np.uint32)
     exact = len(_core.symmetrize(graph.indptr, graph.indices, weight)[1])
-    assert size_of(graph, weight).adjacencies == pytest.approx(exact, rel=0.1)
+    assert problem_size(graph, weight).adjacencies == pytest.approx(exact, rel=0.1)
 
 
 @pytest.fixture
@@ -216,9 +216,9 @@ SIZE = Size(vertices=10**8, adjacencies=3 * 10**9, edge_weights=False)
 )
 def test_auto_takes_what_is_installed_and_fits(available, gigabytes, kaminpar, chosen):
     available(gigabytes * 10**9, kaminpar=kaminpar)
-    assert methods.choose("auto", SIZE) == chosen
+    assert methods.choose_method("auto", SIZE) == chosen
     if gigabytes == 1000:  # both fit
-        assert methods.choose("auto", replace(SIZE, edge_weights=True)) == "kaminpar"
+        assert methods.choose_method("auto", replace(SIZE, edge_weights=True)) == "kaminpar"
 
 
 def test_streaming_takes_memory_for_a_bounded_number_of_edges():
@@ -245,13 +245,13 @@ def test_streaming_takes_memory_for_a_bounded_number_of_edges():
 def test_what_cannot_fit_is_refused(available, gigabytes, kaminpar, message):
     available(gigabytes * 10**9, kaminpar=kaminpar)
     with pytest.raises(InputError, match=message):
-        methods.choose("metis", SIZE)
+        methods.choose_method("metis", SIZE)
 
 
 def test_a_partitioner_that_is_not_there(available):
     available(10**12, kaminpar=False)
     with pytest.raises(InputError, match="--method kaminpar is not installed; pip install kaminpar"):
-        methods.check_installed("kaminpar")
+        methods.check_partitioner("kaminpar")
 
 
 @pytest.mark.parametrize("answer", [[0, 1], [0, 1, 2, 0, 1, 0], [0, 1, 5, 0, 1], [0, 1, -2, 0, 1]])

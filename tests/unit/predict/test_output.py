@@ -27,14 +27,16 @@ def published(out, what):
     with output.temporary_folder(out, IDS) as folder:
         values = output.create_values(folder / output.VALUES, VALUES[what].shape, VALUES[what].dtype)
         values[:] = VALUES[what]
-        output.publish(out, folder, IDS, np.load(folder / output.VALUES, mmap_mode="r"), what, overwrite=False)
+        output.write_predictions(
+            out, folder, IDS, np.load(folder / output.VALUES, mmap_mode="r"), what, overwrite=False
+        )
     assert os.listdir(out.parent) == [out.name]
 
 
 def test_vertices_and_classes_are_called_by_their_names(tmp_path):
     (tmp_path / "e.csv").write_text('src,dst\n"a, b","say ""x"""\n')
     ids = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g", ids="any").ids()
-    names = output.Names(ids=ids, classes=("ham, eggs", "spam"))
+    names = output.NamesInOutput(ids=ids, classes=("ham, eggs", "spam"))
     asked = np.array([1, 0, 1])
     values = {"classes": np.array([1, 0, 1]), "probabilities": np.array([[0.25, 0.75], [1, 0], [0.5, 0.5]])}
     folder = tmp_path / "out"
@@ -42,7 +44,9 @@ def test_vertices_and_classes_are_called_by_their_names(tmp_path):
     for what, array in values.items():
         for kind in (".csv", ".npz"):
             np.save(folder / output.VALUES, array)
-            output.publish(tmp_path / f"{what}{kind}", folder, asked, array, what, names=names, overwrite=False)
+            output.write_predictions(
+                tmp_path / f"{what}{kind}", folder, asked, array, what, names=names, overwrite=False
+            )
         with np.load(tmp_path / f"{what}.npz") as arrays:
             assert arrays["ids_id"].tolist() == ['say "x"', "a, b", 'say "x"']
             assert arrays["classes"].tolist() == ["ham, eggs", "spam"]
@@ -58,8 +62,8 @@ def test_ids_with_ends_of_lines_are_read_back(tmp_path):
     ids = gsplit.import_graph(tmp_path / "e.csv", tmp_path / "g", ids="any").ids()
     asked = ids.find(texts, "here")
     np.save(tmp_path / output.VALUES, asked)
-    names = output.Names(ids=ids)
-    output.publish(tmp_path / "x.csv", tmp_path, asked, asked, "values", names=names, overwrite=False)
+    names = output.NamesInOutput(ids=ids)
+    output.write_predictions(tmp_path / "x.csv", tmp_path, asked, asked, "values", names=names, overwrite=False)
     with (tmp_path / "x.csv").open(newline="") as file:
         header, *rows = csv.reader(file)
     assert header == ["id", "value"]

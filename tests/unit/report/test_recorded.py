@@ -1,4 +1,4 @@
-"""Runs that are damaged, empty, at work, or went on in another way; names that would break a page."""
+"""Runs that are damaged, empty, still going, or went on in another way; names that would break a page."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What was seen in a graph, as lines for a terminal and as a page of HTML."""
+"""An overview of a graph, as lines for a terminal and as a page of HTML."""

@@ -20,13 +20,13 @@ CATEGORIES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class PrintedTable:
     """Texts under a head."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     left_out: str = ""
-    """What other rows there are."""
+    """Description of the rows that are left out."""
 
 
 def share(count: float, of: int) -> str:
@@ -43,10 +43,10 @@ def number(value: float) -> str:
     return f"{int(value):,}" if whole else f"{value:.4g}"
 
 
-def degree_table(structure: Structure, num_vertices: int) -> Table:
+def degree_table(structure: Structure, num_vertices: int) -> PrintedTable:
     """Vertices by in-degree."""
     rows = [[str(each), f"{each.vertices:,}", share(each.vertices, num_vertices)] for each in structure.degrees]
-    return Table(head=["in-degree", "vertices", "share"], rows=rows)
+    return PrintedTable(head=["in-degree", "vertices", "share"], rows=rows)
 
 
 def class_places(labels: LabelCounts, most: int) -> list[int]:
@@ -62,7 +62,7 @@ def class_name(graph: GraphArrays, at: int) -> str:
     return str(at) if graph.classes is None else f"{at}  {shortened(graph.classes[at])}"
 
 
-def class_table(graph: GraphArrays, labels: LabelCounts, most: int) -> Table:
+def class_table(graph: GraphArrays, labels: LabelCounts, most: int) -> PrintedTable:
     """Vertices of each class, in all and in each set; of more than ``most`` classes the largest."""
     places = class_places(labels, most)
     rows = [
@@ -75,7 +75,7 @@ def class_table(graph: GraphArrays, labels: LabelCounts, most: int) -> Table:
         for at in places
     ]
     left = np.delete(labels.counts, places)
-    return Table(
+    return PrintedTable(
         head=["class", "vertices", "share", "train", "valid", "test"],
         rows=rows,
         left_out=f"and {len(left):,} smaller classes, of {left.min():,} to {left.max():,} vertices"
@@ -84,7 +84,7 @@ def class_table(graph: GraphArrays, labels: LabelCounts, most: int) -> Table:
     )
 
 
-def output_table(labels: LabelCounts, most: int) -> Table:
+def output_table(labels: LabelCounts, most: int) -> PrintedTable:
     """Outputs of a regression."""
     rows = [
         [str(at), f"{each.known:,}", *map(number, (each.least, each.mean, each.most, each.deviation))]
@@ -93,10 +93,10 @@ def output_table(labels: LabelCounts, most: int) -> Table:
         for at, each in enumerate(labels.outputs[:most])
     ]
     head = ["output", "known", "least", "mean", "most", "deviation"]
-    return Table(head=head, rows=rows, left_out=_others(len(labels.outputs) - most, "outputs"))
+    return PrintedTable(head=head, rows=rows, left_out=_others(len(labels.outputs) - most, "outputs"))
 
 
-def feature_table(seen: Overview, features: FeatureColumns, most: int) -> Table:
+def feature_table(seen: Overview, features: FeatureColumns, most: int) -> PrintedTable:
     """Ranges of the features."""
     n = seen.graph.num_vertices
     rows = []
@@ -105,34 +105,34 @@ def feature_table(seen: Overview, features: FeatureColumns, most: int) -> Table:
         shown = map(number, values) if features.missing[at] < n else ["none"] * len(values)
         rows.append([seen.names.feature(at, 1), *shown, share(features.zeros[at], n), f"{features.missing[at]:,}"])
     head = ["feature", "least", "mean", "most", "deviation", "zeros", "missing"]
-    return Table(head=head, rows=rows, left_out=_others(features.count - most, "features"))
+    return PrintedTable(head=head, rows=rows, left_out=_others(features.count - most, "features"))
 
 
-def column_table(columns: Sequence[DescribedColumn], most: int) -> Table:
+def column_table(columns: Sequence[DescribedColumn], most: int) -> PrintedTable:
     """Columns that features were made of."""
     rows = [
         [shortened(each.column) or "(array)", shortened(each.table), each.kind, each.features, _note(each)]
         for each in columns[:most]
     ]
-    return Table(
+    return PrintedTable(
         head=["column", "of", "kind", "became", ""], rows=rows, left_out=_others(len(columns) - most, "columns")
     )
 
 
-def quality_table(opened: Layout) -> Table:
-    """How good the partition of a layout is, as its description says."""
+def quality_table(opened: Layout) -> PrintedTable:
+    """Return how good the partition of a layout is, as its description says."""
 
-    def told(value: object) -> str:
+    def words_of(value: object) -> str:
         if isinstance(value, list):
-            return ", ".join(map(told, value))
+            return ", ".join(map(words_of, value))
         return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
 
     quality = opened.description["quality"].items()
-    return Table(head=["", ""], rows=[[key.replace("_", " "), told(value)] for key, value in quality])
+    return PrintedTable(head=["", ""], rows=[[key.replace("_", " "), words_of(value)] for key, value in quality])
 
 
 def _note(column: DescribedColumn) -> str:
-    """What is to be said of a column: its categories, and what was done to it."""
+    """Return notes on a column: its categories, and what was done to it."""
     names = [shortened(name) for name in column.categories[:CATEGORIES]]
     more = ["..."] if len(column.categories) > CATEGORIES else []
     listed = ", ".join([*names, *more])

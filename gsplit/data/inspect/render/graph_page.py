@@ -1,4 +1,4 @@
-"""What is in a graph, as a page of HTML that needs no network."""
+"""An overview of a graph, as a page of HTML that needs no network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gsplit.aside import put_right
+from gsplit.atomic_folder import OUTPUTS
 from gsplit.data.graph import VERTEX_SETS
 from gsplit.data.inspect.feature_columns import FeatureColumns
 from gsplit.data.inspect.overview import Overview
@@ -24,13 +24,13 @@ CLASSES_DRAWN, FEATURES, ROWS = 30, 12, 1000
 """Classes that are drawn, features that stand in sight, and rows of a table, at most."""
 
 
-def check_free(out: Path, *, overwrite: bool) -> None:
+def check_page_free(out: Path, *, overwrite: bool) -> None:
     """Check, before the work, that a page can be written; ``overwrite`` allows a file in its place.
 
     Raises:
         InputError: where it cannot, or something is there.
     """
-    put_right(out)
+    OUTPUTS.recover(out)
     check_form(out, (".html", ".htm"), "a page", "--html")
     check_writable(out, "--html")
     if os.path.lexists(out) and not overwrite:
@@ -41,10 +41,10 @@ def write_page(seen: Overview, out: Path, *, overwrite: bool = False) -> int:
     """Write the page of a graph to a file; its size in bytes.
 
     Raises:
-        InputError: where :func:`check_free` does, and where Jinja or Matplotlib is not installed.
+        InputError: where :func:`check_page_free` does, and where Jinja or Matplotlib is not installed.
     """
     content = page(seen).encode()
-    check_free(out, overwrite=overwrite)  # somebody else may have been faster
+    check_page_free(out, overwrite=overwrite)  # another process may have been faster
     replace_file(out, content)
     return len(content)
 

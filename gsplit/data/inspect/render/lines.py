@@ -1,4 +1,4 @@
-"""What is in a graph, as lines for a terminal: sentences, small tables with bars, and at the end what is odd."""
+"""An overview of a graph, as lines for a terminal: sentences, small tables with bars, and at the end what is odd."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
     yield f"  features {features}; indices {graph.indices.dtype}; {kind} labels"
     if seen.ids:
         yield f"  {sentences.ids(seen)}"
-    if said := sentences.growth(seen):
-        yield f"  {said}"
+    if text := sentences.growth(seen):
+        yield f"  {text}"
     yield from ("", f"edges: {sentences.edges(seen)}", f"  {sentences.components(seen)}")
     yield f"  in-degree: {sentences.degrees(seen)}"
     degrees = cells.degree_table(seen.structure, graph.num_vertices)
@@ -42,8 +42,8 @@ def lines(seen: Overview, *, verified: bool = False) -> Iterator[str]:
             yield from _lines_of(cells.class_table(graph, seen.labels, SHOWN), counts)
     if seen.features is not None:
         yield from ("", f"features: {sentences.features(seen, seen.features)}")
-        if said := sentences.ranges(seen.features):
-            yield f"  {said}"
+        if text := sentences.ranges(seen.features):
+            yield f"  {text}"
         few = seen.features.count <= SHOWN or seen.columns
         yield from _lines_of(cells.feature_table(seen, seen.features, SHOWN if few else FEATURES))
     if seen.columns:
@@ -66,7 +66,7 @@ def _concerns(seen: Overview) -> Iterator[str]:
 
 
 def _lines_of(
-    table: cells.Table, counts: Sequence[int] | None = None, right: Sequence[int] | None = None
+    table: cells.PrintedTable, counts: Sequence[int] | None = None, right: Sequence[int] | None = None
 ) -> Iterator[str]:
     """The lines of a table, with a bar behind each row for its count."""
     head, rows = list(table.head), [list(row) for row in table.rows]

@@ -26,13 +26,13 @@ def counts(graph: GraphArrays) -> str:
 
 
 def title(seen: Overview) -> str:
-    """What was looked at, and where it is."""
+    """Return what was looked at, and where it is."""
     kind = "layout" if isinstance(seen.opened, Layout) else "graph store"
     return f"{kind} {seen.opened.name} ({seen.opened.path}), checksum {seen.opened.checksum[:16]}"
 
 
 def ids(seen: Overview) -> str:
-    """What vertices are called by; nothing where they have numbers alone."""
+    """Return what vertices are called by; nothing where they have numbers alone."""
     if not seen.ids:
         return ""
     columns = "column" if len(seen.ids) == 1 else "columns"
@@ -40,14 +40,14 @@ def ids(seen: Overview) -> str:
 
 
 def growth(seen: Overview) -> str:
-    """What a store was grown from; nothing where it was made at once, and of layouts."""
+    """Return what a store was grown from; nothing where it was made at once, and of layouts."""
     before = grown_from(seen.opened.description, str(seen.opened.path)) if isinstance(seen.opened, GraphStore) else ()
     steps = f"{len(before)} step{'s' * (len(before) > 1)}"
     return f"grown from {before[-1][:16]}, in {steps}" if before else ""
 
 
 def edges(seen: Overview) -> str:
-    """What kind of edges there are."""
+    """Return what kind of edges there are."""
     structure = seen.structure
     if not seen.graph.num_edges:
         return "none"
@@ -62,7 +62,7 @@ def edges(seen: Overview) -> str:
 
 
 def components(seen: Overview) -> str:
-    """How the graph hangs together when directions are left aside."""
+    """Return how the graph hangs together when directions are left aside."""
     structure = seen.structure
     if structure.components == 1:
         return "1 weak component: the graph is connected, when directions are left aside"
@@ -83,14 +83,14 @@ def degrees(seen: Overview) -> str:
 
 
 def labels(seen: Overview) -> str:
-    """How many vertices have a label, and are in no set."""
+    """Return how many vertices have a label, and are in no set."""
     of = seen.labels
     unlabelled = seen.graph.num_vertices - of.labelled
     return f"{of.labelled:,} vertices labelled, {unlabelled:,} not; {of.in_no_set:,} in no set"
 
 
 def features(seen: Overview, of: FeatureColumns) -> str:
-    """What kinds of columns there are, and how many of their values are 0 or missing."""
+    """Return what kinds of columns there are, and how many of their values are 0 or missing."""
     flags, constant = int(of.of_0_and_1.sum()), len(of.constant)
     whole = int(np.delete(of.whole, of.constant).sum()) - flags
     others = of.count - flags - whole - constant
@@ -119,7 +119,7 @@ def ranges(of: FeatureColumns) -> str:
 
 
 def partition(opened: Layout) -> str:
-    """How a layout was made."""
+    """Return how a layout was made."""
     about = opened.description
     return (
         f"{opened.parts} parts, method {about['method']}, weights {about['weights']}, seed {about['seed']}, "

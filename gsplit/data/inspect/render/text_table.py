@@ -9,7 +9,7 @@ BAR = 30
 """Characters of the longest bar."""
 BLOCK, THIN = "\N{FULL BLOCK}", "\N{LEFT ONE EIGHTH BLOCK}"
 ASCII = str.maketrans({BLOCK: "#", THIN: "."})
-"""What stands for blocks where the output cannot show them."""
+"""Characters in place of blocks where the output cannot show them."""
 
 
 def bars(counts: Sequence[int]) -> list[str]:

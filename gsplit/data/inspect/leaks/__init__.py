@@ -1,1 +1,0 @@
-"""Columns of features that give labels away, and the chance that they do so by luck."""
