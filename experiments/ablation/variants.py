@@ -72,7 +72,7 @@ def asked_of(config: AblationConfig, change: str) -> TrainConfig:
 
 def contender_of(config: AblationConfig, graph: Graph, change: str) -> Contender:
     """The training with a change; that of PyG itself for :data:`~experiments.ablation.config.PYG`."""
-    workload = config.comparison().workload(graph.store)
+    workload = config.workload(graph.store)
     if change == PYG:
         system = System(
             name="pyg", label="PyG's step on our blocks", choices={}, command=baseline_command, read=read_baseline

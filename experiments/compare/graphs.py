@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.compare.config import CompareConfig
+from experiments.compare.config import BenchConfig
+from experiments.shared import real_graphs
 from experiments.shared.datasets import PREFIX
 from experiments.shared.results import about
 from gsplit.data import GraphStore, open_layout, open_store, write_store
@@ -17,7 +18,6 @@ from gsplit.data.importers.npz import load_npz
 from gsplit.data.synthetic import choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
-from tools import real_graphs
 
 logger = logging.getLogger(__name__)
 
@@ -32,23 +32,20 @@ class Graph:
     """What the results say of it."""
 
 
-def prepare(config: CompareConfig) -> Graph:
+def prepare(config: BenchConfig) -> Graph:
     """The store and the layout, made under ``config.work`` if need be.
 
     Raises:
         InputError: for a dataset that is none, or one that not all systems can be compared on.
     """
-    try:
-        config.work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {config.work}: {error.strerror}") from None
+    config.make_folders()
     store, generator = _store(config)
     graph = store.graph
     if graph.features is None:
         raise InputError(f"{config.dataset} has no features to train on")
     if graph.multi_label:
         raise InputError(f"{config.dataset} has several labels a vertex; only one class a vertex is compared")
-    for size in (config.batch_size, *config.sweep_batch):
+    for size in (size for sizes in config.batch_sizes.values() for size in sizes):
         if size > len(graph.train_idx):
             raise InputError(f"a batch size of {size} is more than the {len(graph.train_idx)} training vertices")
     layout = _layout(config, store)
@@ -66,7 +63,7 @@ def prepare(config: CompareConfig) -> Graph:
     return Graph(store=store.path, layout=layout, facts=facts)
 
 
-def _store(config: CompareConfig) -> tuple[GraphStore, dict[str, Any] | None]:
+def _store(config: BenchConfig) -> tuple[GraphStore, dict[str, Any] | None]:
     """The store, and ``preset``, ``version`` and ``seed`` of a synthetic graph."""
     dataset = config.dataset
     if Path(dataset).is_dir():
@@ -94,7 +91,7 @@ def _store(config: CompareConfig) -> tuple[GraphStore, dict[str, Any] | None]:
     return open_store(path), {"preset": preset, "version": choice.preset.version, "seed": config.seed}
 
 
-def _layout(config: CompareConfig, store: GraphStore) -> Path:
+def _layout(config: BenchConfig, store: GraphStore) -> Path:
     """The layout in METIS's parts, or another method's; its name is a digest of all that it was made with."""
     asked = PartitionConfig(
         store=store.path, out=Path("layout"), parts=config.gpus, method=config.method, seed=config.seed

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.shared import real_graphs
 from experiments.shared.datasets import PREFIX
 from gsplit.data import open_store, write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.data.synthetic import choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
-from tools import real_graphs
 
 
 def store_of(dataset: str, data: Path, work: Path, seed: int) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from experiments.full_graph import words
 from experiments.full_graph.graphs import REAL, graph_of
 from experiments.full_graph.needed import needed_rows
 from experiments.full_graph.words import WORD_BYTES, Grid, Model
-from experiments.shared.results import markdown_table
 from gsplit.data import GraphArrays
 from gsplit.partition import methods
 from gsplit.partition.problem import Problem
@@ -148,46 +147,3 @@ def gib(count: float) -> float:
 def text_of(grid: Grid) -> str:
     """A grid as ``2x2x2``."""
     return "x".join(map(str, grid))
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print the tables but that of all grids."""
-    print("GiB received by a process in an epoch, float32, forward and backward: as printed / as moved\n")
-
-    def pair(cell: dict[str, float | None]) -> str:
-        return " / ".join("-" if value is None else f"{value:.3g}" for value in cell.values())
-
-    head = [
-        "graph",
-        "P",
-        "CAGNET 1D",
-        "1.5D (c)",
-        "2D",
-        "3D",
-        "Plexus",
-        "ours",
-        "first sum moved",
-        "1D, Plexus / ours",
-    ]
-    rows: list[Sequence[Any]] = [
-        [
-            row["graph"],
-            row["processes"],
-            pair(row["cagnet_1d"]),
-            f"{pair(row['cagnet_15d'])} ({row['cagnet_15d_c']})",
-            pair(row["cagnet_2d"]),
-            pair(row["cagnet_3d"]),
-            f"{row['plexus']:.3g} ({row['plexus_grid']})",
-            f"{row['ours']:.3g} ({row['ours_grid']})",
-            f"{row['ours_first_sum_moved']:.3g}",
-            f"{row['of_1d']:.2f}, {row['of_plexus']:.2f}",
-        ]
-        for row in result["formulas"]
-    ]
-    print(markdown_table(head, rows))
-    for title, key in (
-        ("Rows received in a product over those of 1D", "needed"),
-        ("Words of an epoch, two layers, hidden 16: needed rows between METIS's parts against CAGNET's 1D", "sparse"),
-    ):
-        print(f"\n{title}\n")
-        print(markdown_table(list(result[key][0]), [list(row.values()) for row in result[key]]))

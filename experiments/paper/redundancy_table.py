@@ -1,11 +1,10 @@
-"""The paper's tables 1 and 2 from the counts of experiments.paper.redundancy, and how they are printed."""
+"""The paper's tables 1 and 2 from the counts of experiments.paper.redundancy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.shared.results import dataset_text, paper_graph
 from experiments.shared.systems import OURS, System, Work
 from experiments.shared.traffic import exchange_bytes
 
@@ -32,7 +31,6 @@ PAPER = {
         for graph, (micro, mini, percent) in TABLE_2.items()
     ],
 }
-MB = 1_000_000
 
 
 def traffic_rows(
@@ -121,90 +119,3 @@ def work_rows(work: Mapping[str, Work]) -> list[dict[str, Any]]:
         }
         for name, done in work.items()
     ]
-
-
-def show(result: Mapping[str, Any]) -> None:
-    """Print the head, both tables and the bar."""
-    settings, counted = result["settings"], result["counted"]
-    print(dataset_text(result["dataset"]))
-    print(
-        f"fan-out {','.join(map(str, settings['fan_out']))}, {settings['batch_size']:,} targets a mini-batch, "
-        f"{settings['feature_width']} features ({settings['row_bytes']} bytes a row), hidden {settings['hidden']}; "
-        f"{counted['iterations']} of {counted['iterations_per_epoch']} iterations counted"
-        + ("" if counted["epochs"] == 1 else f", an epoch's figures are scaled by {1 / counted['epochs']:.2f}")
-    )
-    reached = next(row["inputs"] for row in result["work"] if row["laying"] == "splits")
-    vertices = counted["iterations"] * result["dataset"]["vertices"]
-    print(f"a mini-batch reaches {100 * reached / vertices:.1f} % of all vertices; the more, the more is redundant")
-    print("The paper's figures are of other graphs: what compares is what caches and splitting do to a column.")
-    print("\nTable 1: MB (1,000,000 bytes) moved, all trainers. The paper calls its figures those of an iteration,")
-    print("but all features of its graph, ogbn-products, are 980 MB: they are likely an epoch's.")
-    _show_traffic(result, "an epoch", counted["epochs"], beside_paper=True)
-    _show_traffic(result, "an iteration (mean)", counted["iterations"], beside_paper=False)
-    features = sum(layer["forward_bytes"] for layer in result["exchanges"] if layer["layer"] == 1)
-    ways = ("projected_forward_bytes", "projected_backward_bytes")
-    projected = sum(layer[way] for layer in result["exchanges"] for way in ways)
-    print(
-        f"\nOf GSplit's exchange {_mb(features / counted['epochs'])} MB an epoch are features, sent before layer 1. "
-        f"Layers that project\nfirst where that is narrower, as `--model sage` does, exchange "
-        f"{_mb(projected / counted['epochs'])} MB an epoch in all."
-    )
-    missed = ", ".join(f"{cell['system']} at {cell['cache_percent']} %" for cell in result["bar"]["missed"])
-    print(
-        "GSplit's host bytes no more than any other's, and fewer where theirs are positive: "
-        + ("met in every cell." if result["bar"]["met"] else f"NOT met beside {missed}.")
-    )
-    _show_work(result)
-
-
-def _show_traffic(result: Mapping[str, Any], of: str, divisor: float, *, beside_paper: bool) -> None:
-    paper = ("paper_host_mb", "paper_peer_mb") if beside_paper else ()
-    columns = [f"MB {of}", "cache", "host", "peer", "exchange", "total", "hit rate"]
-    columns += ["paper: CPU-GPU", "paper: GPU-GPU"][: len(paper)]
-    print(f"\n| {' | '.join(columns)} |")
-    print("|---" * len(columns) + "|")
-    for row in result["traffic"]:
-        exchange_bytes = row["exchange_forward_bytes"] + row["exchange_backward_bytes"]
-        moved = (row["host_bytes"], row["peer_bytes"], exchange_bytes, row["total_bytes"])
-        cells = [
-            row["system"],
-            "none" if row["system"] == "DGL" else f"{row['cache_percent']} %",
-            *(_mb(num_bytes / divisor) for num_bytes in moved),
-            f"{row['hit_rate']:.3f}",
-            *("-" if row[key] is None else f"{row[key]:,}" for key in paper),
-        ]
-        print(f"| {' | '.join(cells)} |")
-
-
-def _mb(num_bytes: float) -> str:
-    return f"{num_bytes / MB:,.1f}" if num_bytes else "0"
-
-
-def _count(number: float) -> str:
-    return f"{number / 1e6:,.1f}M" if number >= 1e7 else f"{number:,.0f}"
-
-
-def _show_work(result: Mapping[str, Any]) -> None:
-    trainers, batch_size = result["dataset"]["parts"], result["settings"]["batch_size"]
-    graph = paper_graph(result["dataset"]["name"])
-    micro, mini, redundancy = TABLE_2[graph]
-    paper = {
-        "splits": [f"{mini / 1e6:.0f}M", ""],
-        "micro-batches": [f"{micro / 1e6:.0f}M", f"{redundancy} %"],
-        "fixed shares": ["-", "-"],
-    }
-    shown = {
-        "splits": f"1 mini-batch of {batch_size:,}",
-        "micro-batches": f"{trainers} micro-batches",
-        "fixed shares": f"{trainers} micro-batches of PaGraph's shares",
-    }
-    epochs = result["counted"]["epochs"]
-    print("\nTable 2: computed an epoch")
-    print(f"\n| | edges | redundant | inputs | redundant | paper, {graph}: edges | redundant |")
-    print("|---|---|---|---|---|---|---|")
-    for row in result["work"]:
-        once = row["laying"] == "splits"
-        cells = [shown[row["laying"]]]
-        for what, percent in (("edges", "edge_redundancy_percent"), ("inputs", "input_redundancy_percent")):
-            cells += [_count(row[what] / epochs), "" if once else f"{row[percent]:.1f} %"]
-        print(f"| {' | '.join(cells + paper[row['laying']])} |")

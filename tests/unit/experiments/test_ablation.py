@@ -101,7 +101,7 @@ def documented():
 
 
 @pytest.mark.slow
-def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
+def test_rounds_become_tables_and_a_record(tmp_path, made_up, capsys):
     result = run_ablation(tmp_path, "--studies", "exchange", "models", "--pairs", "2")
     tables = result["tables"]
     ratios = {(row["study"], row["change"], row["over"], row["what"]): row["ratio"] for row in tables["ratios"]}
@@ -117,9 +117,7 @@ def test_rounds_become_tables_pictures_and_a_record(tmp_path, made_up, capsys):
     assert row["over_base"] == 1
     assert row["over_inputs"] == 64 / row["input_rows_bytes"]
     assert row["first_layer_over_inputs"] is None  # the made-up run did not exchange what is counted
-    assert "| models | PyG itself | model=torch_geometric.nn:GraphSAGE | epoch | 3.00" in capsys.readouterr().out
-    for study in ("exchange", "models"):
-        assert (tmp_path / "out" / f"{study}.png").read_bytes().startswith(b"\x89PNG")
+    assert "| models | PyG itself | epoch | model=torch_geometric.nn:GraphSAGE |" in capsys.readouterr().out
     keys = {*result, *(key for rows in tables.values() for row in rows for key in row), *tables}
     assert [key for key in sorted(keys) if f"`{key}`" not in documented()] == []
     record = tmp_path / "record.json"
@@ -145,13 +143,6 @@ def test_base_changes_and_pyg_in_processes(tmp_path):
     assert exchange["exchange", "exchange-dtype=bfloat16"]["over_base"] == 0.5
     assert all(row["exchanged_bytes"] == row["counted_bytes"] for row in exchange.values() if row["counted_bytes"])
     assert tables["not_run"] == []
-
-
-@pytest.mark.slow
-def test_a_sweep_becomes_a_line(tmp_path, made_up):
-    SECONDS.update({f"cache-size={percent}%": 3.0 for percent in (10, 25, 50)})
-    run_ablation(tmp_path, "--studies", "cache")
-    assert (tmp_path / "out" / "cache.png").exists()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 from experiments.model_host import __main__ as model_host
 from experiments.model_host import measured, rates
-from experiments.model_host.__main__ import ModelHostConfig, measure
+from experiments.model_host.__main__ import ModelHostConfig, predicted
 from experiments.model_host.counts import Counted, LayerCount, Strategy, TrainerCount
 from experiments.model_host.layers import Layer, layers_of
 from experiments.model_host.model import exchange_seconds, load_seconds, predict, reduce_seconds
@@ -176,7 +176,7 @@ def test_a_faster_device_is_not_slower(key, layouts):
     figure = getattr(host, key)
     better = replace(figure, value=figure.value * (0.5 if figure.unit == "us" else 2))
     before, after = (
-        measure(layouts(4), config, each)["predictions"] for each in (host, replace(host, **{key: better}))
+        predicted(layouts(4), config, each)["predictions"] for each in (host, replace(host, **{key: better}))
     )
     assert len(before) == 9  # DGL; PaGraph, Quiver, GSplit and groups of 2 with both sizes
     pairs = [
@@ -299,8 +299,7 @@ def test_the_keys_are_those_documented(layouts, tmp_path, capsys):
     assert [key for key in sorted(keys) if f"`{key}`" not in documented] == []
     printed = capsys.readouterr().out
     assert printed.count("Predicted from counts and rates, not measured.") == 1
-    assert "2 of 3 mini-batches counted" in printed
-    assert "Left out: Quiver" in printed
+    assert "left_out Quiver: devices of" in printed
     assert {row["strategy"] for row in result["predictions"]} == {"DGL", "PaGraph", "GSplit", "GSplit, groups of 2"}
     assert result["check"] == []
 
@@ -321,5 +320,4 @@ def test_this_machine(layouts, monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "| sampling |" in printed
     assert "measured here" in printed
-    assert "Data parallelism over GSplit:" in printed
-    assert "1.00 measured." in printed
+    assert printed.count("| compute and exchange |") == 2

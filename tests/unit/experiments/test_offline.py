@@ -34,7 +34,7 @@ def test_offline_takes_down_every_stage(store, tmp_path, capsys):
         assert 0 < sum(taken["seconds"] for taken in stages.values()) <= run["seconds"]
         assert all(2**20 < taken["peak_bytes"] < 2**34 for taken in stages.values())
         assert run["quality"]["vertices_per_part"]
-    assert capsys.readouterr().out.count("**all**") == 2
+    assert capsys.readouterr().out.count("| presample | 0.03 |") == 2
     assert not list((tmp_path / "work").iterdir())
 
 

@@ -16,7 +16,7 @@ from support.reference import sample_and_split
 from support.traffic import hottest_set
 
 from experiments.paper import redundancy
-from experiments.paper.redundancy import RedundancyConfig, measure
+from experiments.paper.redundancy import RedundancyConfig, counts_of
 from experiments.paper.redundancy_table import bar_of
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan
@@ -109,7 +109,7 @@ def test_counts_are_those_of_slow_ones(layout_of_301, offsets, batch_size, itera
     config = RedundancyConfig(
         batch_size=batch_size, iterations=iterations, fan_out=(4, 3), hidden=HIDDEN, caches=(0, 3, 10, 25), seed=5
     )
-    result = measure(layout, config)
+    result = counts_of(layout, config)
     loads, exchanges, work = slow_counts(layout, config)
     assert {
         (row["system"], row["cache_percent"]): [row["hit_rows"], row["peer_rows"], row["host_rows"]]
@@ -130,7 +130,7 @@ def test_bytes(layouts, dtype):
     """Rows are loaded and cached as stored, and exchanged as float32; features need no gradient."""
     layout = layouts(4)
     layout = replace(layout, graph=layout.graph.with_feature_dtype(dtype))
-    result = measure(layout, RedundancyConfig(batch_size=64, fan_out=(4, 3, 2), hidden=HIDDEN))
+    result = counts_of(layout, RedundancyConfig(batch_size=64, fan_out=(4, 3, 2), hidden=HIDDEN))
     row_bytes = 5 * np.dtype(dtype).itemsize
     assert (result["settings"]["feature_width"], result["settings"]["row_bytes"]) == (5, row_bytes)
     first, second, third = result["exchanges"]
@@ -190,26 +190,21 @@ def test_the_keys_are_those_documented(tmp_path, capsys):
         keys |= set(rows[0])
         assert all(set(row) == set(rows[0]) for row in rows)
     assert [key for key in keys if f"`{key}`" not in documented] == []
-    assert [key for key in keys if f"``{key}``" not in redundancy.__doc__] == []
     assert [(row["system"], row["cache_percent"]) for row in result["traffic"]] == [
         ("DGL", 0),
         *((system, percent) for system in ("PaGraph", "Quiver", "GSplit") for percent in (0, 10, 25)),
     ]
     assert result["bar"] == {"met": True, "missed": []}
     printed = capsys.readouterr().out
-    assert "| MB an epoch | cache | host | peer | exchange | total | hit rate |" in printed
-    assert "| MB an iteration (mean) |" in printed
-    assert "met in every cell" in printed
-    assert "| 195M | 25.5 % |" in printed
-    assert "scaled" not in printed
+    assert "## traffic\n\n| system | cache_percent | needed_rows |" in printed
+    assert "bar: met yes, missed" in printed
+    assert "| products | 195,000,000 | 155,000,000 | 25.5 |" in printed
 
 
-def test_a_part_of_an_epoch_is_scaled(layouts, capsys, caplog):
-    redundancy.command(
-        ["--dataset", str(layouts(4).path), "--batch-size", "50", "--iterations", "2", "--feature-width", "9"]
-    )
-    printed = capsys.readouterr().out
-    assert "2 of 3 iterations counted, an epoch's figures are scaled by 1.50" in printed
+def test_a_part_of_an_epoch_is_counted(layouts, caplog):
+    words = ["--dataset", str(layouts(4).path), "--batch-size", "50", "--iterations", "2", "--feature-width", "9"]
+    counted = redundancy.measure(redundancy.command.parse(words))["counted"]
+    assert (counted["iterations"], counted["iterations_per_epoch"], counted["epochs"]) == (2, 3, 2 / 3)
     assert "--feature-width 9 is ignored" in caplog.text
 
 
@@ -223,7 +218,7 @@ def test_a_part_of_an_epoch_is_scaled(layouts, capsys, caplog):
         ((*TINY, "--iterations", "0"), "--iterations must be at least 1, not 0"),
         ((*TINY, "--feature-width", "0"), "--feature-width must be at least 1, not 0"),
         ((*TINY, "--fan-out", "3,0"), "--fan-out takes numbers from 1 on, or -1"),
-        ((*TINY, "--caches", "0,101"), "--caches takes percents from 0 to 100"),
+        ((*TINY, "--caches", "0,101"), "sizes of caches are percents from 0 to 100"),
         ((*TINY, "--seed", "-1"), "--seed must be at least 0, not -1"),
         ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json: cannot write to nowhere"),
     ],

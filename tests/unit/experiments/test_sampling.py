@@ -167,14 +167,13 @@ def test_counts_are_those_of_an_independent_sampler(ran, work):
 
 def test_what_is_printed(ran):
     done, result = ran
-    assert "generator: tiny, version 1, seed 0" in done.stdout
-    assert "OMP_NUM_THREADS 1" in done.stdout
-    assert "## Batch size 100" in done.stdout
-    assert "| 32 | - | - | - |" in done.stdout  # the paper has no such batch size
+    assert "generator preset tiny, version 1, seed 0" in done.stdout
+    assert "omp_num_threads 1" in done.stdout
+    assert done.stdout.count("## ratios") == 2
     if HAS_DGL:
         assert result["threads"]["torch"] == 1
         assert [e["form"] for e in result["excluded"]] == ["int32 fused"] * 2
-        assert "excluded: DGL, int32 fused, in layout order: its blocks are corrupt" in done.stdout
+        assert "| int32 fused | layout |" in done.stdout
 
 
 def test_a_second_run_takes_the_same_layout(work, ran):

@@ -233,4 +233,4 @@ def test_the_exit_code_says_that_a_system_did_not_run(monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         full_graph.command(["--systems", "--quick", "--only", "full,dgl"])
     assert end.value.code == 1
-    assert "dgl did not run: it is not here" in capsys.readouterr().out
+    assert "| dgl | it is not here |" in capsys.readouterr().out
