@@ -11,10 +11,9 @@ from typing import Any
 
 from experiments.compare.config import BenchConfig
 from experiments.shared import real_graphs
-from experiments.shared.datasets import PREFIX
+from experiments.shared.datasets import PREFIX, store_of
 from experiments.shared.results import about
-from gsplit.data import GraphStore, open_layout, open_store, write_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data import GraphStore, open_layout, open_store
 from gsplit.data.synthetic import choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
@@ -70,25 +69,17 @@ def _store(config: BenchConfig) -> tuple[GraphStore, dict[str, Any] | None]:
         return open_store(dataset), None
     real = real_graphs.folder() / f"{dataset}.npz"
     if not dataset.startswith(PREFIX) and real.is_file():
-        path = config.work / dataset / "store"
-        if not path.exists():
-            graph = load_npz(real).with_feature_dtype("float32")
-            write_store(path, graph, name=dataset, source=dataset)
-        return open_store(path), None
+        return open_store(store_of(dataset, data=real.parent, work=config.work)), None
     preset = dataset.removeprefix(PREFIX)
     try:
-        choice = choose(preset)
+        version = choose(preset).preset.version
     except InputError as error:
         raise InputError(
             f"--dataset {dataset} is no folder, not in the folder of real graphs (no {real}; GSPLIT_DATA names it), "
             f"and {error}"
         ) from None
-    path = config.work / f"{choice.label}-v{choice.preset.version}-seed{config.seed}" / "store"
-    if not path.exists():
-        logger.info("generating %s once, into %s", dataset, path)
-        graph = choice.generate(seed=config.seed)
-        write_store(path, graph.with_feature_dtype("float32"), name=f"synthetic-{choice.label}", source=dataset)
-    return open_store(path), {"preset": preset, "version": choice.preset.version, "seed": config.seed}
+    store = open_store(store_of(PREFIX + preset, data=real.parent, work=config.work, seed=config.seed))
+    return store, {"preset": preset, "version": version, "seed": config.seed}
 
 
 def _layout(config: BenchConfig, store: GraphStore) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.baselines.pyg_full_batch import RECIPES, full_batch
-from experiments.full_graph.inputs import layout_of, store_of
+from experiments.shared.datasets import dealt_layout, store_of
 from experiments.shared.results import printed
 from experiments.shared.rounds import scores
 from gsplit.config.train import TrainConfig
@@ -44,8 +44,8 @@ def measure(
         work = Path(temporary)
         for model, dataset in CASES[:cases]:
             recipe = recipe_of(model, strategy, epochs)
-            store = store_of(dataset, data, work, 0)
-            layout = layout_of(store, work, trainers, 0)
+            store = store_of(dataset, data=data, work=work)
+            layout = dealt_layout(store, work, trainers, 0)
             graph = open_store(store).graph
             ours, theirs = [], []
             for seed in range(seeds):

@@ -24,8 +24,8 @@ from statistics import median
 from typing import Any
 
 from experiments.baselines.whole_graph import FORMS, Epochs, Task
-from experiments.full_graph.inputs import layout_of, store_of
 from experiments.shared import processes
+from experiments.shared.datasets import dealt_layout, store_of
 from experiments.shared.processes import RunFailed
 from experiments.shared.results import records
 from experiments.shared.rounds import calibrate, cores, in_turn, quiet_rounds, quiet_spread
@@ -73,7 +73,6 @@ def our_command(system: str, task: Task, layout: Path, folder: Path) -> list[str
     """The command of ours, the one place that knows its flags."""
     trainers = TRAINERS[system]
     flags: dict[str, Any] = {
-        "out": folder / "run",
         "device": "cpu",
         "gpus": trainers,
         "threads": 1,
@@ -91,8 +90,7 @@ def our_command(system: str, task: Task, layout: Path, folder: Path) -> list[str
         flags |= {"strategy": "split", **every_target}
     else:
         flags |= {"strategy": "full", "num_layers": task.layers}
-    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return [sys.executable, "-m", "gsplit", "train", str(layout), *words]
+    return processes.train_command(layout, folder / "run", flags)
 
 
 def run(system: str, plan: Plan, memory: str = "as it comes", epochs: int | None = None) -> Epochs:
@@ -109,7 +107,7 @@ def run(system: str, plan: Plan, memory: str = "as it comes", epochs: int | None
             command = [sys.executable, "-m", "experiments.baselines.whole_graph", str(folder)]
             processes.run(command, processes.environment(memory, THREADS), folder, limit_s=plan.limit_s)
             return Epochs.read(folder)
-        layout = layout_of(Path(task.store), plan.work, TRAINERS[system], task.seed)
+        layout = dealt_layout(Path(task.store), plan.work, TRAINERS[system], task.seed)
         command = our_command(system, task, layout, folder)
         processes.run(command, processes.environment(memory, 1), folder, limit_s=plan.limit_s)
         lines = records(folder / "run")
@@ -190,7 +188,7 @@ def ratio_rows(found: Measured, against: str) -> list[dict[str, Any]]:
 def measure(plan: Plan, systems: Sequence[str]) -> dict[str, Any]:
     """The tables of ``--systems``: ``ratios``, ``losses``, ``not_run``, ``settings``."""
     plan.work.mkdir(parents=True, exist_ok=True)
-    store = store_of(plan.dataset, plan.data, plan.work, plan.task.seed)
+    store = store_of(plan.dataset, data=plan.data, work=plan.work, seed=plan.task.seed)
     plan = replace(plan, task=replace(plan.task, store=str(store)))
     found = measure_all(plan, systems)
     against = OURS if OURS in found.memory else next(iter(found.memory), OURS)

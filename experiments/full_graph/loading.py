@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.full_graph.inputs import layout_of, store_of
 from experiments.full_graph.probe import probed
+from experiments.shared.datasets import dealt_layout, store_of
 from experiments.shared.results import printed
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, write_store
@@ -58,9 +58,9 @@ def measure(data: Path, work: Path, *, quick: bool, seed: int = 0, only: Collect
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         for dataset in ("wide",) if quick else DATASETS:
-            store = _wide(Path(temporary)) if quick else store_of(dataset, data, work, seed)
+            store = _wide(Path(temporary)) if quick else store_of(dataset, data=data, work=work, seed=seed)
             for trainers in (2,) if quick else TRAINERS:
-                layout = layout_of(store, Path(temporary) if quick else work, trainers, seed)
+                layout = dealt_layout(store, Path(temporary) if quick else work, trainers, seed)
                 for flags in plans_of(trainers, every=quick):
                     if only and flags.get("algorithm") not in only:
                         continue

@@ -26,8 +26,6 @@ PUBLISHED = (
 """Plexus, table 4 and section 6.1: three layers, hidden 128."""
 SHOWN = (("reddit", 8), ("products", 4), ("products", 8), ("products", 64), ("papers100M", 8))
 """Graphs and numbers of processes of the table."""
-PROCESSES = (2, 4, 8, 16, 64)
-"""Numbers of processes for which all grids are listed."""
 PARTS = (4, 8)
 SPARSE_HIDDEN = 16
 CUTS = 4
@@ -35,7 +33,7 @@ CUTS = 4
 
 
 def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
-    """The tables of ``--words``: ``formulas``, ``grids``, ``needed``, ``sparse``."""
+    """The tables of ``--words``: ``formulas``, ``needed``, ``sparse``."""
     names = REAL[:2] if quick else REAL
     graphs = {name: graph_of(name, data) for name in names}
     needed, sparse = [], []
@@ -53,7 +51,6 @@ def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
     models = {model.name: model for model in PUBLISHED}
     return {
         "formulas": [formula_row(models[name], processes) for name, processes in SHOWN],
-        "grids": [row for model in PUBLISHED for processes in PROCESSES for row in grid_rows(model, processes)],
         "needed": needed,
         "sparse": sparse,
     }
@@ -89,23 +86,6 @@ def formula_row(model: Model, processes: int) -> dict[str, Any]:
         "of_1d": one_d / ours,
         "of_plexus": plexus / ours,
     }
-
-
-def grid_rows(model: Model, processes: int) -> list[dict[str, Any]]:
-    """Plexus and ours on every grid; ours has no columns narrower than one."""
-    rows = []
-    for r, k, f in words.factorisations(processes):
-        fits = f <= min(model.widths)
-        rows.append(
-            {
-                "graph": model.name,
-                "processes": processes,
-                "grid": text_of((r, k, f)),
-                "ours": gib(words.ours(model, (r, k, f))) if fits else None,
-                "plexus": gib(words.plexus(model, (k, f, r))),  # rows by z, contracted by x, columns by y
-            }
-        )
-    return rows
 
 
 def needed_row(name: str, graph: GraphArrays, parts: int, counts: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from statistics import mean
 from typing import Annotated, Any, get_args
 
 from experiments.shared import real_graphs
+from experiments.shared.datasets import store_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import from_one_on, names_of
 from experiments.shared.results import printed
@@ -29,8 +30,6 @@ from experiments.shared.rounds import scores as columns
 from gsplit import cli
 from gsplit.config.parallel import ExchangeDtype
 from gsplit.config.train import TrainConfig
-from gsplit.data import write_store
-from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
 
@@ -99,10 +98,8 @@ class AccuracyConfig(Flags):
 
 def rows_of(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each number of trainers, each strategy and each type of the exchange."""
-    store = folder / "store"
     asked = TrainConfig(device="cpu") if config.defaults else CONFIGS[dataset]
-    graph = load_npz(real_graphs.path(config.data, dataset)).with_feature_dtype("float16")
-    write_store(store, graph, name=dataset, source=dataset)
+    store = store_of(dataset, data=config.data, work=folder, dtype="float16")
     rows = []
     for trainers in config.trainers:
         layout = folder / f"layout-{trainers}"

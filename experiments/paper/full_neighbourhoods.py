@@ -18,13 +18,13 @@ from typing import Any
 
 from experiments.baselines.pyg_full_batch import RECIPES, full_batch
 from experiments.shared import real_graphs
+from experiments.shared.datasets import store_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
 from experiments.shared.results import printed
 from experiments.shared.rounds import scores
 from gsplit import cli
-from gsplit.data import open_store, write_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data import open_store
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
 
@@ -45,9 +45,7 @@ class NeighbourhoodsConfig(Flags):
 
 def rows_of(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each model."""
-    store, layout = folder / "store", folder / "layout"
-    graph = load_npz(real_graphs.path(config.data, dataset))
-    write_store(store, graph, name=dataset, source=dataset)
+    store, layout = store_of(dataset, data=config.data, work=folder), folder / "layout"
     partition(PartitionConfig(store=store, out=layout, parts=config.trainers))
     graph = open_store(store).graph
     rows = []

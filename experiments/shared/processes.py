@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psutil
 
@@ -58,6 +58,13 @@ class Used:
     others_share: float
     """Share of all cores' time that processes outside the run used meanwhile, as /proc/stat has it."""
     memory: Memory | None
+
+
+def train_command(layout: Path, out: Path, flags: Mapping[str, Any]) -> list[str]:
+    """The command of a training: each flag, by its field or its name, with its value, or alone where that is None."""
+    pairs = ((f"--{name.replace('_', '-')}", value) for name, value in flags.items())
+    words = [str(word) for pair in pairs for word in pair if word is not None]
+    return [sys.executable, "-m", "gsplit", "train", str(layout), "--out", str(out), *words]
 
 
 def begin_again_with(variables: Mapping[str, str]) -> None:

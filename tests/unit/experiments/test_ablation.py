@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.documents import undocumented
 from support.graphs import lay_out, random_graph
 from support.runs import config_for, records, train_in_trainer
 
@@ -96,10 +97,6 @@ def run_ablation(tmp_path, *words):
     return json.loads((tmp_path / "out" / "ablation.json").read_text())
 
 
-def documented():
-    return (ROOT / "docs" / "formats.md").read_text().partition("### Ablation")[2]
-
-
 @pytest.mark.slow
 def test_rounds_become_tables_and_a_record(tmp_path, made_up, capsys):
     result = run_ablation(tmp_path, "--studies", "exchange", "models", "--pairs", "2")
@@ -119,12 +116,13 @@ def test_rounds_become_tables_and_a_record(tmp_path, made_up, capsys):
     assert row["first_layer_over_inputs"] is None  # the made-up run did not exchange what is counted
     assert "| models | PyG itself | epoch | model=torch_geometric.nn:GraphSAGE |" in capsys.readouterr().out
     keys = {*result, *(key for rows in tables.values() for row in rows for key in row), *tables}
-    assert [key for key in sorted(keys) if f"`{key}`" not in documented()] == []
+    assert undocumented("Ablation", keys) == []
     record = tmp_path / "record.json"
     comparison_record.command([str(tmp_path / "out" / "ablation.json"), "--out", str(record)])
     written = json.loads(record.read_text())
     assert written.keys() == results.KEYS
-    assert written["commands"][0].startswith("python -m experiments.ablation --studies exchange models")
+    assert written["commands"][0].startswith("python -m experiments.ablation --dataset tiny")
+    assert written["commands"][0].endswith(" --quick --studies exchange models")
     assert {row["dataset"] for row in written["tables"]["exchange"]} == {"tiny"}
     words = [str(tmp_path / "out" / "ablation.json"), "--out", str(record), "--tables"]
     comparison_record.command([*words, "exchange"])

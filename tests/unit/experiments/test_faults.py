@@ -23,7 +23,6 @@ from experiments.faults import inputs, launches
 from experiments.faults.inputs import bad_lines, problems_of, run_cases
 from experiments.faults.runs import DISK_FULL, SIGNALS, VICTIMS, Undisturbed, make_fault
 from experiments.shared import same_run
-from gsplit.errors import InputError
 from gsplit.runs import checkpoint
 
 SIGNATURE = {"signature": {}, "epoch": 1}
@@ -197,19 +196,6 @@ def test_the_exit_code_says_whether_anything_was_counted(tmp_path, monkeypatch, 
     assert code == (stop.value.code if stop else 0)
     assert json.loads((tmp_path / "f.json").read_text())["inputs"] == result
     assert f"crashes {count}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ([], "nothing to do"),
-        (["--runs", "-1"], "--runs must be at least 0"),
-        (["--runs", "1", "--seed", "-1"], "--seed"),
-    ],
-)
-def test_bad_flags(words, message):
-    with pytest.raises(InputError, match=message):
-        faults.command(words)
 
 
 def test_launches_end_in_all_ways_with_two_and_four_trainers():

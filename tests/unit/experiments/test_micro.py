@@ -108,20 +108,3 @@ def test_sampler_memory(layouts):
     (row,) = sampler_memory.measure(sampler_memory.command.parse(words))["samplers"]
     assert row["samplers"] == 1
     assert min(row["private_bytes"], row["slot_bytes"]) > 0
-
-
-@pytest.mark.parametrize(
-    ("command", "words", "message"),
-    [
-        (aggregation.command, "--widths 0", "--widths takes numbers from 1 on, not"),
-        (step.command, "nowhere --hidden 0", "--hidden must be at least 1, not 0"),
-        (convolutions.command, "--repeats 0", "--repeats must be at least 1, not 0"),
-        (sampling_rate.command, "nowhere --batches 1", "--batches must be at least 2, not 1"),
-        (partial_sums.command, "nowhere --batches 1", "--batches must be at least 2, not 1"),
-        (sampler_memory.command, "nowhere --samplers 0", "--samplers takes numbers from 1 on"),
-        (sampler_memory.command, "nowhere --sampler-memory some", "--sampler-memory: "),
-    ],
-)
-def test_mistakes(command, words, message):
-    with pytest.raises(InputError, match=message):
-        command(words.split())

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.documents import undocumented
 
 from experiments.model_host import __main__ as model_host
 from experiments.model_host import measured, rates
@@ -261,25 +262,6 @@ def test_files_that_are_refused(content, message, tmp_path):
         rates.open_host(str(path))
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--host", "dgx-a200"), "--host dgx-a200: it is one of 4x3090ti-pcie3, dgx-a100"),
-        (("--gpus", "8"), "--gpus 8: 4x RTX 3090 Ti, PCIe 3.0 .* has 4"),
-        (("--cache", "0,101"), "percents from 0 to 100"),
-        (("--model", "gat", "--hidden", "10"), "--heads 4 does not divide --hidden 10"),
-        (("--epochs", "1"), "--epochs must be at least 2, not 1"),
-        (("--dataset", "nowhere"), "nowhere is not a folder"),
-        (("--json", "nowhere/out.json"), "cannot write to nowhere"),
-    ],
-)
-def test_mistakes(words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=message):
-        model_host.command(["--dataset", "synthetic:tiny", *words])
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_layout_of_other_parts(layouts):
     with pytest.raises(InputError, match="has 3 parts, and 4 trainers want one each"):
         model_host.command(["--dataset", str(layouts(3).path)])
@@ -290,13 +272,12 @@ def test_the_keys_are_those_documented(layouts, tmp_path, capsys):
     flags = ["--fan-out", "4,3", "--batch-size", "50", "--iterations", "2", "--json", str(path)]
     model_host.command(["--dataset", str(layouts(4).path), "--host", "4x3090ti-pcie3", *flags])
     result = json.loads(path.read_text())
-    documented = (ROOT / "docs" / "formats.md").read_text().partition("### Hosts")[2].partition("\n### ")[0]
     keys = {*result, *result["settings"], *result["counted"]}
     for rows in (result["rates"], result["counts"], result["predictions"]):
         keys |= set(rows[0])
         assert all(set(row) == set(rows[0]) for row in rows)
     keys |= {"stage", "predicted_s", "measured_s", "ratio"}
-    assert [key for key in sorted(keys) if f"`{key}`" not in documented] == []
+    assert undocumented("Hosts", keys) == []
     printed = capsys.readouterr().out
     assert printed.count("Predicted from counts and rates, not measured.") == 1
     assert "left_out Quiver: devices of" in printed

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.documents import undocumented
 from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 from support.traffic import hottest_set
@@ -18,7 +19,6 @@ from support.traffic import hottest_set
 from experiments.paper import redundancy
 from experiments.paper.redundancy import RedundancyConfig, counts_of
 from experiments.paper.redundancy_table import bar_of
-from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -182,14 +182,13 @@ def test_the_bar(rows, missed):
 def test_the_keys_are_those_documented(tmp_path, capsys):
     redundancy.command([*TINY, "--work", str(tmp_path), "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
-    documented = (ROOT / "docs" / "formats.md").read_text().partition("### Redundancy")[2].partition("\n### ")[0]
     assert list(result) == ["dataset", "settings", "counted", "traffic", "exchanges", "bar", "work", "paper"]
     keys = {*result, *result["dataset"], *result["dataset"]["generator"], *result["paper"], "system", "cache_percent"}
     keys |= {*result["settings"], *result["counted"], *result["bar"]}
     for rows in (*(result[name] for name in ("traffic", "exchanges", "work")), *result["paper"].values()):
         keys |= set(rows[0])
         assert all(set(row) == set(rows[0]) for row in rows)
-    assert [key for key in keys if f"`{key}`" not in documented] == []
+    assert undocumented("Redundancy", keys) == []
     assert [(row["system"], row["cache_percent"]) for row in result["traffic"]] == [
         ("DGL", 0),
         *((system, percent) for system in ("PaGraph", "Quiver", "GSplit") for percent in (0, 10, 25)),
@@ -206,25 +205,3 @@ def test_a_part_of_an_epoch_is_counted(layouts, caplog):
     counted = redundancy.measure(redundancy.command.parse(words))["counted"]
     assert (counted["iterations"], counted["iterations_per_epoch"], counted["epochs"]) == (2, 3, 2 / 3)
     assert "--feature-width 9 is ignored" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--dataset", "nowhere"), "nowhere is not a folder: no such path"),
-        (("--dataset", "synthetic:vast"), "unknown preset 'vast'; choose one of tiny"),
-        ((*TINY, "--batch-size", "0"), "--batch-size must be at least 1, not 0"),
-        ((*TINY, "--hidden", "0"), "--hidden must be at least 1, not 0"),
-        ((*TINY, "--iterations", "0"), "--iterations must be at least 1, not 0"),
-        ((*TINY, "--feature-width", "0"), "--feature-width must be at least 1, not 0"),
-        ((*TINY, "--fan-out", "3,0"), "--fan-out takes numbers from 1 on, or -1"),
-        ((*TINY, "--caches", "0,101"), "sizes of caches are percents from 0 to 100"),
-        ((*TINY, "--seed", "-1"), "--seed must be at least 0, not -1"),
-        ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json: cannot write to nowhere"),
-    ],
-)
-def test_mistakes(words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=message):
-        redundancy.command(list(words))
-    assert list(tmp_path.iterdir()) == []
