@@ -7,17 +7,19 @@ from typing import Any
 
 from experiments.ablation.config import PYG, PYG_MODEL, QUICK, AblationConfig
 from experiments.ablation.exchange import exchange_rows
-from experiments.ablation.report import add_study
 from experiments.ablation.variants import BASE, asked_of, contender_of
 from experiments.compare import measuring
 from experiments.compare.graphs import prepare
 from experiments.compare.measuring import Bench
-from experiments.compare.pairs import Round
+from experiments.compare.pairs import COMPARED, Round, epoch_row, noise_rows, ratio_row
 from experiments.compare.report import new_result
 from experiments.compare.systems import missing
 from experiments.shared.experiment import Experiment
 from gsplit import cli
 from gsplit.errors import InputError
+
+ALSO_OVER = {PYG: (PYG_MODEL,)}
+"""What a change is compared with, beside the base."""
 
 
 def measure(config: AblationConfig) -> dict[str, Any]:
@@ -39,6 +41,19 @@ def measure(config: AblationConfig) -> dict[str, Any]:
     bench.save(result)
     check_same_edges(result["tables"]["changes"])
     return result
+
+
+def add_study(tables: dict[str, list[dict[str, Any]]], study: str, rounds: Sequence[Round]) -> None:
+    """Rows of one study: an epoch of each, ratios to the base, the machine."""
+    names = list(dict.fromkeys(name for each in rounds for name in each))
+    tables["changes"] += [{"study": study, "change": name, **epoch_row(rounds, name)} for name in names]
+    for what in COMPARED:
+        for name in names:
+            for over in (BASE, *ALSO_OVER.get(name, ())):
+                row = None if name == over else ratio_row(rounds, name, over, what)
+                if row:
+                    tables["ratios"].append({"study": study, "change": row.pop("system"), **row})
+    tables["noise"] += [{"study": study, **row} for row in noise_rows(rounds)]
 
 
 def check_same_edges(rows: Sequence[Mapping[str, Any]]) -> None:

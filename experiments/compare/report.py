@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib import metadata
 from typing import Any
 
 from experiments.compare.config import OURS
@@ -14,21 +12,9 @@ from experiments.compare.pairs import COMPARED, Round, accuracy_rows, best_of, e
 from experiments.compare.search import Found
 from experiments.compare.systems import Contender
 from experiments.shared.processes import Memory
+from experiments.shared.results import versions
 from experiments.shared.rounds import cores
 from gsplit.config.fields import Checked
-
-PACKAGES = {"torch": "torch", "dgl": "dgl", "torch_geometric": "torch-geometric", "numpy": "numpy"}
-
-
-def versions() -> dict[str, str | None]:
-    """Versions of what takes part; null where it is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name, package in PACKAGES.items():
-        try:
-            found[name] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def settings_of(config: Checked) -> dict[str, Any]:
@@ -99,7 +85,7 @@ def new_result(bench: Bench[Any], **tables: list[dict[str, Any]]) -> dict[str, A
     return {
         "dataset": bench.graph.facts,
         "settings": settings_of(config),
-        "versions": versions(),
+        "versions": versions("torch", "dgl", "torch_geometric", "numpy"),
         "host": {"cores": cores(), "threads": config.trainer_threads},
         "tables": {**tables, "not_run": bench.failures},
         "runs": bench.runs,

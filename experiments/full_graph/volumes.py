@@ -1,4 +1,7 @@
-"""``--words``: words of an epoch by formula, and rows that parts of real graphs need of each other."""
+"""``--words``: words of an epoch by formula, and rows that parts of real graphs need of each other.
+
+Legend: N vertices, P parts.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.full_graph import words
 from experiments.full_graph.graphs import REAL, graph_of
-from experiments.full_graph.needed import needed_rows
 from experiments.full_graph.words import WORD_BYTES, Grid, Model
 from gsplit.data import GraphArrays
 from gsplit.partition import methods
@@ -54,6 +57,21 @@ def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
         "needed": needed,
         "sparse": sparse,
     }
+
+
+def needed_rows(graph: GraphArrays, part_N: NDArray[np.int32], parts: int) -> NDArray[np.int64]:
+    """Rows that part p needs of part q for one product, int64 [P, P], each counted once; 0 on the diagonal.
+
+    Forward p receives row p. Backward the gradients of these rows go back, so it receives column p.
+    """
+    needed = np.zeros((parts, parts), np.int64)
+    part_E = np.repeat(part_N, np.diff(graph.indptr))
+    for part in range(parts):
+        sources = np.zeros(graph.num_vertices, bool)
+        sources[graph.indices[part_E == part]] = True
+        needed[part] = np.bincount(part_N[sources], minlength=parts)
+        needed[part, part] = 0
+    return needed
 
 
 def formula_row(model: Model, processes: int) -> dict[str, Any]:

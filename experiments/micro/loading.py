@@ -15,11 +15,8 @@ docs/formats.md has the keys of ``--json``.
 
 from __future__ import annotations
 
-import importlib.util
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import metadata
 from statistics import median
 from typing import Any
 
@@ -30,7 +27,7 @@ from numpy.typing import NDArray
 from experiments.micro.loading_ways import COPY, Way, ways_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Positive, Seed
-from experiments.shared.results import printed
+from experiments.shared.results import printed, versions
 from experiments.shared.rounds import cores, ratios, spread
 from gsplit import cli
 from gsplit.config.parallel import Device
@@ -76,7 +73,11 @@ def measure(config: LoadingConfig) -> dict[str, Any]:
     """What ``--json`` has."""
     device = _device(config)
     config = replace(config, threads=config.threads or cores())
-    about = {"device": accelerator.name_of(device), "versions": versions(), "settings": settings(config)}
+    about = {
+        "device": accelerator.name_of(device),
+        "versions": versions("numpy", "torch", "triton"),
+        "settings": settings(config),
+    }
     return {**about, "loads": list(loads_of(config, device))}
 
 
@@ -148,15 +149,6 @@ def settings(config: LoadingConfig) -> dict[str, Any]:
     names = ("rows", "width", "batch_size", "fan_out", "rounds", "threads", "seed", "quick")
     return {"dtypes": [str(dtype).removeprefix("torch.") for dtype in DTYPES]} | {
         name: getattr(config, name) for name in names
-    }
-
-
-def versions() -> dict[str, str | None]:
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": torch.__version__,
-        "triton": metadata.version("triton") if importlib.util.find_spec("triton") else None,
     }
 
 

@@ -28,12 +28,11 @@ from experiments.model_host.measured import this_host
 from experiments.model_host.model import predict
 from experiments.model_host.rates import Host, open_host
 from experiments.model_host.report import LABEL, count_row, prediction_row, rate_rows
-from experiments.shared.datasets import open_or_make, width_of
+from experiments.shared.datasets import feature_row, open_or_make, width_of
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Percents, Positive, Seed
 from experiments.shared.placements import Placements
 from experiments.shared.results import about
-from experiments.shared.traffic import FLOAT32_BYTES
 from gsplit import cli
 from gsplit.config.fields import Range
 from gsplit.config.train import TrainConfig
@@ -114,7 +113,7 @@ def predicted(layout: Layout, config: ModelHostConfig, host: Host | None) -> dic
     batches = range(plan.num_batches)[: config.iterations]
     all_targets = len(layout.graph.train_idx)
     epochs = min(len(batches) * config.batch_size, all_targets) / all_targets
-    feature_width, row_bytes = _feature_row(layout, config)
+    feature_width, row_bytes = feature_row(layout, config.feature_width or width_of(config.dataset))
     level_widths = [feature_width, *[config.hidden] * (len(config.fan_out) - 1), layout.graph.num_classes]
     layers = layers_of(config.model, level_widths, config.heads)
     left_out = []
@@ -151,15 +150,6 @@ def predicted(layout: Layout, config: ModelHostConfig, host: Host | None) -> dic
         "left_out": left_out,
         "check": check,
     }
-
-
-def _feature_row(layout: Layout, config: ModelHostConfig) -> tuple[int, int]:
-    """(columns, bytes as stored) of a feature row."""
-    features = layout.graph.features
-    if features is not None:
-        return features.shape[1], features.shape[1] * features.dtype.itemsize
-    width = config.feature_width or width_of(config.dataset)
-    return width, width * FLOAT32_BYTES
 
 
 def _run_of(layout: Layout, config: ModelHostConfig, strategy: Strategy, host: Host) -> TrainConfig:

@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.paper.redundancy_table import TABLE_2
+from experiments.paper.redundancy import TABLE_2
 from experiments.paper.split_quality import TABLE_5
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed

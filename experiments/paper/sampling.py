@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,15 +28,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.baselines.sampling_ways import Iteration, Ours, Theirs, Way, iterations
 from experiments.paper.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of
 from experiments.shared.datasets import Dataset, open_dataset
 from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed, from_one_on
-from experiments.shared.results import about, printed
+from experiments.shared.results import about, printed, versions
 from experiments.shared.rounds import in_turn
 from gsplit import cli
 from gsplit.errors import InputError
@@ -68,6 +65,8 @@ class SamplingConfig(Flags):
     """Keeps the layouts of synthetic graphs."""
 
 
+THEIRS = ("torch", "dgl")
+"""What is loaded for DGL's sampler alone."""
 QUICK = SamplingConfig(dataset="synthetic:quick", quick=True, batch_sizes=(1024, 4096), rounds=3)
 
 
@@ -80,7 +79,7 @@ def measure(config: SamplingConfig) -> dict[str, Any]:
     result: dict[str, Any] = {
         "dataset": about(dataset.layout, dataset.generator),
         "settings": {key: getattr(config, key) for key in ("fan_out", "batch_sizes", "rounds", "seed", "quick")},
-        "versions": versions(),
+        "versions": {**dict.fromkeys(THEIRS), **versions("numpy", *(name for name in THEIRS if name in sys.modules))},
     }
     ours = Ours(dataset, config.fan_out, config.seed)
     batch_sizes, excluded, busiest = [], [], 0.0
@@ -156,11 +155,6 @@ def check_batch_sizes(config: SamplingConfig, dataset: Dataset) -> None:
             raise InputError(f"--batch-sizes {batch_size} is more than the {targets} training vertices")
         if batch_size < parts:
             raise InputError(f"--batch-sizes {batch_size} is less than a target for each of {parts} micro-batches")
-
-
-def versions() -> dict[str, str | None]:
-    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("torch", "dgl")}
-    return {"python": platform.python_version(), "numpy": np.__version__, **loaded}
 
 
 def torch_threads() -> int | None:

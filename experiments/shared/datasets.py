@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.shared import real_graphs
+from experiments.shared.traffic import FLOAT32_BYTES
 from gsplit.data import Layout, open_layout, open_store, write_store
 from gsplit.data.importers.npz import load_npz
 from gsplit.data.synthetic import PRESETS, Calibrated, Choice, Preset, choose
@@ -126,6 +127,14 @@ def width_of(dataset: str) -> int:
     if not dataset.startswith(PREFIX):
         return FEATURE_WIDTH
     return choose(dataset.removeprefix(PREFIX), {**PRESETS, "quick": QUICK}).preset.num_features
+
+
+def feature_row(layout: Layout, width: int) -> tuple[int, int]:
+    """(columns, bytes as stored) of a feature row; ``width`` columns of float32 where the graph has none."""
+    features = layout.graph.features
+    if features is None:
+        return width, width * FLOAT32_BYTES
+    return features.shape[1], features.shape[1] * features.dtype.itemsize
 
 
 def _make(path: Path, choice: Choice, seed: int, source: str, parts: int, features: bool) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,7 @@ def cell_of(key: str, value: Any) -> str:
     if isinstance(value, (int, float)) and key.endswith("bytes"):
         return binary(value)
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+        return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "/")
 
 
@@ -90,6 +92,17 @@ def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:
         "store_checksum": layout.store_checksum,
         "generator": generator,
     }
+
+
+def versions(*packages: str) -> dict[str, str | None]:
+    """Versions of Python and of packages, by the name that they are imported by; null where one is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name.replace("_", "-"))
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
 
 
 PAPER_GRAPHS = {"products": "products", "papers100M": "papers100M", "papers": "papers100M", "amazon": "amazon"}

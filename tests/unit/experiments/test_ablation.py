@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from support.documents import undocumented
@@ -20,7 +19,6 @@ from experiments.shared import processes
 from gsplit.errors import InputError
 from tools import comparison_record, results
 
-ROOT = Path(__file__).parent.parent.parent.parent
 FEATURES, HIDDEN = 100, 16
 
 

@@ -13,7 +13,7 @@ from support.graphs import random_graph
 from experiments.full_graph import __main__ as full_graph
 from experiments.full_graph import balance, volumes, words
 from experiments.full_graph.graphs import lattice
-from experiments.full_graph.needed import needed_rows
+from experiments.full_graph.volumes import needed_rows
 from experiments.full_graph.words import Model
 
 PRODUCTS = next(model for model in volumes.PUBLISHED if model.name == "products")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from experiments.micro.loading import LoadingConfig, sampled_list
 from experiments.micro.loading_ways import Way, ways_of
 from gsplit.errors import InputError
 
-ROOT = Path(__file__).parent.parent.parent.parent
 TINY = shlex.split("--device cpu --rows 500 --width 3 --batch-size 20 --fan-out 4,3 --threads 2")
 
 

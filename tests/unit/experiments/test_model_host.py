@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.documents import undocumented
@@ -19,7 +18,6 @@ from experiments.model_host.pipeline import end_times, steady_seconds
 from experiments.shared.traffic import Loads, NoCache
 from gsplit.errors import InputError
 
-ROOT = Path(__file__).parent.parent.parent.parent
 NEITHER = {"gpus", "gpus_per_bus", "samplers", "cores"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from support.documents import undocumented
@@ -12,8 +11,6 @@ from experiments.micro import overlap
 from experiments.micro.overlap import common, of_streams, of_threads, trainers_of, union
 from gsplit.errors import InputError
 from gsplit.train.profiling import numbered
-
-ROOT = Path(__file__).parent.parent.parent.parent
 
 
 def event(pid, tid, name, begin, end, cat="user_annotation", **args):

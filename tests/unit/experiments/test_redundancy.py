@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,11 +16,9 @@ from support.reference import sample_and_split
 from support.traffic import hottest_set
 
 from experiments.paper import redundancy
-from experiments.paper.redundancy import RedundancyConfig, counts_of
-from experiments.paper.redundancy_table import bar_of
+from experiments.paper.redundancy import RedundancyConfig, bar_of, counts_of
 from gsplit.sampling import EpochPlan
 
-ROOT = Path(__file__).parent.parent.parent.parent
 TINY = ("--dataset", "synthetic:tiny", "--batch-size", "150", "--fan-out", "4,3", "--feature-width", "32")
 HIDDEN = 7
 OFFSETS = [[0, 301], [0, 100, 100, 301], [0, 20, 150, 151, 301]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from statistics import mean
 
 import numpy as np
@@ -19,7 +18,6 @@ from experiments.shared.ownership import at_random, of_layout
 from gsplit.partition.report import edge_skew
 from gsplit.sampling import EpochPlan
 
-ROOT = Path(__file__).parent.parent.parent.parent
 TINY = ("--dataset", "synthetic:tiny", "--batch-sizes", "100,300", "--fan-out", "4,3", "--iterations", "2")
 OFFSETS = [0, 20, 150, 151, 300]
 
