@@ -58,7 +58,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def cell_of(key: str, value: Any) -> str:
     """A value as a table shows it: null is ``-``, bytes have a unit, fractions four digits."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {cell_of(name, each)}" for name, each in value.items())
+        return ", ".join(f"{name} {cell_of(str(name), each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
         return ",".join(cell_of(key, each) for each in value)
     if value is None:

@@ -91,3 +91,4 @@ def test_values_become_lines_and_lists_of_rows_tables_wherever_they_stand():
         "settings: fan_out 4,3\nseed 0, none \n\n" + "## nested\n\nsize 1,024\n\n## rows\n\n" + table
     )
     assert cell_of("edges_per_second", 12345678.9) == "12,345,679"
+    assert cell_of("by_size", {1024: 0.5, "none": []}) == "1024 0.5, none "
