@@ -8,10 +8,10 @@
 - ``differential``: random models of PyG and DGL, split, beside their library.
 - ``model_host``: epochs predicted for hosts that are not at hand, from counts and documented rates.
 - ``baselines``: other systems that ours is compared with.
-- ``shared``: graphs, flags, placements, systems, counts of traffic, results.
+- ``shared``: what all of them need: commands, flags, rounds, tables, graphs, processes.
 
-Each command is ``python -m experiments.KIND.NAME`` or ``python -m experiments.KIND``; docs/results.md has what they
-gave.
+Each command is ``python -m experiments.KIND.NAME`` or ``python -m experiments.KIND``
+(:class:`experiments.shared.experiment.Experiment`); docs/results.md has what they gave.
 """
 
 from gsplit import starting

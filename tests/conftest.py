@@ -16,9 +16,9 @@ from support.pool import Pool
 from support.predictions import InPool as PredictsInPool
 from support.runs import InPool as TrainsInPool
 
+from experiments.shared import real_graphs
 from gsplit import cli
 from gsplit.device import accelerator
-from tools import real_graphs
 
 
 def pytest_configure():

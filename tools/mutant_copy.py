@@ -20,7 +20,7 @@ import nanobind
 import psutil
 
 import gsplit._core
-from tools import real_graphs
+from experiments.shared import real_graphs
 from tools.mutations import ROOT, Mutation
 
 ON_ACCELERATORS = "tests/accelerator/"

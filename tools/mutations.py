@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jinja2 import Template
+
 from tools.toml import tomllib
 
 ROOT = Path(__file__).parent.parent
@@ -85,6 +87,23 @@ def exists(test: str, root: Path = ROOT) -> bool:
     return path.is_file() and (not function or f"def {function.split('[')[0]}(" in path.read_text())
 
 
+PAGE = """\
+# Mutations
+
+Wrong changes that `make mutants` makes in a private copy, one at a time, and the test that notices each.
+The list is `tools/mutants.toml`; `python -m tools.mutants --markdown docs/mutations.md` writes this page.
+A mutation may also be caught by the {{ time_limit }}, where its tests hang, or by the signal that ends them.
+
+{{ rows|length }} mutations, {{ compiled }} of them in C++.
+
+| mutation | where | what is wrong then | caught by |
+|---|---|---|---|
+{% for mutation, caught in rows -%}
+| {{ mutation.name }} | {{ mutation.file.removeprefix("gsplit/") }} | {{ mutation.wrong }} | {{ caught }} |
+{% endfor %}"""
+"""The page docs/mutations.md, a template of Jinja."""
+
+
 def shown(caught_by: str | None) -> str:
     """What caught a mutation, as the last column of docs/mutations.md has it."""
     if caught_by is None:
@@ -95,22 +114,9 @@ def shown(caught_by: str | None) -> str:
 
 def table(mutations: Sequence[Mutation], verdicts: Sequence[Verdict], before: str) -> str:
     """The text of docs/mutations.md; what was not tried now stands there as in the page before."""
-    rows = (line.strip("| ").split(" | ") for line in before.splitlines() if line.count(" | ") == 3)
-    last = {row[0]: row[-1] for row in rows}
+    before_rows = (line.strip("| ").split(" | ") for line in before.splitlines() if line.count(" | ") == 3)
+    last = {row[0]: row[-1] for row in before_rows}
     last |= {verdict.mutation.name: shown(verdict.caught_by) for verdict in verdicts}
-    lines = [
-        "# Mutations",
-        "",
-        "Wrong changes that `make mutants` makes in a private copy, one at a time, and the test that notices each.",
-        "The list is `tools/mutants.toml`; `python -m tools.mutants --markdown docs/mutations.md` writes this page.",
-        f"A mutation may also be caught by the {TIME_LIMIT}, where its tests hang, or by the signal that ends them.",
-        "",
-        f"{len(mutations)} mutations, {sum(mutation.compiled for mutation in mutations)} of them in C++.",
-        "",
-        "| mutation | where | what is wrong then | caught by |",
-        "|---|---|---|---|",
-    ]
-    for mutation in mutations:
-        where = mutation.file.removeprefix("gsplit/")
-        lines.append(f"| {mutation.name} | {where} | {mutation.wrong} | {last.get(mutation.name, '**nothing**')} |")
-    return "\n".join(lines) + "\n"
+    rows_now = [(mutation, last.get(mutation.name, "**nothing**")) for mutation in mutations]
+    compiled = sum(mutation.compiled for mutation in mutations)
+    return Template(PAGE).render(rows=rows_now, compiled=compiled, time_limit=TIME_LIMIT)

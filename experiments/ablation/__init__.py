@@ -26,7 +26,7 @@ them stand the raw input rows that the first exchange would send if it sent feat
 ``sage`` what each layer sends according to that count. ``first_layer_over_inputs`` is given where both agree to the
 byte.
 
-``OUT`` gets ``ablation.json`` (all numbers), ``ablation.md`` (tables) and pictures; docs/formats.md has the keys, and
+``OUT`` gets ``ablation.json`` (all numbers) and ``ablation.md`` (tables); docs/formats.md has the keys, and
 ``python -m tools.comparison_record`` makes a record of docs/results/data out of it. The exit code is 1 where a run
 failed.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from experiments.baselines.pyg_forms import GIVEN
 from experiments.baselines.workload import Setting
 from experiments.compare.graphs import Graph
 from experiments.compare.systems import Contender, System, baseline_command, read_baseline, read_engine
+from experiments.shared.processes import train_command
 from gsplit import cli
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
@@ -72,7 +72,7 @@ def asked_of(config: AblationConfig, change: str) -> TrainConfig:
 
 def contender_of(config: AblationConfig, graph: Graph, change: str) -> Contender:
     """The training with a change; that of PyG itself for :data:`~experiments.ablation.config.PYG`."""
-    workload = config.comparison().workload(graph.store)
+    workload = config.workload(graph.store)
     if change == PYG:
         system = System(
             name="pyg", label="PyG's step on our blocks", choices={}, command=baseline_command, read=read_baseline
@@ -80,10 +80,10 @@ def contender_of(config: AblationConfig, graph: Graph, change: str) -> Contender
         alone = replace(workload, trainers=1, threads=config.gpus * config.trainer_threads)
         return Contender(system=system, workload=alone, setting=Setting(memory="kept", form=GIVEN))
     asked = asked_of(config, "" if change == BASE else change)
-    words = words_of(flags_of(config, "" if change == BASE else change))
+    flags = flags_of(config, "" if change == BASE else change)
 
     def command(_: Contender, graph: Graph, folder: Path) -> list[str]:
-        return [sys.executable, "-m", "gsplit", "train", str(graph.layout), "--out", str(folder / "run"), *words]
+        return train_command(graph.layout, folder / "run", flags)
 
     return Contender(
         system=System(name=change.replace("/", "_"), label="GSplit", choices={}, command=command, read=read_engine),

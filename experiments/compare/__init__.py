@@ -39,6 +39,6 @@ What happens, in order:
    all neighbours, outside what is timed. Its seconds are epochs times the median epoch of the rounds.
 5. *Sweeps* by size of the cache or of the mini-batch, where asked for, in rounds likewise.
 
-``OUT`` gets ``comparison.json`` (all numbers), ``comparison.md`` (tables) and pictures; docs/formats.md has the keys.
-A system that cannot run is listed with the reason. The exit code is 1 where one failed that should run.
+``OUT`` gets ``comparison.json`` (all numbers) and ``comparison.md`` (tables); docs/formats.md has the keys. A system
+that cannot run is listed with the reason. The exit code is 1 where one failed that should run.
 """

@@ -9,15 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.compare.config import CompareConfig
-from experiments.shared.datasets import PREFIX
+from experiments.compare.config import BenchConfig
+from experiments.shared import real_graphs
+from experiments.shared.datasets import PREFIX, store_of
 from experiments.shared.results import about
-from gsplit.data import GraphStore, open_layout, open_store, write_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data import GraphStore, open_layout, open_store
 from gsplit.data.synthetic import choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
-from tools import real_graphs
 
 logger = logging.getLogger(__name__)
 
@@ -32,23 +31,20 @@ class Graph:
     """What the results say of it."""
 
 
-def prepare(config: CompareConfig) -> Graph:
+def prepare(config: BenchConfig) -> Graph:
     """The store and the layout, made under ``config.work`` if need be.
 
     Raises:
         InputError: for a dataset that is none, or one that not all systems can be compared on.
     """
-    try:
-        config.work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {config.work}: {error.strerror}") from None
+    config.make_folders()
     store, generator = _store(config)
     graph = store.graph
     if graph.features is None:
         raise InputError(f"{config.dataset} has no features to train on")
     if graph.multi_label:
         raise InputError(f"{config.dataset} has several labels a vertex; only one class a vertex is compared")
-    for size in (config.batch_size, *config.sweep_batch):
+    for size in (size for sizes in config.batch_sizes.values() for size in sizes):
         if size > len(graph.train_idx):
             raise InputError(f"a batch size of {size} is more than the {len(graph.train_idx)} training vertices")
     layout = _layout(config, store)
@@ -66,35 +62,27 @@ def prepare(config: CompareConfig) -> Graph:
     return Graph(store=store.path, layout=layout, facts=facts)
 
 
-def _store(config: CompareConfig) -> tuple[GraphStore, dict[str, Any] | None]:
+def _store(config: BenchConfig) -> tuple[GraphStore, dict[str, Any] | None]:
     """The store, and ``preset``, ``version`` and ``seed`` of a synthetic graph."""
     dataset = config.dataset
     if Path(dataset).is_dir():
         return open_store(dataset), None
     real = real_graphs.folder() / f"{dataset}.npz"
     if not dataset.startswith(PREFIX) and real.is_file():
-        path = config.work / dataset / "store"
-        if not path.exists():
-            graph = load_npz(real).with_feature_dtype("float32")
-            write_store(path, graph, name=dataset, source=dataset)
-        return open_store(path), None
+        return open_store(store_of(dataset, data=real.parent, work=config.work)), None
     preset = dataset.removeprefix(PREFIX)
     try:
-        choice = choose(preset)
+        version = choose(preset).preset.version
     except InputError as error:
         raise InputError(
             f"--dataset {dataset} is no folder, not in the folder of real graphs (no {real}; GSPLIT_DATA names it), "
             f"and {error}"
         ) from None
-    path = config.work / f"{choice.label}-v{choice.preset.version}-seed{config.seed}" / "store"
-    if not path.exists():
-        logger.info("generating %s once, into %s", dataset, path)
-        graph = choice.generate(seed=config.seed)
-        write_store(path, graph.with_feature_dtype("float32"), name=f"synthetic-{choice.label}", source=dataset)
-    return open_store(path), {"preset": preset, "version": choice.preset.version, "seed": config.seed}
+    store = open_store(store_of(PREFIX + preset, data=real.parent, work=config.work, seed=config.seed))
+    return store, {"preset": preset, "version": version, "seed": config.seed}
 
 
-def _layout(config: CompareConfig, store: GraphStore) -> Path:
+def _layout(config: BenchConfig, store: GraphStore) -> Path:
     """The layout in METIS's parts, or another method's; its name is a digest of all that it was made with."""
     asked = PartitionConfig(
         store=store.path, out=Path("layout"), parts=config.gpus, method=config.method, seed=config.seed

@@ -7,24 +7,30 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from experiments.baselines.workload import Outcome, Setting
 from experiments.compare import systems
-from experiments.compare.config import CompareConfig
+from experiments.compare.config import BenchConfig, CompareConfig
 from experiments.compare.graphs import Graph
 from experiments.compare.pairs import InRound, Round, middle, seconds_of
 from experiments.compare.search import Found, search
 from experiments.compare.systems import Contender, Ran, System
-from experiments.shared.noise import calibrate
 from experiments.shared.processes import Memory, RunFailed
+from experiments.shared.results import markdown, write_json
+from experiments.shared.rounds import calibrate, in_turn
+from gsplit.files import replace_file
+
+C = TypeVar("C", bound=BenchConfig)
 
 
 @dataclass(kw_only=True)
-class Bench:
+class Bench(Generic[C]):
     """Where contenders run, and what came of each run."""
 
-    config: CompareConfig
+    name: str
+    """``comparison`` or ``ablation``, which names its files."""
+    config: C
     graph: Graph
     runs: list[dict[str, Any]] = field(default_factory=list)
     """Every run that ended well, as results keep it."""
@@ -54,8 +60,18 @@ class Bench:
         print(f"{phase}: {contender.system.name} failed: {error}", flush=True)
         self.failures.append({"system": contender.system.name, "phase": phase, "reason": str(error)})
 
+    def save(self, result: dict[str, Any]) -> None:
+        """Write what there is so far, so that what is interrupted has not been for nothing."""
+        write_json(self.config.out / f"{self.name}.json", result)
+        replace_file(self.config.out / f"{self.name}.md", f"{markdown(shown(result))}\n".encode())
 
-def find_setting(bench: Bench, system: System) -> Found:
+
+def shown(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a result is for readers: not the single runs."""
+    return {name: result[name] for name in ("dataset", "settings", "versions", "host")} | result["tables"]
+
+
+def find_setting(bench: Bench[CompareConfig], system: System) -> Found:
     """The fastest setting of a system, each judged by a run whose blocks were checked."""
     config = bench.config
     if config.search_epochs == 0:
@@ -73,7 +89,7 @@ def find_setting(bench: Bench, system: System) -> Found:
     return found
 
 
-def contender_of(bench: Bench, system: System, setting: Setting) -> Contender:
+def contender_of(bench: Bench[CompareConfig], system: System, setting: Setting) -> Contender:
     """A system with the setting that was found."""
     config = bench.config
     workload = config.workload(bench.graph.store)
@@ -84,7 +100,7 @@ def _cache(config: CompareConfig, system: System) -> int:
     return config.cache if system.has_cache and system.strategy else 0
 
 
-def memory_of(bench: Bench, contender: Contender) -> Memory | None:
+def memory_of(bench: Bench[CompareConfig], contender: Contender) -> Memory | None:
     """Most memory of one run, whose blocks are checked where no search has; None where the run failed."""
     if bench.config.search_epochs == 0:
         contender = replace(contender, workload=replace(contender.workload, check=True))
@@ -95,15 +111,13 @@ def memory_of(bench: Bench, contender: Contender) -> Memory | None:
         return None
 
 
-def in_turn(bench: Bench, contenders: Mapping[str, Contender], rounds: int, phase: str) -> list[Round]:
+def run_rounds(bench: Bench[Any], contenders: Mapping[str, Contender], rounds: int, phase: str) -> list[Round]:
     """Every contender once a round, each round beginning with another one. Who fails is out."""
     results: list[Round] = []
     left = dict(contenders)
     for number in range(rounds):
         results.append({})
-        names = list(left)
-        first = number % max(1, len(names))
-        for name in names[first:] + names[:first]:
+        for name in in_turn(left, number):
             calibration_s = calibrate()
             try:
                 ran = bench.run(left[name], phase, round=number, calibration_s=calibration_s)
@@ -116,7 +130,7 @@ def in_turn(bench: Bench, contenders: Mapping[str, Contender], rounds: int, phas
     return [each for each in results if each]
 
 
-def accuracy_of(bench: Bench, contender: Contender) -> Outcome | None:
+def accuracy_of(bench: Bench[CompareConfig], contender: Contender) -> Outcome | None:
     """A run that is evaluated after each epoch; None where it failed."""
     workload = replace(contender.workload, epochs=bench.config.accuracy_epochs, evaluate=True)
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.baselines.workload import STAGES, Epoch, Outcome
 from experiments.compare.systems import Ran
-from experiments.shared.noise import quiet_rounds
+from experiments.shared.rounds import quiet_rounds, quiet_spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,29 +55,15 @@ def quiet(rounds: Sequence[Round]) -> list[bool]:
 def ratio_row(rounds: Sequence[Round], theirs: str, ours: str, what: str) -> dict[str, Any] | None:
     """A contender's seconds over ours, round by round; None where no round has both."""
     value = COMPARED[what]
-    both = [
-        (each, is_quiet) for each, is_quiet in zip(rounds, quiet(rounds), strict=True) if {theirs, ours} <= set(each)
-    ]
-    if not both:
-        return None
     pairs = [
         (middle(each[theirs].ran.outcome, value) / middle(each[ours].ran.outcome, value), is_quiet)
-        for each, is_quiet in both
+        for each, is_quiet in zip(rounds, quiet(rounds), strict=True)
+        if {theirs, ours} <= set(each)
     ]
-    ratios = [ratio for ratio, _ in pairs]
-    in_quiet = [ratio for ratio, is_quiet in pairs if is_quiet]
-    return {
-        "what": what,
-        "system": theirs,
-        "over": ours,
-        "ratio": median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "inverse": median(1 / ratio for ratio in ratios),
-        "rounds": len(ratios),
-        "quiet_ratio": median(in_quiet) if in_quiet else None,
-        "quiet_rounds": len(in_quiet),
-    }
+    if not pairs:
+        return None
+    inverse = median(1 / ratio for ratio, _ in pairs)
+    return {"what": what, "system": theirs, "over": ours, "inverse": inverse, **quiet_spread(pairs)}
 
 
 def noise_rows(rounds: Sequence[Round]) -> list[dict[str, Any]]:

@@ -104,7 +104,6 @@ def read_baseline(folder: Path, _: Workload) -> Outcome:
 def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[str]:
     workload, strategy = contender.workload, contender.system.strategy
     flags: dict[str, Any] = {
-        "out": folder / "run",
         "device": "cpu",
         "gpus": workload.trainers,
         "threads": workload.threads,
@@ -126,11 +125,11 @@ def _engine_command(contender: Contender, graph: Graph, folder: Path) -> list[st
         flags["normalization"] = "mean"
     if contender.cache:
         flags |= {"cache_size": f"{contender.cache}%"}
-    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    loops = [] if workload.model == "sage" else ["--no-self-loops"]
+    if workload.model != "sage":
+        flags["no_self_loops"] = None
     if not contender.cache and "--cache" in strategy:
         strategy = (*strategy[: strategy.index("--cache") + 1], "none")
-    return [sys.executable, "-m", "gsplit", "train", str(graph.layout), *words, *loops, *strategy]
+    return [*processes.train_command(graph.layout, folder / "run", flags), *strategy]
 
 
 def _epochs_logged(folder: Path) -> int:

@@ -26,25 +26,20 @@ import os
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # without it, DGL says that it writes a file
 
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, Positive, Seed
-from experiments.shared.results import write_json
 from gsplit import cli
-from gsplit.config.fields import Checked
-from gsplit.files import check_writable
 from gsplit.host import ending_tidily
-
-PROG = "python -m experiments.differential"
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifferentialConfig(Checked):
+class DifferentialConfig(Flags):
     """Train random models of PyG and DGL for a step, split and in their library; count those that differ."""
 
     models: Positive = 100
@@ -55,24 +50,9 @@ class DifferentialConfig(Checked):
     """Seed of all that is random."""
     only: Count | None = None
     """Repeat the model of this number."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
 QUICK = DifferentialConfig(models=20, quick=True)
-
-
-def command(arguments: list[str]) -> None:
-    config = cli.parse(
-        DifferentialConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None, needs=["torch"]
-    )
-    if config.json:
-        check_writable(config.json)
-    result = compared(config)
-    print(table(result))
-    if config.json:
-        write_json(config.json, result)
-    sys.exit(bool(result["counted"]["wrong"]))
 
 
 def compared(config: DifferentialConfig) -> dict[str, Any]:
@@ -113,13 +93,14 @@ def compared(config: DifferentialConfig) -> dict[str, Any]:
     }
 
 
-def table(result: dict[str, Any]) -> str:
-    """The counts, one a line, and what was refused."""
-    lines = [f"{result['models']} models, seed {result['settings']['seed']}"]
-    lines += [f"  {end:<12}{count:>6}" for end, count in result["counted"].items()]
-    lines += ["refused:"] if result["refused"] else []
-    return "\n".join([*lines, *(f"  {count:>4} {why}" for why, count in result["refused"].items())])
-
+command = Experiment(
+    "differential",
+    DifferentialConfig,
+    compared,
+    quick=QUICK,
+    wrong=lambda found: bool(found["counted"]["wrong"]),
+    needs=["torch"],
+)
 
 if __name__ == "__main__":
     cli.main(command)

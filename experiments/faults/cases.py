@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -31,55 +32,30 @@ class Subject:
     """Which of them may be damaged."""
 
 
+TABLES = ("csv", "npy")
+IMPORTED = (
+    *("edges.csv", "edges.tsv", "edges.txt", "edges.csv.gz", "edges.npy", "coo", "coo", "csc", "csc"),
+    *("graph.mtx", "graph.mtx.gz", "matrix-coo.npz", "matrix-csr.npz", "matrix-bsr.npz", "matrix-dia.npz"),
+    *("graph.npz", "graph.npz", "graph.pt", "graph.pt", "data.pt", "data.pt", "graph.bin"),
+    *["graphbolt"] * 3,
+)
+"""What is imported as it is; twice or more often what can be damaged in more ways."""
+
+
 def _imports() -> list[Subject]:
-    found = [
-        Subject(f"data import {name} --out out/store", (name,))
-        for name in (
-            "edges.csv",
-            "edges.tsv",
-            "edges.txt",
-            "edges.csv.gz",
-            "edges.npy",
-            "coo",
-            "coo",
-            "csc",
-            "csc",
-            "graph.mtx",
-            "graph.mtx.gz",
-            "matrix-coo.npz",
-            "matrix-csr.npz",
-            "matrix-bsr.npz",
-            "matrix-dia.npz",
-            "graph.npz",
-            "graph.npz",
-            "graph.pt",
-            "graph.pt",
-            "data.pt",
-            "data.pt",
-            "graph.bin",
-            "graphbolt",
-            "graphbolt",
-            "graphbolt",
-        )
-    ]
+    found = [Subject(f"data import {name} --out out/store", (name,)) for name in IMPORTED]
     found += [Subject("data import edges.parquet --out out/store", ("edges.parquet", "parquet"), ("edges.parquet",))]
     for name, folder in (("arxiv", "ogbn_arxiv"), ("papers100M", "ogbn_papers100M")):
         found += [
             Subject(f"data import ogb:ogbn-{name} --root ogb --out out/store", ("ogb",), (f"ogb/{folder}/**/*",))
         ] * 2
     given = "data import edges.csv --out out/store --undirected"
-    for flag, name in (
-        ("features", "features.csv"),
-        ("features", "features.npy"),
-        ("labels", "labels.csv"),
-        ("labels", "labels.npy"),
-    ):
-        found.append(Subject(f"{given} --{flag} {name}", ("edges.csv", name), (name,)))
+    for flag, name in product(("features", "labels"), TABLES):
+        found.append(Subject(f"{given} --{flag} {flag}.{name}", ("edges.csv", f"{flag}.{name}"), (f"{flag}.{name}",)))
     for flag, name in (
         ("train", "train.txt"),
         ("train", "train.npy"),
-        ("split-file", "split.csv"),
-        ("split-file", "split.npy"),
+        *(("split-file", f"split.{e}") for e in TABLES),
     ):
         words = f"{given} --labels labels.npy --{flag} {name}"
         found.append(Subject(words, ("edges.csv", "labels.npy", name), (name,)))

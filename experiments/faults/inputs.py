@@ -5,7 +5,6 @@ The process that forks must have one thread, so it imports, copies and damages, 
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import importlib
 import os
@@ -13,18 +12,15 @@ import re
 import resource
 import shutil
 import signal
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection
 from pathlib import Path
 
 from experiments.faults.cases import Case, contents
 from experiments.faults.texts import CANARY
-from experiments.shared.processes import fork
+from experiments.shared.processes import call_command, run_forked
 
 LIMIT_S = 60.0
 """Limit of one command; most take a fraction of a second, trainings a few seconds."""
@@ -64,39 +60,10 @@ class Outcome:
 
 def run_cases(cases: Iterator[Case], jobs: int) -> Iterator[Outcome]:
     """Each in a process of its own, ``jobs`` at a time, as they end."""
-    running: dict[int, tuple[Case, int, float]] = {}
-    waiting = True
-    try:
-        while running or waiting:
-            while waiting and len(running) < jobs:
-                case = next(cases, None)
-                waiting = case is not None
-                if case is not None:
-                    pid = fork(partial(_in_folder, partial(_command, case), case))
-                    running[os.pidfd_open(pid)] = (case, pid, time.monotonic())
-            if not running:
-                return
-            left_s = min(begin for _, _, begin in running.values()) + LIMIT_S - time.monotonic()
-            ready = connection.wait(list(running), max(0.0, left_s))  # of any number, which select is not
-            for handle, (case, pid, begin) in list(running.items()):
-                late = time.monotonic() - begin >= LIMIT_S
-                if handle in ready or late:
-                    del running[handle]
-                    yield _ended(case, handle, pid, time.monotonic() - begin, late=handle not in ready)
-    finally:
-        for handle, (case, pid, begin) in running.items():
-            _ended(case, handle, pid, time.monotonic() - begin, late=True)
-
-
-def _ended(case: Case, handle: int, pid: int, seconds: float, *, late: bool) -> Outcome:
-    """Whatever it started ends with it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    os.close(handle)
-    code = None if late else os.waitstatus_to_exitcode(status)
-    stderr = (case.folder.parent / f"{case.folder.name}.err").read_text(errors="backslashreplace")
-    return Outcome(case, code, stderr, seconds, problems_of(case, code, stderr))
+    works = ((case, partial(_in_folder, partial(_command, case), case)) for case in cases)
+    for case, code, seconds in run_forked(works, jobs, LIMIT_S):
+        stderr = (case.folder.parent / f"{case.folder.name}.err").read_text(errors="backslashreplace")
+        yield Outcome(case, code, stderr, seconds, problems_of(case, code, stderr))
 
 
 def remove(case: Case) -> None:
@@ -176,28 +143,13 @@ def _limit_memory() -> None:
 
 def _command(case: Case) -> int:
     """Run the command as ``python -m`` does; its exit code."""
-    from gsplit import cli
-
     name, *arguments = case.words
     if not case.whole:
         for module in ("gsplit.train.api", "gsplit.predict.api"):
             importlib.import_module(module).start = _would_start  # type: ignore[attr-defined]
-    main = importlib.import_module(f"experiments.micro.{name}" if name == "overlap" else f"gsplit.{name}.__main__")
-    sys.argv = [main.PROG, *arguments]
-    try:
-        cli.main(main.command)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
-    return 0
+    return call_command(f"experiments.micro.{name}" if name == "overlap" else f"gsplit.{name}.__main__", arguments)
 
 
 def _would_start(*arguments: object, **options: object) -> None:
     """Stand in for starting trainers, which takes seconds: all that is checked before has been."""
     raise SystemExit(0)
-
-
-def import_everything() -> None:
-    """What the commands import, as far as it is there."""
-    for name in IMPORTED:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)

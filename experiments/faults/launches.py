@@ -7,6 +7,7 @@ when its launcher has ended. After that all of its processes have 30 s to be gon
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -24,10 +25,7 @@ PATIENCE_S = 120.0
 """When a run that does not end is killed."""
 POLL_S = 0.005
 PROBLEMS = ("late", "wrong codes", "tracebacks", "leftovers")
-FLAGS = (
-    *("--device", "cpu", "--fan-out", "4,4", "--batch-size", "50", "--hidden", "8", "--threads", "1"),
-    *("--epochs", "2", "--evaluate", "none"),
-)
+FLAGS = shlex.split("--device cpu --fan-out 4,4 --batch-size 50 --hidden 8 --threads 1 --epochs 2 --evaluate none")
 """A training of some seconds, most of them for starting."""
 CODES = {"success": (0,), "error": (2,), "interrupt": (0, 130), "death": (0, 1)}
 """Exit codes of each end; 0 where the run was over before."""

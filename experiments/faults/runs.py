@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import shlex
 import shutil
 import signal
 import subprocess
@@ -29,25 +30,9 @@ PATIENCE_S = 120.0
 POLL_S = 0.004
 OLD = "old-run"
 """A file in the run that another one is to replace."""
-FLAGS = (
-    "--device",
-    "cpu",
-    "--fan-out",
-    "4,4",
-    "--batch-size",
-    "20",
-    "--hidden",
-    "8",
-    "--epochs",
-    "3",
-    "--lr",
-    "0.01",
-    "--checkpoint-every-batches",
-    "2",
-    "--threads",
-    "1",
-    "--samplers",
-    "2",
+FLAGS = shlex.split(
+    "--device cpu --fan-out 4,4 --batch-size 20 --hidden 8 --epochs 3 --lr 0.01 --checkpoint-every-batches 2 "
+    "--threads 1 --samplers 2"
 )
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGINT)
 VICTIMS = ("launcher", "trainer 0", "trainer 1", "sampler 0", "sampler 1", "resource tracker")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -33,22 +34,9 @@ SCRIPT = "gsplit"
 BEFORE = {"__init__.py", "starting.py"}
 """Modules of ours that are imported before a command can handle signals."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-FLAGS = (
-    *(
-        "--device",
-        "cpu",
-        "--fan-out",
-        "4,4",
-        "--batch-size",
-        "50",
-        "--hidden",
-        "8",
-        "--epochs",
-        "4",
-        "--threads",
-        "1",
-    ),
-    *("--samplers", "1", "--validate-every-batches", "2", "--save-predictions", "classes"),
+FLAGS = shlex.split(
+    "--device cpu --fan-out 4,4 --batch-size 50 --hidden 8 --epochs 4 --threads 1 --samplers 1 "
+    "--validate-every-batches 2 --save-predictions classes"
 )
 """A training of four epochs with small mini-batches, and evaluations in between."""
 COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,15 +15,12 @@ from experiments.full_graph import balance as blocks
 from experiments.full_graph import epochs as rivals
 from experiments.full_graph import loading as loads
 from experiments.full_graph import volumes
+from experiments.shared import real_graphs
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, Seed, names_of
-from experiments.shared.results import write_json
 from gsplit import cli
-from gsplit.config.fields import Accepted, Checked, Range
+from gsplit.config.fields import Accepted, Range
 from gsplit.errors import InputError
-from gsplit.files import check_writable
-from tools import real_graphs
-
-PROG = "python -m experiments.full_graph"
 
 
 def _split(names: str) -> tuple[str, ...]:
@@ -38,7 +34,7 @@ def _accept_names(names: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FullGraphConfig(Checked):
+class FullGraphConfig(Flags):
     """Whole-graph training beside CAGNET, Plexus, PyG and DGL: --words, --balance, --loading and others."""
 
     words: bool = False
@@ -53,8 +49,6 @@ class FullGraphConfig(Checked):
     """Bytes that trainers read, and their private memory beside what --dry-run says."""
     quick: bool = False
     """Take seconds to a minute: small graphs, few rounds; figures say nothing."""
-    json: Path | None = None
-    """File to write the results to."""
     data: Path = field(default_factory=real_graphs.folder)
     """The folder of the real graphs."""
     seed: Seed = 0
@@ -97,38 +91,21 @@ class FullGraphConfig(Checked):
         return chosen[0]
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(FullGraphConfig, arguments, prog=PROG)
+def measure(config: FullGraphConfig) -> dict[str, Any]:
+    """The tables of what was chosen."""
     chosen = config.chosen
-    if config.json:
-        check_writable(config.json)
-    result: dict[str, Any]
-    if chosen == "words":
-        with warnings_alone("gsplit.partition"):
-            result = volumes.measure(config.data, quick=config.quick, seed=config.seed)
-        volumes.show(result)
-    elif chosen == "balance":
-        with warnings_alone("gsplit.partition"):
-            result = blocks.measure(config.data, quick=config.quick)
-        blocks.show(result)
-    elif chosen == "loading":
-        with warnings_alone("gsplit"):
-            result = loads.measure(config.data, config.work, quick=config.quick, seed=config.seed)
-        loads.show(result)
-    elif chosen == "systems":
-        result = rivals.measure(plan_of(config), _split(config.only))
-        rivals.show(result)
-    else:
-        fewer = {"epochs": 5, "cases": 2} if config.quick else {}
-        seeds = 2 if config.quick else config.seeds
-        result = accuracies.measure(
-            config.data, strategy=config.strategy, trainers=config.trainers, seeds=seeds, **fewer
-        )
-        accuracies.show(result)
-    if config.json:
-        write_json(config.json, result)
-    if result.get("not_run"):
-        sys.exit(1)
+    with warnings_alone("gsplit" if chosen == "loading" else "gsplit.partition"):
+        if chosen == "words":
+            return volumes.measure(config.data, quick=config.quick, seed=config.seed)
+        if chosen == "balance":
+            return blocks.measure(config.data, quick=config.quick)
+        if chosen == "loading":
+            return loads.measure(config.data, config.work, quick=config.quick, seed=config.seed)
+    if chosen == "systems":
+        return rivals.measure(plan_of(config), _split(config.only))
+    fewer = {"epochs": 5, "cases": 2} if config.quick else {}
+    seeds = 2 if config.quick else config.seeds
+    return accuracies.measure(config.data, strategy=config.strategy, trainers=config.trainers, seeds=seeds, **fewer)
 
 
 @contextmanager
@@ -162,6 +139,8 @@ def plan_of(config: FullGraphConfig) -> rivals.Plan:
         limit_s=config.run_limit_s,
     )
 
+
+command = Experiment("full_graph", FullGraphConfig, measure, wrong=lambda found: bool(found.get("not_run")))
 
 if __name__ == "__main__":
     cli.main(command)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 from experiments.baselines.pyg_full_batch import RECIPES, full_batch
-from experiments.full_graph.inputs import layout_of, store_of
-from experiments.shared.results import markdown_table
+from experiments.shared.datasets import dealt_layout, store_of
+from experiments.shared.results import printed
+from experiments.shared.rounds import scores
 from gsplit.config.train import TrainConfig
 from gsplit.data import open_store
 from gsplit.train.api import train
@@ -44,15 +44,14 @@ def measure(
         work = Path(temporary)
         for model, dataset in CASES[:cases]:
             recipe = recipe_of(model, strategy, epochs)
-            store = store_of(dataset, data, work, 0)
-            layout = layout_of(store, work, trainers, 0)
+            store = store_of(dataset, data=data, work=work)
+            layout = dealt_layout(store, work, trainers, 0)
             graph = open_store(store).graph
             ours, theirs = [], []
             for seed in range(seeds):
                 ours.append(tested(layout, replace(recipe, seed=seed), work / model / dataset))
                 theirs.append(full_batch(graph, recipe, seed))
-            rows.append(row_of(model, dataset, ours, theirs))
-            print(rows[-1], flush=True)
+            rows.append(printed(row_of(model, dataset, ours, theirs)))
     return {"models": rows, "settings": [{"strategy": strategy, "trainers": trainers, "seeds": seeds}]}
 
 
@@ -72,16 +71,6 @@ def tested(layout: Path, config: TrainConfig, folder: Path) -> float:
 
 def row_of(model: str, dataset: str, ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
     """Means and standard deviations of both sides, and their difference in standard deviations of PyG's."""
-    row: dict[str, Any] = {"model": model, "dataset": dataset}
-    for side, scores in (("gsplit", ours), ("pyg", theirs)):
-        row |= {f"{side}_mean": mean(scores), f"{side}_stdev": stdev(scores) if len(scores) > 1 else None}
-        row[f"{side}_scores"] = list(scores)
+    row = {"model": model, "dataset": dataset, **scores(ours, "gsplit_"), **scores(theirs, "pyg_")}
     spread = row["pyg_stdev"]
     return row | {"apart": (row["gsplit_mean"] - row["pyg_mean"]) / spread if spread else None}
-
-
-def show(result: Mapping[str, Any]) -> None:
-    """Print the table."""
-    print("\nTest accuracy, mean and standard deviation; apart: ours less PyG's, in its standard deviations\n")
-    keys = ("model", "dataset", "gsplit_mean", "gsplit_stdev", "pyg_mean", "pyg_stdev", "apart")
-    print(markdown_table(keys, [[row[key] for key in keys] for row in result["models"]], numbers=".4f"))

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.full_graph.graphs import LATTICE, QUICK_SIDE, REAL, SIDE, graph_of
-from experiments.shared.results import markdown_table
 from gsplit.data import GraphArrays
 from gsplit.partition.methods import deal
 from gsplit.partition.methods.deal import block_edges
@@ -115,27 +114,3 @@ def measure(data: Path, *, quick: bool) -> dict[str, Any]:
     expected = single_expected(OSM_VERTICES, OSM_NONZEROS - OSM_VERTICES, 8)
     paper = [{**row, "expected": expected if row["permutation"] == "single" else None} for row in PLEXUS]
     return {"blocks": rows, "paper": paper, "settings": [{"seeds": seeds, "deals": deal.DEALS, "quick": quick}]}
-
-
-COLUMNS = {
-    "graph": "graph",
-    "blocks": "g",
-    "original": "original",
-    "single": "single",
-    "double": "double",
-    "dealt": "dealt",
-    "dealt_worst": "worst",
-    "dealt_rows": "rows of blocks",
-    "single_with_loops": "single, loops in",
-    "single_expected_with_loops": "expected",
-    "double_with_loops": "double, loops in",
-}
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print the table of blocks."""
-    print("Heaviest of g x g blocks over the mean, medians of the seeds; loops apart but where they are named\n")
-    rows = [[row[key] for key in COLUMNS] for row in result["blocks"]]
-    print(markdown_table(list(COLUMNS.values()), rows))
-    (single,) = (row for row in result["paper"] if row["permutation"] == "single")
-    print(f"\nPlexus, table 3: {single['ratio']} with one permutation; its table 4 gives {single['expected']:.3f}")

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from experiments.baselines.whole_graph import FORMS, Epochs, Task
-from experiments.full_graph.inputs import layout_of, store_of
 from experiments.shared import processes
-from experiments.shared.noise import calibrate, cores, quiet_rounds
+from experiments.shared.datasets import dealt_layout, store_of
 from experiments.shared.processes import RunFailed
-from experiments.shared.results import markdown_table, records
+from experiments.shared.results import records
+from experiments.shared.rounds import calibrate, cores, in_turn, quiet_rounds, quiet_spread
 
 OURS = "full"
 TRAINERS = {"full": 2, "full-1": 1, "split": 2}
@@ -73,7 +73,6 @@ def our_command(system: str, task: Task, layout: Path, folder: Path) -> list[str
     """The command of ours, the one place that knows its flags."""
     trainers = TRAINERS[system]
     flags: dict[str, Any] = {
-        "out": folder / "run",
         "device": "cpu",
         "gpus": trainers,
         "threads": 1,
@@ -91,8 +90,7 @@ def our_command(system: str, task: Task, layout: Path, folder: Path) -> list[str
         flags |= {"strategy": "split", **every_target}
     else:
         flags |= {"strategy": "full", "num_layers": task.layers}
-    words = [word for name, value in flags.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return [sys.executable, "-m", "gsplit", "train", str(layout), *words]
+    return processes.train_command(layout, folder / "run", flags)
 
 
 def run(system: str, plan: Plan, memory: str = "as it comes", epochs: int | None = None) -> Epochs:
@@ -109,7 +107,7 @@ def run(system: str, plan: Plan, memory: str = "as it comes", epochs: int | None
             command = [sys.executable, "-m", "experiments.baselines.whole_graph", str(folder)]
             processes.run(command, processes.environment(memory, THREADS), folder, limit_s=plan.limit_s)
             return Epochs.read(folder)
-        layout = layout_of(Path(task.store), plan.work, TRAINERS[system], task.seed)
+        layout = dealt_layout(Path(task.store), plan.work, TRAINERS[system], task.seed)
         command = our_command(system, task, layout, folder)
         processes.run(command, processes.environment(memory, 1), folder, limit_s=plan.limit_s)
         lines = records(folder / "run")
@@ -162,10 +160,9 @@ def measure_all(plan: Plan, systems: Sequence[str], run: Callable[..., Epochs] =
         found.memory[system] = min(trials, key=lambda way: middle(trials[way]))
     for number in range(plan.rounds):
         names = [system for system in systems if system in found.memory and system not in found.failures]
-        first = number % max(1, len(names))
         found.rounds.append({})
         found.calibrations.append([])
-        for system in names[first:] + names[:first]:
+        for system in in_turn(names, number):
             found.calibrations[-1].append(calibrate())
             if (epochs := attempt(system, memory=found.memory[system])) is not None:
                 found.rounds[-1][system] = epochs
@@ -183,28 +180,15 @@ def ratio_rows(found: Measured, against: str) -> list[dict[str, Any]]:
             for each, is_quiet in zip(found.rounds, quiet, strict=True)
             if {system, against} <= each.keys()
         ]
-        if not pairs:
-            continue
-        ratios, calm = [ratio for ratio, _ in pairs], [ratio for ratio, is_quiet in pairs if is_quiet]
-        rows.append(
-            {
-                "system": system,
-                "over": against,
-                "ratio": median(ratios),
-                "ratio_min": min(ratios),
-                "ratio_max": max(ratios),
-                "rounds": len(ratios),
-                "quiet_ratio": median(calm) if calm else None,
-                "quiet_rounds": len(calm),
-            }
-        )
+        if pairs:
+            rows.append({"system": system, "over": against, **quiet_spread(pairs)})
     return rows
 
 
 def measure(plan: Plan, systems: Sequence[str]) -> dict[str, Any]:
     """The tables of ``--systems``: ``ratios``, ``losses``, ``not_run``, ``settings``."""
     plan.work.mkdir(parents=True, exist_ok=True)
-    store = store_of(plan.dataset, plan.data, plan.work, plan.task.seed)
+    store = store_of(plan.dataset, data=plan.data, work=plan.work, seed=plan.task.seed)
     plan = replace(plan, task=replace(plan.task, store=str(store)))
     found = measure_all(plan, systems)
     against = OURS if OURS in found.memory else next(iter(found.memory), OURS)
@@ -218,21 +202,3 @@ def measure(plan: Plan, systems: Sequence[str]) -> dict[str, Any]:
             {"dataset": plan.dataset, **task, "cores": cores(), "memory": found.memory, "rounds": plan.rounds}
         ],
     }
-
-
-def show(result: Mapping[str, Any]) -> None:
-    """Print the ratios, and what did not run."""
-    rows = [
-        [
-            row["system"],
-            row["over"],
-            f"{row['ratio']:.2f} ({row['ratio_min']:.2f} to {row['ratio_max']:.2f})",
-            row["rounds"],
-            "-" if row["quiet_ratio"] is None else f"{row['quiet_ratio']:.2f} ({row['quiet_rounds']})",
-        ]
-        for row in result["ratios"]
-    ]
-    print("\nSeconds of an epoch over those of another system; above 1 the other takes less\n")
-    print(markdown_table(["system", "over", "ratio, median (least to most)", "rounds", "in quiet rounds"], rows))
-    for row in result["not_run"]:
-        print(f"{row['system']} did not run: {row['reason']}")

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import gsplit._core as _core
+from experiments.shared import real_graphs
 from gsplit.data import GraphArrays
 from gsplit.data.importers.npz import load_npz
-from tools import real_graphs
 
 REAL = ("cora", "citeseer", "coauthor_cs", "amazon_computers", "cnr2000")
 LATTICE = "lattice"

@@ -7,15 +7,15 @@ Every row is a run of its own, of real trainers with the launcher of every run; 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.full_graph.inputs import layout_of, store_of
 from experiments.full_graph.probe import probed
-from experiments.shared.results import markdown_table
+from experiments.shared.datasets import dealt_layout, store_of
+from experiments.shared.results import printed
 from gsplit.config.train import TrainConfig
 from gsplit.data import GraphArrays, write_store
 from gsplit.engine.whole.fitting import chosen_of
@@ -58,9 +58,9 @@ def measure(data: Path, work: Path, *, quick: bool, seed: int = 0, only: Collect
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         for dataset in ("wide",) if quick else DATASETS:
-            store = _wide(Path(temporary)) if quick else store_of(dataset, data, work, seed)
+            store = _wide(Path(temporary)) if quick else store_of(dataset, data=data, work=work, seed=seed)
             for trainers in (2,) if quick else TRAINERS:
-                layout = layout_of(store, Path(temporary) if quick else work, trainers, seed)
+                layout = dealt_layout(store, Path(temporary) if quick else work, trainers, seed)
                 for flags in plans_of(trainers, every=quick):
                     if only and flags.get("algorithm") not in only:
                         continue
@@ -79,8 +79,7 @@ def measure(data: Path, work: Path, *, quick: bool, seed: int = 0, only: Collect
                         **settings,  # type: ignore[arg-type]
                         **flags,
                     )
-                    rows.append({"graph": dataset.removeprefix("synthetic:"), **row_of(config)})
-                    print(rows[-1], flush=True)
+                    rows.append(printed({"graph": dataset.removeprefix("synthetic:"), **row_of(config)}))
     about = {"model": "gcn", "epochs": EPOCHS, "seed": seed, "quick": quick, **settings}
     return {"runs": rows, "settings": [about]}
 
@@ -127,25 +126,3 @@ def _wide(folder: Path) -> Path:
     )
     write_store(folder / "wide", graph, name="wide", source="synthetic")
     return folder / "wide"
-
-
-COLUMNS = {
-    "graph": "graph",
-    "trainers": "P",
-    "plan": "plan",
-    "layout_mib": "layout",
-    "read_mib": "read",
-    "stays_mib": "stays",
-    "beyond_mib": "beyond",
-    "bytes_an_edge": "bytes an edge",
-    "peak_mib": "peak",
-    "said_mib": "said",
-    "peak_over_said": "peak / said",
-}
-
-
-def show(result: Mapping[str, Any]) -> None:
-    """Print the table."""
-    print("\nMiB of the trainer that reads, holds or takes most; bytes an edge over all trainers\n")
-    rows = [[row[key] for key in COLUMNS] for row in result["runs"]]
-    print(markdown_table(list(COLUMNS.values()), rows, numbers=".2f"))

@@ -1,19 +1,21 @@
-"""``--words``: words of an epoch by formula, and rows that parts of real graphs need of each other."""
+"""``--words``: words of an epoch by formula, and rows that parts of real graphs need of each other.
+
+Legend: N vertices, P parts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.full_graph import words
 from experiments.full_graph.graphs import REAL, graph_of
-from experiments.full_graph.needed import needed_rows
 from experiments.full_graph.words import WORD_BYTES, Grid, Model
-from experiments.shared.results import markdown_table
 from gsplit.data import GraphArrays
 from gsplit.partition import methods
 from gsplit.partition.problem import Problem
@@ -27,8 +29,6 @@ PUBLISHED = (
 """Plexus, table 4 and section 6.1: three layers, hidden 128."""
 SHOWN = (("reddit", 8), ("products", 4), ("products", 8), ("products", 64), ("papers100M", 8))
 """Graphs and numbers of processes of the table."""
-PROCESSES = (2, 4, 8, 16, 64)
-"""Numbers of processes for which all grids are listed."""
 PARTS = (4, 8)
 SPARSE_HIDDEN = 16
 CUTS = 4
@@ -36,7 +36,7 @@ CUTS = 4
 
 
 def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
-    """The tables of ``--words``: ``formulas``, ``grids``, ``needed``, ``sparse``."""
+    """The tables of ``--words``: ``formulas``, ``needed``, ``sparse``."""
     names = REAL[:2] if quick else REAL
     graphs = {name: graph_of(name, data) for name in names}
     needed, sparse = [], []
@@ -54,10 +54,24 @@ def measure(data: Path, *, quick: bool, seed: int) -> dict[str, Any]:
     models = {model.name: model for model in PUBLISHED}
     return {
         "formulas": [formula_row(models[name], processes) for name, processes in SHOWN],
-        "grids": [row for model in PUBLISHED for processes in PROCESSES for row in grid_rows(model, processes)],
         "needed": needed,
         "sparse": sparse,
     }
+
+
+def needed_rows(graph: GraphArrays, part_N: NDArray[np.int32], parts: int) -> NDArray[np.int64]:
+    """Rows that part p needs of part q for one product, int64 [P, P], each counted once; 0 on the diagonal.
+
+    Forward p receives row p. Backward the gradients of these rows go back, so it receives column p.
+    """
+    needed = np.zeros((parts, parts), np.int64)
+    part_E = np.repeat(part_N, np.diff(graph.indptr))
+    for part in range(parts):
+        sources = np.zeros(graph.num_vertices, bool)
+        sources[graph.indices[part_E == part]] = True
+        needed[part] = np.bincount(part_N[sources], minlength=parts)
+        needed[part, part] = 0
+    return needed
 
 
 def formula_row(model: Model, processes: int) -> dict[str, Any]:
@@ -90,23 +104,6 @@ def formula_row(model: Model, processes: int) -> dict[str, Any]:
         "of_1d": one_d / ours,
         "of_plexus": plexus / ours,
     }
-
-
-def grid_rows(model: Model, processes: int) -> list[dict[str, Any]]:
-    """Plexus and ours on every grid; ours has no columns narrower than one."""
-    rows = []
-    for r, k, f in words.factorisations(processes):
-        fits = f <= min(model.widths)
-        rows.append(
-            {
-                "graph": model.name,
-                "processes": processes,
-                "grid": text_of((r, k, f)),
-                "ours": gib(words.ours(model, (r, k, f))) if fits else None,
-                "plexus": gib(words.plexus(model, (k, f, r))),  # rows by z, contracted by x, columns by y
-            }
-        )
-    return rows
 
 
 def needed_row(name: str, graph: GraphArrays, parts: int, counts: dict[str, Any]) -> dict[str, Any]:
@@ -148,46 +145,3 @@ def gib(count: float) -> float:
 def text_of(grid: Grid) -> str:
     """A grid as ``2x2x2``."""
     return "x".join(map(str, grid))
-
-
-def show(result: dict[str, Any]) -> None:
-    """Print the tables but that of all grids."""
-    print("GiB received by a process in an epoch, float32, forward and backward: as printed / as moved\n")
-
-    def pair(cell: dict[str, float | None]) -> str:
-        return " / ".join("-" if value is None else f"{value:.3g}" for value in cell.values())
-
-    head = [
-        "graph",
-        "P",
-        "CAGNET 1D",
-        "1.5D (c)",
-        "2D",
-        "3D",
-        "Plexus",
-        "ours",
-        "first sum moved",
-        "1D, Plexus / ours",
-    ]
-    rows: list[Sequence[Any]] = [
-        [
-            row["graph"],
-            row["processes"],
-            pair(row["cagnet_1d"]),
-            f"{pair(row['cagnet_15d'])} ({row['cagnet_15d_c']})",
-            pair(row["cagnet_2d"]),
-            pair(row["cagnet_3d"]),
-            f"{row['plexus']:.3g} ({row['plexus_grid']})",
-            f"{row['ours']:.3g} ({row['ours_grid']})",
-            f"{row['ours_first_sum_moved']:.3g}",
-            f"{row['of_1d']:.2f}, {row['of_plexus']:.2f}",
-        ]
-        for row in result["formulas"]
-    ]
-    print(markdown_table(head, rows))
-    for title, key in (
-        ("Rows received in a product over those of 1D", "needed"),
-        ("Words of an epoch, two layers, hidden 16: needed rows between METIS's parts against CAGNET's 1D", "sparse"),
-    ):
-        print(f"\n{title}\n")
-        print(markdown_table(list(result[key][0]), [list(row.values()) for row in result[key]]))

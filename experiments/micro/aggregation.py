@@ -16,28 +16,27 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, from_one_on
 from experiments.shared.processes import begin_again_with
-from experiments.shared.results import write_json
+from experiments.shared.results import printed
+from experiments.shared.rounds import seconds_of
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.host import keep_freed_memory
 from gsplit.launch.start import PASSIVE
 from gsplit.nn import Block, mean_of_neighbours
 
-PROG = "python -m experiments.micro.aggregation"
 COPY_BYTES = 1 << 28
 
 
 @dataclass(frozen=True, kw_only=True)
-class AggregationConfig(Checked):
+class AggregationConfig(Flags):
     """Times of forward, and of forward and backward: medians of products that run in turn."""
 
     destinations: Positive = 60_000
@@ -52,8 +51,6 @@ class AggregationConfig(Checked):
     """Threads that a product may use."""
     repeats: Positive = 7
     """Medians are of so many."""
-    json: Path | None = None
-    """File to write the ratios to."""
 
 
 Product = Callable[[Tensor], Tensor]
@@ -139,12 +136,7 @@ def copy_bandwidth(threads: int) -> float:
     torch.set_num_threads(threads)
     source = torch.ones(COPY_BYTES // 4)
     to = torch.empty_like(source)
-    taken = []
-    for _ in range(5):
-        start_s = time.perf_counter()
-        to.copy_(source)
-        taken.append(time.perf_counter() - start_s)
-    return 2 * COPY_BYTES / min(taken)
+    return 2 * COPY_BYTES / min(seconds_of(lambda: to.copy_(source)) for _ in range(5))
 
 
 def measured(block: Block, candidates: dict[str, Product], width: int, repeats: int) -> dict[str, list[float]]:
@@ -173,23 +165,21 @@ def row_of(
     return row
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(AggregationConfig, arguments, prog=PROG)
+def measure(config: AggregationConfig) -> list[dict[str, Any]]:
+    """A row for each width and number of threads."""
     warnings.filterwarnings("ignore", message="Sparse")
     block = random_block(config)
     candidates = dict(products(block))
     rows = []
     for threads in config.threads:
         bandwidth = copy_bandwidth(threads)
-        print(f"{threads} threads; times over ours, and ours over the time of a copy of as many bytes")
         for width in config.widths:
-            row = row_of(block, measured(block, candidates, width, config.repeats), width, threads, bandwidth)
-            rows.append(row)
-            found = [f"{name} {value['forward']:.2f} {value['both']:.2f}" for name, value in list(row.items())[2:]]
-            print(f"width {width:>4}   " + "   ".join(found))
-    if config.json is not None:
-        write_json(config.json, rows)
+            medians = measured(block, candidates, width, config.repeats)
+            rows.append(printed(row_of(block, medians, width, threads, bandwidth)))
+    return rows
 
+
+command = Experiment("micro.aggregation", AggregationConfig, measure)
 
 if __name__ == "__main__":
     begin_again_with(PASSIVE)  # as trainers are started

@@ -2,36 +2,35 @@
 
     python -m experiments.micro.convolutions
 
-Times are medians of pairs run in turn, one thread, and only their ratio is printed. Wants torch_geometric
+Times are medians of pairs run in turn, one thread, and only their ratio is kept. Wants torch_geometric
 (pip install '.[pyg]').
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
+from experiments.shared.rounds import ratios, seconds_of, spread
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.engine.inputs import blocks_of
 from gsplit.nn import Block, GATConv, GCNConv, SAGEConv
 from gsplit.sampling import MiniBatchSampler
 
-PROG = "python -m experiments.micro.convolutions"
-
+MIB = 1 << 20
 Called = tuple[nn.Module, Callable[[Tensor], Tensor]]
 """A module, and how it is called on x."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvolutionsConfig(Checked):
+class ConvolutionsConfig(Flags):
     """Our convolutions beside PyG's on one block."""
 
     destinations: Positive = 20_000
@@ -63,7 +62,7 @@ def random_block(config: ConvolutionsConfig) -> Block:
 
 
 def pairs(config: ConvolutionsConfig, block: Block) -> dict[str, tuple[Called, Called]]:
-    """Ours and PyG's by name."""
+    """Ours and PyG's by the name that the record has."""
     import torch_geometric.nn as pyg
 
     width, heads, n = config.width, config.heads, block.num_destinations
@@ -76,22 +75,20 @@ def pairs(config: ConvolutionsConfig, block: Block) -> dict[str, tuple[Called, C
         return conv, lambda x: conv((x, x[:n]), edge_index)
 
     return {
-        "SAGEConv": (ours(SAGEConv(width, width)), theirs(pyg.SAGEConv(width, width))),
-        "GATConv": (
+        "sage": (ours(SAGEConv(width, width)), theirs(pyg.SAGEConv(width, width))),
+        "gat": (
             ours(GATConv(width, width // heads, heads=heads)),
             theirs(pyg.GATConv(width, width // heads, heads=heads)),
         ),
         # PyG's GCNConv takes no block; its GraphConv sums over the same edges and has a second product for v itself.
-        "GCNConv / GraphConv": (ours(GCNConv(width, width)), theirs(pyg.GraphConv(width, width))),
+        "gcn": (ours(GCNConv(width, width)), theirs(pyg.GraphConv(width, width))),
     }
 
 
 def step(call: Callable[[Tensor], Tensor], x: Tensor) -> float:
     """Seconds of one forward and backward."""
     x.grad = None
-    start_s = time.perf_counter()
-    call(x).sum().backward()
-    return time.perf_counter() - start_s
+    return seconds_of(lambda: call(x).sum().backward())
 
 
 def largest_allocation(call: Callable[[Tensor], Tensor], x: Tensor) -> int:
@@ -102,21 +99,20 @@ def largest_allocation(call: Callable[[Tensor], Tensor], x: Tensor) -> int:
     return max(event.nbytes() for event in events if event.name() == "[memory]")
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(ConvolutionsConfig, arguments, prog=PROG)
+def measure(config: ConvolutionsConfig) -> list[dict[str, Any]]:
+    """A row for each convolution."""
     torch.set_num_threads(1)
     block = random_block(config)
     x = torch.randn(block.num_sources, config.width, requires_grad=True)
-    print(f"{block.num_destinations:,} destinations, {block.num_sources:,} sources, {block.num_edges:,} edges")
-    for name, ((_, ours), (_, theirs)) in pairs(config, block).items():
-        times = [(step(ours, x), step(theirs, x)) for _ in range(config.repeats)]
-        ratio = median(their_s / our_s for our_s, their_s in times)
-        our_bytes, their_bytes = largest_allocation(ours, x), largest_allocation(theirs, x)
-        print(
-            f"{name:<20} PyG / ours: time {ratio:.2f}; largest allocation {their_bytes / 2**20:.1f} / "
-            f"{our_bytes / 2**20:.1f} MiB"
-        )
+    rows = []
+    for key, ((_, ours), (_, theirs)) in pairs(config, block).items():
+        times = [(step(theirs, x), step(ours, x)) for _ in range(config.repeats)]
+        largest = {"pyg_mib": largest_allocation(theirs, x) / MIB, "our_mib": largest_allocation(ours, x) / MIB}
+        rows.append({"key": key, **spread(ratios(*zip(*times, strict=True)), "time_ratio"), **largest})
+    return rows
 
+
+command = Experiment("micro.convolutions", ConvolutionsConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -20,20 +20,18 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Literal
 
 import numpy as np
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, Seed
-from experiments.shared.results import write_json
+from experiments.shared.results import printed
+from experiments.shared.rounds import in_turn
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data.api import import_graph
-from gsplit.files import check_writable
 from gsplit.partition.stages import Stages
 
-PROG = "python -m experiments.micro.importing_ids"
 ROWS_AT_ONCE = 1 << 18
 ODD = 0x9E3779B97F4A7C15
 """Times an odd number is a bijection of the numbers of 64 bits: each vertex has another text."""
@@ -44,7 +42,7 @@ KINDS: tuple[Ids, Ids] = ("whole", "any")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportingConfig(Checked):
+class ImportingConfig(Flags):
     """What ids of any kind cost beside whole numbers: time and memory of an import."""
 
     vertices: Positive = 10_000_000
@@ -55,37 +53,22 @@ class ImportingConfig(Checked):
     """Seed of the graph."""
     work: Path = Path("work")
     """Folder of the edge lists and stores, for as long as it takes: some 150 bytes a vertex."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(ImportingConfig, arguments, prog=PROG)
-    if config.json:
-        check_writable(config.json)
+def measure(config: ImportingConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     config.work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=config.work) as name:
         folder = Path(name)
         write_edges(folder, config.vertices, config.seed)
         file_bytes = {ids: edges_of(folder, ids).stat().st_size for ids in KINDS}
-        print(f"{config.vertices:,} vertices and edges; {file_bytes['any'] / 1e6:,.0f} MB of texts\n")
-        print("| pair | whole, s | any, s | ratio | whole, peak | any, peak |")
-        print("|---|---|---|---|---|---|")
         pairs = []
         for number in range(config.pairs):
-            order = KINDS if number % 2 == 0 else KINDS[::-1]
-            taken = {ids: run(folder, ids) for ids in order}
+            taken = {ids: run(folder, ids) for ids in in_turn(KINDS, number)}
             whole, named = taken["whole"], taken["any"]
-            pairs.append({"whole": whole, "any": named, "ratio": named["seconds"] / whole["seconds"]})
-            show(number + 1, pairs[-1])
-    ratios, peaks = [pair["ratio"] for pair in pairs], [pair["any"]["peak_bytes"] or 0 for pair in pairs]
-    print(
-        f"\nids of any kind take {median(ratios):.2f} times the seconds (median; at most {max(ratios):.2f})", end=""
-    )
-    print(f" and at most {max(peaks) / 1e9:.2f} GB")
-    if config.json:
-        settings = {"vertices": config.vertices, "edges": config.vertices, "pairs": config.pairs, "seed": config.seed}
-        write_json(config.json, {"settings": settings, "file_bytes": file_bytes, "pairs": pairs})
+            pairs.append(printed({"whole": whole, "any": named, "ratio": named["seconds"] / whole["seconds"]}))
+    settings = {"vertices": config.vertices, "edges": config.vertices, "pairs": config.pairs, "seed": config.seed}
+    return {"settings": settings, "file_bytes": file_bytes, "pairs": pairs}
 
 
 def edges_of(folder: Path, ids: Ids) -> Path:
@@ -133,14 +116,7 @@ def measured(edges: Path, out: Path, ids: Ids) -> dict[str, Any]:
     }
 
 
-def show(number: int, pair: dict[str, Any]) -> None:
-    def peak(ids: Ids) -> str:
-        num_bytes = pair[ids]["peak_bytes"]
-        return "not told" if num_bytes is None else f"{num_bytes / 1e9:.2f} GB"
-
-    seconds = f"{pair['whole']['seconds']:.1f} | {pair['any']['seconds']:.1f} | {pair['ratio']:.2f}"
-    print(f"| {number} | {seconds} | {peak('whole')} | {peak('any')} |", flush=True)
-
+command = Experiment("micro.importing_ids", ImportingConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -10,28 +10,13 @@ gives the right rows once, bit for bit, before it is timed; then all take their 
 seconds to those of the plain copy in the same round, on the CPU with the same threads: 1 is the floor for whatever
 comes from the host, and below it is only what the GPU has already. Ratios depend less on the machine than seconds do.
 
-``--json`` writes:
-
-- ``device`` (the GPU's name, or cpu), ``versions`` of ``python``, ``numpy``, ``torch`` and ``triton`` (null where it
-  is missing).
-- ``settings``: ``rows``, ``width``, ``dtypes``, ``batch_size``, ``fan_out``, ``rounds``, ``threads``, ``seed``,
-  ``quick``.
-- ``loads``, for each type and list: ``dtype``, ``list`` (``sampled``, ``random``), ``listed`` (its vertices),
-  ``bytes`` (of their rows as stored, which is what moves), and ``ways``: ``way``, ``threads`` (of the CPU that copy
-  rows; null where it copies none), ``seconds`` (median), ``seconds_min``, ``seconds_max``, ``bytes_per_second``
-  (median), ``ratio`` to the plain copy by round (median), ``ratio_min``, ``ratio_max``, and ``ratio_of_least``
-  (least seconds over least seconds, which a busy machine disturbs less).
+docs/formats.md has the keys of ``--json``.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import metadata
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -40,26 +25,25 @@ import torch
 from numpy.typing import NDArray
 
 from experiments.micro.loading_ways import COPY, Way, ways_of
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Positive, Seed
-from experiments.shared.results import write_json
+from experiments.shared.results import printed, versions
+from experiments.shared.rounds import cores, ratios, spread
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.config.parallel import Device
 from gsplit.device import accelerator
 from gsplit.device.choice import choose_device
 from gsplit.errors import InputError
 from gsplit.features import HostRows
-from gsplit.files import check_writable
 from gsplit.host import SharedBuffer
 from gsplit.sampling import MiniBatchSampler
 
-PROG = "python -m experiments.micro.loading"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 DEGREE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadingConfig(Checked):
+class LoadingConfig(Flags):
     """How fast feature rows come from the host, beside a plain copy of as many bytes."""
 
     rows: Positive = 2_449_029
@@ -80,36 +64,24 @@ class LoadingConfig(Checked):
     """Seed of rows and lists."""
     quick: bool = False
     """200,000 rows, for half a minute."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
 QUICK = LoadingConfig(rows=200_000, batch_size=256, rounds=15, quick=True)
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(LoadingConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
-    if config.json:
-        check_writable(config.json)
+def measure(config: LoadingConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     device = _device(config)
-    config = replace(config, threads=config.threads or len(os.sched_getaffinity(0)))
-    name = accelerator.name_of(device)
-    result: dict[str, Any] = {"device": name, "versions": versions(), "settings": settings(config), "loads": []}
-    print(
-        "{}, {rows:,} rows of {width} features, {rounds} rounds, {threads} threads".format(
-            result["device"], **result["settings"]
-        )
-    )
-    print("\n| dtype | list | MB | way | threads | GB/s | seconds / seconds of the copy | of the least |")
-    print("|" + "---|" * 8)
-    for load in measure(config, device):
-        show(load)
-        result["loads"].append(load)
-    if config.json:
-        write_json(config.json, result)
+    config = replace(config, threads=config.threads or cores())
+    about = {
+        "device": accelerator.name_of(device),
+        "versions": versions("numpy", "torch", "triton"),
+        "settings": settings(config),
+    }
+    return {**about, "loads": list(loads_of(config, device))}
 
 
-def measure(config: LoadingConfig, device: torch.device) -> Iterator[dict[str, Any]]:
+def loads_of(config: LoadingConfig, device: torch.device) -> Iterator[dict[str, Any]]:
     """``loads``, one after the other.
 
     Raises:
@@ -161,37 +133,16 @@ def sampled_list(config: LoadingConfig) -> NDArray[np.int64]:
 def _record(way: Way, ways: list[Way], num_bytes: int) -> dict[str, Any]:
     copies = {copy.threads: copy for copy in ways if copy.name == COPY}
     copy = copies.get(way.threads, copies[min(copies, key=lambda threads: threads or 0)])
-    ratios = [own / plain for own, plain in zip(way.seconds, copy.seconds, strict=True)]
-    return {
-        "way": way.name,
-        "threads": way.threads,
-        "seconds": median(way.seconds),
-        "seconds_min": min(way.seconds),
-        "seconds_max": max(way.seconds),
-        "bytes_per_second": median(num_bytes / s for s in way.seconds),
-        "ratio": median(ratios),
-        "ratio_min": min(ratios),
-        "ratio_max": max(ratios),
-        "ratio_of_least": min(way.seconds) / min(copy.seconds),
-    }
-
-
-def show(load: dict[str, Any]) -> None:
-    """Rows of the table that :func:`command` has begun."""
-    for way in load["ways"]:
-        rate = f"{way['bytes_per_second'] / 1e9:.2f}"
-        ratio = f"{way['ratio']:.2f} ({way['ratio_min']:.2f} to {way['ratio_max']:.2f})"
-        cells = (
-            load["dtype"],
-            load["list"],
-            f"{load['bytes'] / 1e6:.1f}",
-            way["way"],
-            way["threads"] or "-",
-            rate,
-            ratio,
-            f"{way['ratio_of_least']:.2f}",
-        )
-        print("|", " | ".join(map(str, cells)), "|", flush=True)
+    return printed(
+        {
+            "way": way.name,
+            "threads": way.threads,
+            **spread(way.seconds, "seconds"),
+            "bytes_per_second": median(num_bytes / s for s in way.seconds),
+            **spread(ratios(way.seconds, copy.seconds)),
+            "ratio_of_least": min(way.seconds) / min(copy.seconds),
+        }
+    )
 
 
 def settings(config: LoadingConfig) -> dict[str, Any]:
@@ -201,19 +152,12 @@ def settings(config: LoadingConfig) -> dict[str, Any]:
     }
 
 
-def versions() -> dict[str, str | None]:
-    return {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "torch": torch.__version__,
-        "triton": metadata.version("triton") if importlib.util.find_spec("triton") else None,
-    }
-
-
 def _device(config: LoadingConfig) -> torch.device:
     kind = choose_device(config.device, trainers=1)
     return torch.device(kind) if kind == accelerator.HOST else torch.device(kind, 0)
 
+
+command = Experiment("micro.loading", LoadingConfig, measure, quick=QUICK)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -21,22 +21,19 @@ from typing import Annotated, Any
 
 import tyro
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Imbalance, Positive
-from experiments.shared.results import write_json
+from experiments.shared.results import printed
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.config.partition import Method
 from gsplit.data import open_store
-from gsplit.files import check_writable
 from gsplit.partition import PartitionConfig, partition
 from gsplit.partition.stages import Stages
 from gsplit.partition.weights import Weights
 
-PROG = "python -m experiments.micro.offline"
-
 
 @dataclass(frozen=True, kw_only=True)
-class OfflineConfig(Checked):
+class OfflineConfig(Flags):
     """What the offline stage takes: time and memory of each stage, from a store to a layout."""
 
     store: Annotated[Path, tyro.conf.Positional]
@@ -59,14 +56,10 @@ class OfflineConfig(Checked):
     """Cuts of metis and kaminpar with pre-sampled weights, as in python -m gsplit.partition."""
     work: Path = Path("work")
     """Folder of the layouts, for as long as it takes."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(OfflineConfig, arguments, prog=PROG)
-    if config.json:
-        check_writable(config.json)
+def measure(config: OfflineConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     graph = open_store(config.store).graph
     about = {
         "name": config.store.name,
@@ -74,16 +67,8 @@ def command(arguments: list[str]) -> None:
         "edges": graph.num_edges,
         "features": graph.num_features,
     }
-    print("{name}: {vertices:,} vertices, {edges:,} directed edges, {features} features\n".format(**about))
-    print("| method | weights | stage | seconds | peak memory | local edges | balance of vertices, edges, targets |")
-    print("|---|---|---|---|---|---|---|")
-    runs = []
-    for method in config.methods:
-        for weights in config.weights:
-            runs.append(run(config, method, weights))
-            show(runs[-1])
-    if config.json:
-        write_json(config.json, {"store": about, "runs": runs})
+    ways = [(method, weights) for method in config.methods for weights in config.weights]
+    return {"store": about, "runs": [printed(run(config, *way)) for way in ways]}
 
 
 def run(config: OfflineConfig, method: Method, weights: Weights) -> dict[str, Any]:
@@ -121,19 +106,7 @@ def measured(config: PartitionConfig) -> dict[str, Any]:
     }
 
 
-def show(run: dict[str, Any]) -> None:
-    for name, taken in run["stages"].items():
-        peak = "not told" if taken["peak_bytes"] is None else f"{taken['peak_bytes'] / 1e9:.2f} GB"
-        print(f"| {run['method']} | {run['weights']} | {name} | {taken['seconds']:.1f} | {peak} | | |")
-    quality = run["quality"]
-    balance = ", ".join(f"{quality[f'balance_{name}']:.3f}" for name in ("vertices", "edges", "train_targets"))
-    peaks = [taken["peak_bytes"] or 0 for taken in run["stages"].values()]
-    print(
-        f"| {run['method']} | {run['weights']} | **all** | {run['seconds']:.1f} | {max(peaks) / 1e9:.2f} GB "
-        f"| {quality['local_edges']:.4f} | {balance} |",
-        flush=True,
-    )
-
+command = Experiment("micro.offline", OfflineConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -9,9 +9,8 @@ where there is a GPU: what the GPU did of loading (copies and kernels) against w
 loads if anything was launched on it inside a ``load`` span: a launch and what it launched share a correlation number,
 and the profiler repeats the span on the stream.
 
-``--json`` writes ``trainers``, a list with ``trainer``, ``threads`` and ``streams`` (null without a GPU); each has
-``loading_us`` (at least one loading thing under way), ``computing_us`` (likewise), ``hidden_us`` (both at once) and
-``hidden_share`` (of loading; null where nothing was loaded), in microseconds of the recorded mini-batches.
+Both are of the mini-batches in the trace. On a CPU what runs at once shares its cores; on a GPU, its memory and bus.
+docs/formats.md has the keys of ``--json``.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from experiments.shared.results import write_json
+from experiments.shared.experiment import Experiment, Flags
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.errors import InputError
-from gsplit.files import check_writable, read_json
+from gsplit.files import read_json
 
-PROG = "python -m experiments.micro.overlap"
 LOAD = "load"
 COMPUTE = ("forward", "backward", "reduce", "step")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -43,13 +40,11 @@ Span = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverlapConfig(Checked):
+class OverlapConfig(Flags):
     """How much of a run's loading lies behind its computing."""
 
     trace: Annotated[Path, tyro.conf.Positional]
     """RUN/trace.json, written with --profile."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,35 +203,17 @@ def _span(event: Event) -> Span:
     return event["ts"], event["ts"] + event["dur"]
 
 
-def line(view: str, overlap: Overlap) -> str:
-    share = "nothing was loaded" if overlap.hidden_share is None else f"{overlap.hidden_share:.0%} of it hidden"
-    return (
-        f"  {view:<8} loading {overlap.loading_us / 1e3:.1f} ms, computing {overlap.computing_us / 1e3:.1f} ms, "
-        f"both at once {overlap.hidden_us / 1e3:.1f} ms: {share}"
-    )
-
-
-def command(arguments: list[str]) -> None:
-    config = cli.parse(OverlapConfig, arguments, prog=PROG)
-    if config.json:
-        check_writable(config.json)
+def measure(config: OverlapConfig) -> dict[str, Any]:
+    """What ``--json`` has: both views of each trainer."""
     events = read_trace(config.trace)
     records = []
     for rank in trainers_of(events):
         threads, streams = of_threads(events, rank), of_streams(events, rank)
-        print(f"trainer {rank}")
-        print(line("threads", threads))
-        if streams is not None:
-            print(line("streams", streams))
-        records.append(
-            {"trainer": rank, "threads": threads.record(), "streams": None if streams is None else streams.record()}
-        )
-    print(
-        "Of the mini-batches in the trace. On a CPU what runs at once shares its cores; on a GPU, its memory and bus."
-    )
-    if config.json:
-        write_json(config.json, {"trainers": records})
+        records.append({"trainer": rank, "threads": threads.record(), "streams": streams and streams.record()})
+    return {"trainers": records}
 
+
+command = Experiment("micro.overlap", OverlapConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

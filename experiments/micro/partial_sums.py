@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,20 +20,22 @@ import tyro
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive
-from experiments.shared.results import about, write_json
+from experiments.shared.results import about, printed
+from experiments.shared.rounds import spread
 from gsplit import cli
-from gsplit.config.fields import Checked, Range
+from gsplit.config.fields import Range
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Segment
 from gsplit.sampling.sampler import sampler_of
 
-PROG = "python -m experiments.micro.partial_sums"
+SAMPLER_RATIOS = ("sampler_ratio", "sampler_ratio_min", "sampler_ratio_max")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SumsConfig(Checked):
+class SumsConfig(Flags):
     """Rows sent with and without partial sums, over some mini-batches; times are medians of pairs."""
 
     layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -45,21 +46,17 @@ class SumsConfig(Checked):
     """Targets of a mini-batch."""
     batches: Annotated[int, Range(2)] = 9
     """How many, at most one epoch; the first one is counted, but not timed."""
-    json: Path | None = None
-    """Where the figures go, too."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(SumsConfig, arguments, prog=PROG)
+def measure(config: SumsConfig) -> list[dict[str, Any]]:
+    """A record for each layout."""
     found = []
     for path in config.layouts:
         layout = open_layout(path)
         if layout.parts < 2:
             raise InputError(f"{path} has one part, so no trainer sends anything")
-        found.append(measured(layout, config))
-        print(text_of(found[-1]))
-    if config.json is not None:
-        write_json(config.json, found)
+        found.append(printed(measured(layout, config)))
+    return found
 
 
 def measured(layout: Layout, config: SumsConfig) -> dict[str, Any]:
@@ -99,9 +96,7 @@ def measured(layout: Layout, config: SumsConfig) -> dict[str, Any]:
         ],
         "rows_ratio": auto / max(1, rows),
         "edges_ratio": computed["auto"] / max(1, computed["rows"]),
-        "sampler_ratio": median(ratios) if ratios else None,
-        "sampler_ratio_min": min(ratios, default=None),
-        "sampler_ratio_max": max(ratios, default=None),
+        **(spread(ratios, "sampler_ratio") if ratios else dict.fromkeys(SAMPLER_RATIOS)),
     }
 
 
@@ -130,20 +125,7 @@ def _least(segments: list[Segment], layer: int) -> int:
     return least
 
 
-def text_of(found: dict[str, Any]) -> str:
-    """A layout's figures in some lines."""
-    lines = [f"{found['dataset']['name']}, {found['dataset']['parts']} trainers, {found['method']}: auto over rows"]
-    for row in found["layers"]:
-        lines.append(
-            f"  layer {row['layer']}: {row['rows']:,} rows; {row['auto']:,} ({row['ratio']:.3f}) of rows and sums; "
-            f"the least is {row['least']:,}"
-        )
-    timed = "-" if found["sampler_ratio"] is None else f"{found['sampler_ratio']:.2f}"
-    lines.append(
-        f"  all layers {found['rows_ratio']:.3f}; edges computed {found['edges_ratio']:.3f}; sampler's time {timed}"
-    )
-    return "\n".join(lines)
-
+command = Experiment("micro.partial_sums", SumsConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import tyro
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, from_one_on
 from experiments.shared.slab_path import attend
 from gsplit import cli
-from gsplit.config.fields import Accepted, Checked
+from gsplit.config.fields import Accepted
 from gsplit.data import open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import Neighbours
@@ -23,14 +24,13 @@ from gsplit.supply.pool import SamplerPool
 from gsplit.supply.ring import Handle
 from gsplit.supply.sampler_process import SamplerSpec
 from gsplit.supply.tickets import Position, tickets
-from gsplit.units import binary, parse_bytes
+from gsplit.units import parse_bytes
 
-PROG = "python -m experiments.micro.sampler_memory"
 GRAPH = ("indptr.npy", "indices.npy", "permutation.npy")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryConfig(Checked):
+class MemoryConfig(Flags):
     """Memory of sampler processes, after each has sampled some mini-batches."""
 
     layout: Annotated[Path, tyro.conf.Positional]
@@ -45,19 +45,20 @@ class MemoryConfig(Checked):
     """Memory of the maps of all samplers, as in training."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(MemoryConfig, arguments, prog=PROG)
+def measure(config: MemoryConfig) -> dict[str, Any]:
+    """Bytes of the files of the graph, and a row for each number of samplers."""
     path = config.layout.resolve()
     if not len(open_layout(path).graph.train_idx):
         raise InputError(f"{path} has no training vertices to sample for")
-    size = sum((path / name).stat().st_size for name in GRAPH)
-    print(f"graph files {binary(size)}: {', '.join(GRAPH)}")
-    print("samplers | graph, proportional | of the files | private of each, the interpreter included | a slot")
-    for number in config.samplers:
-        with_pool(config, path, number, size)
+    graph_bytes = sum((path / name).stat().st_size for name in GRAPH)
+    return {
+        "graph_bytes": graph_bytes,
+        "samplers": [row_of(config, path, number, graph_bytes) for number in config.samplers],
+    }
 
 
-def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
+def row_of(config: MemoryConfig, path: Path, number: int, graph_bytes: int) -> dict[str, Any]:
+    """What so many samplers hold: the graph, which they share, and the most that one has for itself."""
     layout = open_layout(path, trusted=True)
     spec = SamplerSpec(
         layout=path,
@@ -88,13 +89,18 @@ def with_pool(config: MemoryConfig, path: Path, number: int, size: int) -> None:
             maps = psutil.Process(sampler.pid).memory_maps(grouped=False)
             graph += sum(entry.pss for entry in maps if entry.path in graph_files)
             own.append(sum(entry.private_dirty for entry in maps if entry.path in ("[heap]", "[anon]")))
-        print(
-            f"{number:>8} | {binary(graph):>19} | {graph / size:>12.3f} | {binary(max(own)):>41} | "
-            f"{binary(pool.slots[0].num_bytes)}"
-        )
+        return {
+            "samplers": number,
+            "mapped_bytes": graph,
+            "of_the_files": graph / graph_bytes,
+            "private_bytes": max(own),
+            "slot_bytes": pool.slots[0].num_bytes,
+        }
     finally:
         pool.end()
 
+
+command = Experiment("micro.sampler_memory", MemoryConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

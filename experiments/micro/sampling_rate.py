@@ -9,23 +9,22 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Positive
+from experiments.shared.rounds import ratios, seconds_of, spread
 from gsplit import cli
-from gsplit.config.fields import Checked, Range
+from gsplit.config.fields import Range
 from gsplit.data import open_layout
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-PROG = "python -m experiments.micro.sampling_rate"
-
 
 @dataclass(frozen=True, kw_only=True)
-class RateConfig(Checked):
-    """Million edges per second, median over the mini-batches; the first one warms up."""
+class RateConfig(Flags):
+    """Edges a second, median over the mini-batches, and over the unsplit ones; the first mini-batch warms up."""
 
     layout: Annotated[Path, tyro.conf.Positional]
     """The layout to sample from; its parts are the splits."""
@@ -41,8 +40,8 @@ class RateConfig(Checked):
     """Bytes that dense maps may take; beyond, hash maps are used. None: no bound."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(RateConfig, arguments, prog=PROG)
+def measure(config: RateConfig) -> list[dict[str, Any]]:
+    """A row for each way."""
     layout = open_layout(config.layout)
     graph = layout.graph
     samplers = {
@@ -61,22 +60,22 @@ def command(arguments: list[str]) -> None:
     plan = EpochPlan(graph.train_idx, layout.permutation, config.batch_size, seed=0)
     rates: dict[str, list[float]] = {"unsplit": [], "split": [], "split and written": []}
     for batch, targets in islice(plan.batches(0), config.batches):
-        seconds = {}
-        for name, sampler in samplers.items():
-            start_s = time.perf_counter()
-            sampler.sample(targets, epoch=0, batch=batch)
-            seconds[name] = time.perf_counter() - start_s
+        seconds = {
+            name: seconds_of(sampler.sample, targets, epoch=0, batch=batch) for name, sampler in samplers.items()
+        }
         start_s = time.perf_counter()
         edges = sum(samplers["split"].segment(rank).num_edges for rank in range(layout.parts))
         seconds["split and written"] = seconds["split"] + time.perf_counter() - start_s
         if batch:
             for name in rates:
-                rates[name].append(edges / seconds[name] / 1e6)
-    ratios = [split / unsplit for split, unsplit in zip(rates["split"], rates["unsplit"], strict=True)]
-    print(f"split / unsplit, rate by rate: {median(ratios):.2f}")
-    for name, values in rates.items():
-        print(f"{name:<18} {median(values):6.1f} M edges/s  ({min(values):.1f} to {max(values):.1f})")
+                rates[name].append(edges / seconds[name])
+    return [
+        {"way": name, **spread(values, "edges_per_second"), **spread(ratios(values, rates["unsplit"]))}
+        for name, values in rates.items()
+    ]
 
+
+command = Experiment("micro.sampling_rate", RateConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

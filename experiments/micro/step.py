@@ -16,11 +16,10 @@ What is measured is the median over steps of one process; stages come from a pro
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
@@ -30,10 +29,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive, from_one_on
-from experiments.shared.results import write_json
+from experiments.shared.rounds import seconds_of
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data import open_layout
 from gsplit.engine.inputs import blocks_of
 from gsplit.errors import InputError
@@ -42,7 +41,6 @@ from gsplit.host import keep_freed_memory
 from gsplit.nn import SAGE
 from gsplit.sampling import Segment, sampler_of
 
-PROG = "python -m experiments.micro.step"
 CPU = torch.device("cpu")
 STAGES = {
     "sums": ("_NeighbourSum", "_NeighbourSumBackward"),
@@ -53,7 +51,7 @@ STAGES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepConfig(Checked):
+class StepConfig(Flags):
     """One training step of GraphSAGE beside its floor."""
 
     layout: Annotated[Path, tyro.conf.Positional]
@@ -66,20 +64,13 @@ class StepConfig(Checked):
     """Targets of the step."""
     steps: Positive = 9
     """Medians are of so many."""
-    json: Path | None = None
-    """File to write the figures to."""
 
 
 def rates() -> tuple[float, float]:
     """Bytes a second that a copy reads and writes, and floating-point operations a second of a square product."""
 
     def best(work: Callable[[], Any]) -> float:
-        taken = []
-        for _ in range(6):
-            start_s = time.perf_counter()
-            work()
-            taken.append(time.perf_counter() - start_s)
-        return min(taken)
+        return min(seconds_of(work) for _ in range(6))
 
     source, square = torch.ones(1 << 26), torch.ones(1024, 1024)
     to, out = torch.empty_like(source), torch.empty_like(square)
@@ -116,8 +107,8 @@ def stage_seconds(step: Callable[[], Any], steps: int) -> dict[str, float]:
     return {stage: sum(spent.get(name, 0.0) for name in names) for stage, names in STAGES.items()}
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(StepConfig, arguments, prog=PROG)
+def measure(config: StepConfig) -> list[dict[str, Any]]:
+    """A row for each stage, for what is none of them, and for the step."""
     torch.set_num_threads(1)
     layout = open_layout(config.layout)
     graph = layout.graph
@@ -141,14 +132,9 @@ def command(arguments: list[str]) -> None:
 
     step()
     bandwidth, flops = rates()
-    taken = []
-    for _ in range(config.steps):
-        start_s = time.perf_counter()
-        step()
-        taken.append(time.perf_counter() - start_s)
+    whole = median(seconds_of(step) for _ in range(config.steps))
     spent = stage_seconds(step, 3)
     floor = floor_of(segment, list(model.level_widths), bandwidth, flops)
-    whole = statistics.median(taken)
     rows = [
         {"stage": stage, "over_floor": round(spent[stage] / floor[stage], 2), "share": round(spent[stage] / whole, 3)}
         for stage in STAGES
@@ -156,12 +142,10 @@ def command(arguments: list[str]) -> None:
     rest = 1 - sum(spent.values()) / whole
     rows.append({"stage": "the rest", "over_floor": None, "share": round(rest, 3)})
     rows.append({"stage": "step", "over_floor": round(whole / sum(floor.values()), 2), "share": 1.0})
-    for row in rows:
-        over = "     " if row["over_floor"] is None else f"{row['over_floor']:5.2f}"
-        print(f"{row['stage']:<12} {over} times its floor, {row['share']:.1%} of the step")
-    if config.json is not None:
-        write_json(config.json, [{"hidden": config.hidden, **row} for row in rows])
+    return [{"hidden": config.hidden, **row} for row in rows]
 
+
+command = Experiment("micro.step", StepConfig, measure)
 
 if __name__ == "__main__":
     keep_freed_memory()  # as trainers do

@@ -27,25 +27,23 @@ from experiments.model_host.layers import layers_of
 from experiments.model_host.measured import this_host
 from experiments.model_host.model import predict
 from experiments.model_host.rates import Host, open_host
-from experiments.model_host.report import LABEL, count_row, prediction_row, rate_rows, show
-from experiments.shared.datasets import open_or_make, width_of
+from experiments.model_host.report import LABEL, count_row, prediction_row, rate_rows
+from experiments.shared.datasets import feature_row, open_or_make, width_of
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Percents, Positive, Seed
 from experiments.shared.placements import Placements
-from experiments.shared.results import about, write_json
-from experiments.shared.traffic import FLOAT32_BYTES
+from experiments.shared.results import about
 from gsplit import cli
-from gsplit.config.fields import Checked, Range
+from gsplit.config.fields import Range
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout
 from gsplit.errors import InputError
-from gsplit.files import check_writable
 
-PROG = "python -m experiments.model_host"
 THIS = "this"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelHostConfig(Checked):
+class ModelHostConfig(Flags):
     """Predicted epochs of every strategy on a host."""
 
     host: str = "4x3090ti-pcie3"
@@ -78,8 +76,6 @@ class ModelHostConfig(Checked):
     """Seed of the generator and of the draws."""
     quick: bool = False
     """Take a minute: a graph of 200k vertices, 4 mini-batches."""
-    json: Path | None = None
-    """File to write the results to."""
     work: Path = Path("work/model_host")
     """Keeps the layouts of synthetic graphs."""
 
@@ -92,10 +88,8 @@ class ModelHostConfig(Checked):
 QUICK = ModelHostConfig(dataset="synthetic:medium", iterations=4, epochs=2, quick=True)
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(ModelHostConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
-    if config.json:
-        check_writable(config.json)
+def measure(config: ModelHostConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     host = None if config.host == THIS else open_host(config.host)
     trainers = config.gpus or (2 if host is None else int(host.gpus.rate))
     if host is not None and trainers > host.gpus.rate:
@@ -105,13 +99,10 @@ def command(arguments: list[str]) -> None:
     )
     if layout.parts != trainers:
         raise InputError(f"{layout.path} has {layout.parts} parts, and {trainers} trainers want one each; see --gpus")
-    result = {"dataset": about(layout, generator), **measure(layout, config, host)}
-    show(result)
-    if config.json:
-        write_json(config.json, result)
+    return {"dataset": about(layout, generator), **predicted(layout, config, host)}
 
 
-def measure(layout: Layout, config: ModelHostConfig, host: Host | None) -> dict[str, Any]:
+def predicted(layout: Layout, config: ModelHostConfig, host: Host | None) -> dict[str, Any]:
     """All of ``--json`` but the dataset; ``host`` None: this one."""
     trainers = layout.parts
     groups = [] if host is None else [group for group in range(2, trainers) if trainers % group == 0]
@@ -122,7 +113,7 @@ def measure(layout: Layout, config: ModelHostConfig, host: Host | None) -> dict[
     batches = range(plan.num_batches)[: config.iterations]
     all_targets = len(layout.graph.train_idx)
     epochs = min(len(batches) * config.batch_size, all_targets) / all_targets
-    feature_width, row_bytes = _feature_row(layout, config)
+    feature_width, row_bytes = feature_row(layout, config.feature_width or width_of(config.dataset))
     level_widths = [feature_width, *[config.hidden] * (len(config.fan_out) - 1), layout.graph.num_classes]
     layers = layers_of(config.model, level_widths, config.heads)
     left_out = []
@@ -161,15 +152,6 @@ def measure(layout: Layout, config: ModelHostConfig, host: Host | None) -> dict[
     }
 
 
-def _feature_row(layout: Layout, config: ModelHostConfig) -> tuple[int, int]:
-    """(columns, bytes as stored) of a feature row."""
-    features = layout.graph.features
-    if features is not None:
-        return features.shape[1], features.shape[1] * features.dtype.itemsize
-    width = config.feature_width or width_of(config.dataset)
-    return width, width * FLOAT32_BYTES
-
-
 def _run_of(layout: Layout, config: ModelHostConfig, strategy: Strategy, host: Host) -> TrainConfig:
     """The run that is predicted for this machine."""
     return TrainConfig(
@@ -189,6 +171,8 @@ def _run_of(layout: Layout, config: ModelHostConfig, strategy: Strategy, host: H
         seed=config.seed,
     )
 
+
+command = Experiment("model_host", ModelHostConfig, measure, quick=QUICK)
 
 if __name__ == "__main__":
     cli.main(command)

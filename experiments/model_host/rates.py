@@ -15,17 +15,12 @@ The figures are the fields of :class:`Host`. ``peer_read`` and ``cores`` may be 
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+from experiments.shared.toml import tomllib
 from gsplit.errors import InputError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 FOLDER = Path(__file__).parent / "hosts"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))

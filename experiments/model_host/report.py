@@ -1,16 +1,14 @@
-"""What experiments.model_host prints: inputs, counts, predictions and the check, as Markdown tables."""
+"""The rows of experiments.model_host: rates, counts, predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from experiments.model_host.counts import Counted
 from experiments.model_host.layers import Layer
 from experiments.model_host.model import Prediction, exchanged_bytes, operations_of, reduced_bytes
 from experiments.model_host.rates import Host
-from experiments.shared.results import dataset_text
-from experiments.shared.systems import OURS
 
 LABEL = "Predicted from counts and rates, not measured."
 LOAD_SHARES = {
@@ -70,113 +68,3 @@ def prediction_row(counted: Counted, prediction: Prediction, base: Prediction) -
         "load_share_percent": 100 * prediction.load_share,
         "paper_load_share_percent": LOAD_SHARES.get((name, percent)),
     }
-
-
-def show(result: Mapping[str, Any]) -> None:
-    """Print all of ``--json``."""
-    settings, counted = result["settings"], result["counted"]
-    print(f"{result['host']}\n{dataset_text(result['dataset'])}")
-    print(
-        f"{settings['model']}, hidden {settings['hidden']}, fan-out {','.join(map(str, settings['fan_out']))}, "
-        f"{settings['batch_size']:,} targets a mini-batch, {settings['feature_width']} features; "
-        f"{counted['iterations']} of {counted['iterations_per_epoch']} mini-batches counted"
-    )
-    print("\nRates, each with its source; `reached` is the share of the value that the model reckons with:\n")
-    _table(
-        ("rate", "value", "reached", "source"),
-        [
-            [row["rate"], f"{_number(row['value'])} {row['unit']}", f"{row['reached']:g}", row["source"]]
-            for row in result["rates"]
-        ],
-    )
-    print("\nCounted, an epoch, all trainers:\n")
-    ways = ("host_bytes", "segment_bytes", "peer_bytes", "exchange_bytes")
-    _table(
-        (
-            *("strategy", "cache", "M edges", "host MB", "segments MB", "peers MB", "exchange MB", "messages"),
-            *("GFLOP", "device GB"),
-        ),
-        [
-            [
-                *_named(row),
-                *(_number(row[key] / 1e6) for key in ("edges", *ways)),
-                f"{row['messages']:,.0f}",
-                *(_number(row[key] / 1e9) for key in ("flops", "memory_bytes")),
-            ]
-            for row in result["counts"]
-        ],
-    )
-    _show_predictions(result)
-    if result["check"]:
-        _show_check(result)
-
-
-def _show_predictions(result: Mapping[str, Any]) -> None:
-    print(f"\n{LABEL} Seconds of an epoch; times faster than data parallelism without a cache (DGL).")
-    print("In sequence: loading and training one after the other, sampling aside, as in the paper's figures 6 and 7.")
-    print(
-        "Overlapped: as this engine works. Loading, %, is of the time in sequence. The paper's is of its table 1, for"
-    )
-    print("ogbn-products: PaGraph on its first host, Quiver on its second.\n")
-    stages = ("sample_s", "load_s", "compute_s", "exchange_s", "reduce_s")
-    _table(
-        (
-            *("strategy", "cache", "sample", "load", "compute", "exchange", "reduce", "in sequence", "faster"),
-            *("overlapped", "faster", "loading, %", "the paper, %"),
-        ),
-        [
-            [
-                *_named(row),
-                *(_number(row[stage]) for stage in (*stages, "in_sequence_s")),
-                f"{row['in_sequence_speedup']:.2f}",
-                _number(row["epoch_s"]),
-                f"{row['speedup']:.2f}",
-                f"{row['load_share_percent']:.0f}",
-                "-" if row["paper_load_share_percent"] is None else str(row["paper_load_share_percent"]),
-            ]
-            for row in result["predictions"]
-        ],
-    )
-    for reason in result["left_out"]:
-        print(f"\nLeft out: {reason}")
-
-
-def _show_check(result: Mapping[str, Any]) -> None:
-    print("\nThe same model beside runs on this machine, the only measured figures here. Stages of a run share cores")
-    print("with others, and `reduce` has the wait for the slower trainer in it; predicted stages have neither.\n")
-    _table(
-        ("strategy", "stage", "predicted s", "measured s", "prediction / measurement"),
-        [
-            [
-                row["strategy"],
-                row["stage"],
-                _number(row["predicted_s"]),
-                _number(row["measured_s"]),
-                "-" if row["ratio"] is None else f"{row['ratio']:.2f}",
-            ]
-            for row in result["check"]
-        ],
-    )
-    ours, theirs = (_epoch_of(result["check"], name) for name in (OURS, "DGL"))
-    print(
-        f"\nData parallelism over {OURS}: {theirs['predicted_s'] / ours['predicted_s']:.2f} predicted, "
-        f"{theirs['measured_s'] / ours['measured_s']:.2f} measured."
-    )
-
-
-def _epoch_of(check: Sequence[Mapping[str, Any]], strategy: str) -> Mapping[str, Any]:
-    return next(row for row in check if (row["strategy"], row["stage"]) == (strategy, "epoch"))
-
-
-def _named(row: Mapping[str, Any]) -> list[str]:
-    return [row["strategy"], f"{row['cache_percent']} %" if row["cache_percent"] else "none"]
-
-
-def _number(value: float) -> str:
-    """A number with three digits, or all before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    for cells in (head, ["---"] * len(head), *rows):
-        print(f"| {' | '.join(cells)} |")

@@ -14,10 +14,8 @@ predicted from, by the commands themselves.
 A case is *refused* by import, partition or at the start of training, *stopped* in the course of training, *scored*
 with finite scores, or its scores are *null*. Recomputed with NumPy and scikit-learn are the arrays of the store, the
 logits of plain models by dense algebra, and from the run's exact logits (``gsplit predict --what logits``) its
-scores, predictions, and the loss of the first epoch where training changes nothing. Counted as wrong are
-*tracebacks*, *hangs* (90 s), *bad messages* (not one error in a line), files that are *no JSON*, *partial outputs*,
-*arrays*, *logits*, *losses*, *scores* and *predictions* that are not the right ones, *scores of nothing finite*, and
-*weights that are not finite* in what is kept.
+scores, predictions, and the loss of the first epoch where training changes nothing. docs/formats.md has what is
+counted as wrong, beside the other keys of ``--json``.
 
 Cases depend on ``--seed`` and their number alone: ``--only`` repeats one, and keeps its folder. The exit code is 1
 where anything is wrong. The keys of ``--json`` are in docs/formats.md.
@@ -30,13 +28,12 @@ import os
 # Forking needs a process of one thread, so that libraries must not start any when they are imported.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
-import json as json_
+import json
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import connection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +41,16 @@ from experiments.odd_numbers import forked
 from experiments.odd_numbers.checks import Outcome
 from experiments.odd_numbers.draw import draw
 from experiments.odd_numbers.judge import ENDS, PROBLEMS, judge
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, Positive, Seed
-from experiments.shared.processes import fork, working_folder
-from experiments.shared.results import write_json
+from experiments.shared.processes import run_forked, working_folder
+from experiments.shared.rounds import cores
+from experiments.shared.tally import Tally
 from gsplit import cli
-from gsplit.config.fields import Checked
-from gsplit.files import check_writable
-
-PROG = "python -m experiments.odd_numbers"
 
 
 @dataclass(frozen=True, kw_only=True)
-class OddNumbersConfig(Checked):
+class OddNumbersConfig(Flags):
     """Import, train and predict with odd numbers; count what becomes of them, and what is wrong."""
 
     cases: Positive = 300
@@ -68,95 +63,62 @@ class OddNumbersConfig(Checked):
     """Repeat the case of this number. Its folder is kept."""
     jobs: Count = 0
     """Cases at a time; 0: one a core."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
+CASE_LIMIT_S = 3600.0
+"""Limit of a case; each of its commands has a shorter one."""
 QUICK = OddNumbersConfig(cases=20, quick=True)
-
-
-def command(arguments: list[str]) -> None:
-    config = cli.parse(OddNumbersConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
-    if config.json:
-        check_writable(config.json)
-    result = counted(config)
-    print(table(result))
-    if config.json:
-        write_json(config.json, result)
-    sys.exit(any(result["wrong"].values()))
 
 
 def counted(config: OddNumbersConfig) -> dict[str, Any]:
     """Judge all cases, and count."""
-    ends, wrong = Counter(dict.fromkeys(ENDS, 0)), Counter(dict.fromkeys(PROBLEMS, 0))
-    checked, found = Counter[str](), []
+    tally, checked = Tally(PROBLEMS, ENDS), Counter[str]()
     numbers = range(config.cases) if config.only is None else [config.only]
     forked.import_everything()
     with working_folder("gsplit-odd-numbers-", keep=config.only is not None) as folder:
         for number, outcome in _outcomes(iter(numbers), config, folder):
-            ends[outcome.end] += 1
+            case = draw(number, config.seed)
+            tally.add(number, case, outcome.end, outcome.problems)
             checked.update(outcome.checked)
-            case = str(draw(number, config.seed))
-            for problem, what in outcome.problems.items():
-                wrong[problem] += 1
-                found.append({"number": number, "case": case, "problem": problem, "what": what})
-                print(f"{problem}: {case}\n    {what}", flush=True)
             if config.only is not None:
                 print(f"{outcome.end}: {case}\n    {outcome.why}")
+    counted = tally.record()
     return {
         "settings": {"cases": config.cases, "seed": config.seed, "only": config.only},
-        "cases": sum(ends.values()),
-        "ends": dict(ends),
-        "wrong": dict(wrong),
+        "cases": counted["cases"],
+        "ends": counted["ends"],
+        "wrong": counted["counted"],
         "recomputed": dict(checked),
-        "found": found,
+        "found": counted["found"],
     }
 
 
 def _outcomes(numbers: Iterator[int], config: OddNumbersConfig, folder: Path) -> Iterator[tuple[int, Outcome]]:
     """Each case in a process of its own, some at a time, as they end."""
-    running: dict[Any, tuple[int, int]] = {}
-    jobs = config.jobs or len(os.sched_getaffinity(0))
-    more = True
-    while more or running:
-        while more and len(running) < jobs:
-            number = next(numbers, None)
-            more = number is not None
-            if number is not None:
-                pid = fork(lambda number=number: _case(number, config.seed, folder))  # type: ignore[misc]
-                running[os.pidfd_open(pid)] = (pid, number)
-        ready: list[Any] = connection.wait(list(running)) if running else []
-        for handle in ready:
-            pid, number = running.pop(handle)
-            os.close(handle)
-            os.waitpid(pid, 0)
-            answer = folder / f"{number}.answer"
-            if answer.exists():
-                outcome = Outcome(**json_.loads(answer.read_text()))
-            else:
-                outcome = Outcome(problems={"tracebacks": "the case itself failed"})
-            if config.only is None:
-                for path in (folder / str(number), answer, *folder.glob(f"{number}-*")):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-            yield number, outcome
+    works = ((number, partial(_case, number, config.seed, folder)) for number in numbers)
+    for number, _, _ in run_forked(works, config.jobs or cores(), CASE_LIMIT_S):
+        answer = folder / f"{number}.answer"
+        if answer.exists():
+            outcome = Outcome(**json.loads(answer.read_text()))
+        else:
+            outcome = Outcome(problems={"tracebacks": "the case itself failed"})
+        if config.only is None:
+            for path in (folder / str(number), answer, *folder.glob(f"{number}-*")):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        yield number, outcome
 
 
 def _case(number: int, seed: int, folder: Path) -> int:
     place = folder / str(number)
     place.mkdir()
     outcome = judge(draw(number, seed), place)
-    (folder / f"{number}.answer").write_text(json_.dumps(vars(outcome)))
+    (folder / f"{number}.answer").write_text(json.dumps(vars(outcome)))
     return 0
 
 
-def table(result: dict[str, Any]) -> str:
-    """The counts, one a line."""
-    lines = [f"{result['cases']} cases, seed {result['settings']['seed']}"]
-    lines += [f"  {end:<26}{count:>6}" for end, count in result["ends"].items()]
-    lines += ["wrong:", *(f"  {problem:<26}{count:>6}" for problem, count in result["wrong"].items())]
-    recomputed = ", ".join(f"{count:,} {what}" for what, count in sorted(result["recomputed"].items()))
-    return "\n".join([*lines, f"recomputed: {recomputed or 'nothing'}"])
-
+command = Experiment(
+    "odd_numbers", OddNumbersConfig, counted, quick=QUICK, wrong=lambda found: any(found["wrong"].values())
+)
 
 if __name__ == "__main__":
     cli.main(command)

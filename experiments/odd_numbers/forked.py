@@ -6,20 +6,16 @@ children.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from experiments.shared.processes import fork
+from experiments.shared.processes import call_command, import_all, run_forked
 
 LIMIT_S = 90.0
 """Limit of one command; most take less than a second."""
@@ -42,9 +38,7 @@ class Ended:
 
 def import_everything() -> None:
     """What commands and trainers import, once, before anything is forked."""
-    for name in IMPORTED:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
+    import_all(IMPORTED)
     sys.modules["torch"].set_num_threads(1)
 
 
@@ -57,26 +51,9 @@ def run(words: Sequence[str], folder: Path, place: Path) -> Ended:
         place: where what it prints is kept, as files with the endings .out and .err.
     """
     files = [place.with_suffix(suffix) for suffix in (".out", ".err")]
-    pid = fork(lambda: _command(words, folder, files))
-    code = wait(pid, LIMIT_S)
+    ((_, code, _),) = run_forked([(None, lambda: _command(words, folder, files))], 1, LIMIT_S)
     out, err = (file.read_text(errors="backslashreplace") for file in files)
     return Ended(code, out, err)
-
-
-def wait(pid: int, limit_s: float) -> int | None:
-    """The exit code of a child, or None where it did not end in time; it and its group are gone then."""
-    handle = os.pidfd_open(pid)
-    try:
-        late = not connection.wait([handle], limit_s)
-    finally:
-        os.close(handle)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)  # whatever it left running
-    if late:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    return None if late else os.waitstatus_to_exitcode(status)
 
 
 def _command(words: Sequence[str], folder: Path, files: Sequence[Path]) -> int:
@@ -84,17 +61,8 @@ def _command(words: Sequence[str], folder: Path, files: Sequence[Path]) -> int:
     os.chdir(folder)
     for number, file in enumerate(files, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    from gsplit import cli
-
     _fork_trainers()
-    name, *arguments = words
-    main: Any = importlib.import_module(f"gsplit.{name}.__main__")
-    sys.argv = [main.PROG, *arguments]
-    try:
-        cli.main(main.command)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
-    return 0
+    return call_command(f"gsplit.{words[0]}.__main__", words[1:])
 
 
 class _Handed:

@@ -18,22 +18,20 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Annotated, Any, get_args
 
+from experiments.shared import real_graphs
+from experiments.shared.datasets import store_of
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import from_one_on, names_of
-from experiments.shared.results import write_json
+from experiments.shared.results import printed
+from experiments.shared.rounds import scores as columns
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.config.parallel import ExchangeDtype
 from gsplit.config.train import TrainConfig
-from gsplit.data import write_store
-from gsplit.data.importers.npz import load_npz
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
-from tools import real_graphs
-
-PROG = "python -m experiments.paper.accuracy"
 
 CONFIGS = {
     "cora": TrainConfig(
@@ -75,7 +73,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class AccuracyConfig(Checked):
+class AccuracyConfig(Flags):
     """Test accuracy of GraphSAGE on real graphs, mean over seeds."""
 
     data: Path = field(default_factory=real_graphs.folder)
@@ -96,16 +94,12 @@ class AccuracyConfig(Checked):
     """Train with the defaults of gsplit train alone, not the settings that were found for each graph."""
     quick: bool = False
     """Train for two epochs: whether all works; figures say nothing."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
-def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
+def rows_of(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each number of trainers, each strategy and each type of the exchange."""
-    store = folder / "store"
     asked = TrainConfig(device="cpu") if config.defaults else CONFIGS[dataset]
-    graph = load_npz(real_graphs.path(config.data, dataset)).with_feature_dtype("float16")
-    write_store(store, graph, name=dataset, source=dataset)
+    store = store_of(dataset, data=config.data, work=folder, dtype="float16")
     rows = []
     for trainers in config.trainers:
         layout = folder / f"layout-{trainers}"
@@ -121,14 +115,11 @@ def measure(dataset: str, config: AccuracyConfig, folder: Path) -> list[dict[str
                     "trainers": trainers,
                     "strategy": strategy,
                     "exchange_dtype": exchange_dtype,
-                    "mean": mean(scores),
-                    "stdev": stdev(scores) if len(scores) > 1 else 0.0,
-                    "scores": scores,
+                    **columns(scores),
                     "minus_first": mean(a - b for a, b in zip(scores, first, strict=True)) if first else None,
                 }
                 first = first or scores
-                rows.append(row)
-                print(row, flush=True)
+                rows.append(printed(row))
     return rows
 
 
@@ -142,23 +133,16 @@ def scores_of(layout: Path, asked: TrainConfig, config: AccuracyConfig) -> list[
     return [train(layout, run)["test_accuracy"] for run in runs]
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(AccuracyConfig, arguments, prog=PROG)
+def measure(config: AccuracyConfig) -> list[dict[str, Any]]:
+    """The rows of all datasets."""
     rows = []
     for dataset in config.datasets:
         with tempfile.TemporaryDirectory() as folder:
-            rows += measure(dataset, config, Path(folder))
-    print(
-        "\n| dataset | trainers | strategy | exchange in | test accuracy, mean | standard deviation | seeds |", end=""
-    )
-    print(" minus the first |\n|---|---|---|---|---|---|---|---|")
-    for row in rows:
-        by = f"{row['dataset']} | {row['trainers']} | {row['strategy']} | {row['exchange_dtype']}"
-        minus = "-" if row["minus_first"] is None else f"{row['minus_first']:+.4f}"
-        print(f"| {by} | {row['mean']:.4f} | {row['stdev']:.4f} | {len(row['scores'])} | {minus} |")
-    if config.json:
-        write_json(config.json, rows)
+            rows += rows_of(dataset, config, Path(folder))
+    return rows
 
+
+command = Experiment("paper.accuracy", AccuracyConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

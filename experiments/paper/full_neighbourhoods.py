@@ -14,27 +14,25 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 from experiments.baselines.pyg_full_batch import RECIPES, full_batch
+from experiments.shared import real_graphs
+from experiments.shared.datasets import store_of
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
-from experiments.shared.results import write_json
+from experiments.shared.results import printed
+from experiments.shared.rounds import scores
 from gsplit import cli
-from gsplit.config.fields import Checked
-from gsplit.data import open_store, write_store
-from gsplit.data.importers.npz import load_npz
+from gsplit.data import open_store
 from gsplit.partition import PartitionConfig, partition
 from gsplit.train.api import train
-from tools import real_graphs
-
-PROG = "python -m experiments.paper.full_neighbourhoods"
 
 PAPERS = {("gcn", "cora"): 0.815, ("gcn", "citeseer"): 0.703, ("gat", "cora"): 0.83, ("gat", "citeseer"): 0.725}
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighbourhoodsConfig(Checked):
+class NeighbourhoodsConfig(Flags):
     """GCN and GAT over full neighbourhoods with 4 trainers, beside the same model in full-batch PyG."""
 
     data: Path = field(default_factory=real_graphs.folder)
@@ -43,15 +41,11 @@ class NeighbourhoodsConfig(Checked):
     """Parts of the graph."""
     seeds: Positive = 10
     """Runs of each kind."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
-def measure(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[dict[str, Any]]:
+def rows_of(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[dict[str, Any]]:
     """A row for each model."""
-    store, layout = folder / "store", folder / "layout"
-    graph = load_npz(real_graphs.path(config.data, dataset))
-    write_store(store, graph, name=dataset, source=dataset)
+    store, layout = store_of(dataset, data=config.data, work=folder), folder / "layout"
     partition(PartitionConfig(store=store, out=layout, parts=config.trainers))
     graph = open_store(store).graph
     rows = []
@@ -61,30 +55,21 @@ def measure(dataset: str, config: NeighbourhoodsConfig, folder: Path) -> list[di
             run = replace(recipe, out=folder / f"{name}-{seed}", seed=seed)
             ours.append(train(layout, run)["test_accuracy"])
             theirs.append(full_batch(graph, recipe, seed))
-        row: dict[str, Any] = {"model": name, "dataset": dataset, "paper": PAPERS[name, dataset]}
-        for side, scores in (("gsplit", ours), ("pyg", theirs)):
-            row |= {f"{side}_mean": mean(scores), f"{side}_stdev": stdev(scores) if len(scores) > 1 else 0.0}
-            row[f"{side}_scores"] = scores
-        rows.append(row)
-        print(rows[-1], flush=True)
+        row = {"model": name, "dataset": dataset, "paper": PAPERS[name, dataset]}
+        rows.append(printed(row | scores(ours, "gsplit_") | scores(theirs, "pyg_")))
     return rows
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(NeighbourhoodsConfig, arguments, prog=PROG)
+def measure(config: NeighbourhoodsConfig) -> list[dict[str, Any]]:
+    """The rows of both graphs."""
     rows = []
     for dataset in ("cora", "citeseer"):
         with tempfile.TemporaryDirectory() as folder:
-            rows += measure(dataset, config, Path(folder))
-    print(
-        f"\n| model | graph | GSplit, {config.trainers} trainers | PyG, full batch | paper |\n|---|---|---|---|---|"
-    )
-    for row in rows:
-        ours, theirs = (f"{row[f'{side}_mean']:.4f} ± {row[f'{side}_stdev']:.4f}" for side in ("gsplit", "pyg"))
-        print(f"| {row['model']} | {row['dataset']} | {ours} | {theirs} | {row['paper']} |")
-    if config.json:
-        write_json(config.json, rows)
+            rows += rows_of(dataset, config, Path(folder))
+    return rows
 
+
+command = Experiment("paper.full_neighbourhoods", NeighbourhoodsConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -22,36 +22,33 @@ import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from statistics import mean
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.paper.redundancy_table import TABLE_2
+from experiments.paper.redundancy import TABLE_2
 from experiments.paper.split_quality import TABLE_5
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed
 from experiments.shared.ownership import Ownership, relabelled
-from experiments.shared.results import paper_graph, write_json
+from experiments.shared.results import paper_graph, printed
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data.synthetic import Calibrated, Choice, choose
 from gsplit.errors import InputError
-from gsplit.files import check_writable
 from gsplit.partition.methods import assign
 from gsplit.partition.problem import Problem
 from gsplit.partition.report import edge_skew, edges_of, local_edges_of
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-PROG = "python -m experiments.paper.presets"
 PARTS = 4
 PAPER_BATCH = 4096
 HOTTEST = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class PresetsConfig(Checked):
+class PresetsConfig(Flags):
     """What the calibrated synthetic presets come to, beside the paper's tables 2 and 5."""
 
     presets: tuple[str, ...] = ("products?scale=0.05", "papers?scale=0.03", "amazon?scale=0.2")
@@ -64,8 +61,6 @@ class PresetsConfig(Checked):
     """Mini-batches to count, at most an epoch."""
     seed: Seed = 0
     """Seed of the generator, the partitioner and the draws."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
 @dataclass(kw_only=True)
@@ -80,21 +75,13 @@ class Counts:
     skews: list[float] = field(default_factory=list)
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(PresetsConfig, arguments, prog=PROG)
-    if config.json:
-        check_writable(config.json)
+def measure(config: PresetsConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     choices = {text: choose(text) for text in config.presets}
     for text, choice in choices.items():
         if not isinstance(choice.preset, Calibrated):
             raise InputError(f"{text} is not calibrated; choose products, papers or amazon")
-    print(HEAD)
-    rows = []
-    for choice in choices.values():
-        rows.append(row_of(choice, config))
-        print(text_of(rows[-1]), flush=True)
-    if config.json:
-        write_json(config.json, {"presets": rows})
+    return {"presets": [printed(row_of(choice, config)) for choice in choices.values()]}
 
 
 def row_of(choice: Choice, config: PresetsConfig) -> dict[str, Any]:
@@ -121,13 +108,15 @@ def row_of(choice: Choice, config: PresetsConfig) -> dict[str, Any]:
         "partitioner": config.partitioner,
         "fan_out": fan_out,
         "batch_size": preset.batch_size,
-        **measure(owners, fan_out, preset.batch_size, config.iterations, config.seed),
+        **counts_of(owners, fan_out, preset.batch_size, config.iterations, config.seed),
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "paper": {"redundancy_percent": TABLE_2[graph_name][2], "local_share": paper_local, "edge_skew": paper_skew},
     }
 
 
-def measure(owners: Ownership, fan_out: Sequence[int], batch_size: int, iterations: int, seed: int) -> dict[str, Any]:
+def counts_of(
+    owners: Ownership, fan_out: Sequence[int], batch_size: int, iterations: int, seed: int
+) -> dict[str, Any]:
     """What ``--json`` has of the mini-batches."""
     n = len(owners.indptr) - 1
 
@@ -177,29 +166,7 @@ def hit_rate(heat_N: NDArray[Any], times_N: NDArray[np.int32]) -> float:
     return float(times_N[np.argpartition(-heat_N, rows)[:rows]].sum() / times_N.sum())
 
 
-HEAD = """\
-Redundancy: edges of 4 micro-batches over those of a mini-batch. Reached: inputs of a mini-batch, of all vertices. Hits:
-share of inputs in the hottest tenth of the vertices, by degree / by presampling / by the same counts. The paper's figures
-are in brackets.
-
-| preset | scale | vertices | edges | targets | fan-out | batch | iterations | edges a target | reached | redundancy | local edges | edge skew | hits | peak memory |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
-
-
-def text_of(row: dict[str, Any]) -> str:
-    """A line of the table."""
-    paper, hits = row["paper"], row["hit_rates"]
-    return (
-        f"| {row['preset']} | {row['scale']:g} | {row['vertices']:,} | {row['edges']:,} "
-        f"| {row['training_targets']:,} "
-        f"| {','.join(map(str, row['fan_out']))} | {row['batch_size']:,} | {row['iterations']} "
-        f"| {row['edges_per_target']:.0f} | {row['reached_share']:.3f} "
-        f"| {row['redundancy_percent']:.1f} % ({paper['redundancy_percent']:g} %) "
-        f"| {row['local_share']:.3f} ({paper['local_share']:g}) | {row['edge_skew']:.2f} ({paper['edge_skew']:g}) "
-        f"| {' / '.join(f'{100 * hits[order]:.1f}' for order in ('degree', 'presampled', 'optimal'))} "
-        f"| {row['peak_memory_bytes'] / 2**30:.1f} GiB |"
-    )
-
+command = Experiment("paper.presets", PresetsConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

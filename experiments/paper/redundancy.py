@@ -14,66 +14,58 @@ vectors, with their gradients on the way back, before the others. Exchange is tr
 The presets products, papers and amazon are calibrated to the paper's at a fan-out of their own, which is printed; at
 a larger one, or on plain presets, a mini-batch reaches nearly all vertices and data parallelism repeats more.
 
-``--json`` writes, with counts summed over trainers and the mini-batches that were counted:
-
-- ``dataset``: ``name``, ``vertices``, ``edges``, ``parts`` (the trainers), ``training_targets``, ``store_checksum``,
-  and ``generator``: ``preset``, ``version`` and ``seed``, or null for a layout folder that was given.
-- ``settings``: ``fan_out`` (by hop, the first for the targets), ``batch_size``, ``hidden``, ``caches`` (percent of
-  all rows, on each trainer), ``feature_width``, ``row_bytes`` (a feature row as stored), ``seed``, ``quick``.
-- ``counted``: ``iterations``, their ``targets``, ``iterations_per_epoch``, and ``epochs``, the share of an epoch's
-  targets: counts over ``epochs`` are those of an epoch, counts over ``iterations`` the mean of an iteration.
-- ``traffic``, table 1: ``system``, ``cache_percent``, ``needed_rows`` (level-0 vertices of each trainer) and which of
-  them come from its own cache (``hit_rows``), another trainer's (``peer_rows``) and the host (``host_rows``);
-  ``hit_rate`` (hits over needed rows), ``host_bytes``, ``peer_bytes``, ``exchange_forward_bytes``,
-  ``exchange_backward_bytes``, ``total_bytes``; ``paper_host_mb``, ``paper_peer_mb``, null where it has none.
-- ``exchanges``: of GSplit, before each ``layer``: ``rows``, ``messages`` of one direction, ``forward_bytes``,
-  ``backward_bytes``; and ``projected_forward_bytes``, ``projected_backward_bytes`` of layers that project rows before
-  they exchange them where that makes them narrower (``--model sage``). ``traffic`` has the former, which suit any
-  model.
-- ``bar``: GSplit's host bytes are no more than any other's with the same cache, and fewer where theirs are positive:
-  whether that is ``met``, and where it is ``missed``: ``system``, ``cache_percent``.
-- ``work``, table 2: ``laying``, the placement (``splits`` of a mini-batch, ``micro-batches``, ``fixed shares``),
-  ``edges``, ``inputs`` (level-0 vertices), and by how much they exceed those of the mini-batch:
-  ``edge_redundancy_percent``, ``input_redundancy_percent``.
-- ``paper``: tables 1 and 2: ``traffic`` (``system``, ``cache_percent``, ``paper_host_mb``, ``paper_peer_mb``) and
-  ``work`` (``graph``, ``micro_edges``, ``mini_edges``, ``edge_redundancy_percent``).
+The paper calls the figures of its table 1 those of an iteration, but all features of its graph, ogbn-products, are
+980 MB: they are likely an epoch's. docs/formats.md has the keys of ``--json``.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from experiments.paper.redundancy_table import PAPER, bar_of, show, traffic_rows, work_rows
-from experiments.shared.datasets import open_or_make
-from experiments.shared.flags import FanOut, Positive, Seed
+from experiments.shared.datasets import FEATURE_WIDTH, feature_row, open_or_make
+from experiments.shared.experiment import Experiment, Flags
+from experiments.shared.flags import FanOut, Percents, Positive, Seed
 from experiments.shared.placements import Placements
-from experiments.shared.results import about, write_json
-from experiments.shared.systems import count, systems_of
-from experiments.shared.traffic import FLOAT32_BYTES
+from experiments.shared.results import about
+from experiments.shared.systems import OURS, System, Work, count, systems_of
+from experiments.shared.traffic import exchange_bytes
 from gsplit import cli
-from gsplit.config.fields import Accepted, Checked
 from gsplit.data import Layout
 from gsplit.errors import InputError
-from gsplit.files import check_writable
 
-PROG = "python -m experiments.paper.redundancy"
-FEATURE_WIDTH = 100
-"""Number of features of ogbn-products."""
+TABLE_1 = {
+    "PaGraph": {0: (13682, 0), 10: (10829, 0), 25: (7404, 0)},
+    "Quiver": {0: (19267, 0), 10: (6334, 9698), 25: (0, 14448)},
+}
+"""The paper, table 1, ogbn-products: system -> cache % -> (CPU-GPU, GPU-GPU) in MB."""
+TABLE_2 = {
+    "products": (195_000_000, 155_000_000, 25.5),
+    "papers100M": (327_000_000, 131_000_000, 148.9),
+    "amazon": (473_000_000, 263_000_000, 79.2),
+}
+"""The paper, table 2: edges of an epoch as 4 micro-batches of 1024 and as a mini-batch of 4096, redundancy in %."""
+
+PAPER = {
+    "traffic": [
+        {"system": system, "cache_percent": percent, "paper_host_mb": host_mb, "paper_peer_mb": peer_mb}
+        for system, cells in TABLE_1.items()
+        for percent, (host_mb, peer_mb) in cells.items()
+    ],
+    "work": [
+        {"graph": graph, "micro_edges": micro, "mini_edges": mini, "edge_redundancy_percent": percent}
+        for graph, (micro, mini, percent) in TABLE_2.items()
+    ],
+}
 
 logger = logging.getLogger(__name__)
 
 
-def _check_percents(caches: Sequence[int]) -> None:
-    if not caches or not all(0 <= percent <= 100 for percent in caches):
-        raise InputError(f"--caches takes percents from 0 to 100, not {list(caches)}")
-
-
 @dataclass(frozen=True, kw_only=True)
-class RedundancyConfig(Checked):
+class RedundancyConfig(Flags):
     """Redundant loading and computing under data parallelism: the paper's tables 1 and 2."""
 
     dataset: str = "synthetic:products"
@@ -81,15 +73,13 @@ class RedundancyConfig(Checked):
     is one more preset."""
     quick: bool = False
     """Take a minute: a graph of 300k vertices."""
-    json: Path | None = None
-    """File to write the results to."""
     batch_size: Positive = 4096
     """Targets of a mini-batch over all trainers."""
     fan_out: FanOut = (20, 20, 20)
     """Neighbours drawn per hop, the first for the targets; -1 takes all."""
     hidden: Positive = 16
     """Width of the hidden vectors that are exchanged."""
-    caches: Annotated[cli.IntList, Accepted(_check_percents)] = (0, 10, 25)
+    caches: Percents = (0, 10, 25)
     """Sizes to compare: what each trainer holds, in percent of all feature rows."""
     feature_width: Positive | None = None
     """Columns (float32) of a graph without features, as those made here are; 100 by default."""
@@ -104,20 +94,11 @@ class RedundancyConfig(Checked):
 QUICK = RedundancyConfig(dataset="synthetic:quick", quick=True)
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(RedundancyConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
-    if config.json:
-        check_writable(config.json)
-    layout, generator = open_or_make(config.dataset, seed=config.seed, work=config.work)
-    result = {"dataset": about(layout, generator), **measure(layout, config), "paper": PAPER}
-    show(result)
-    if config.json:
-        write_json(config.json, result)
-
-
-def measure(layout: Layout, config: RedundancyConfig) -> dict[str, Any]:
+def counts_of(layout: Layout, config: RedundancyConfig) -> dict[str, Any]:
     """All of ``--json`` but the dataset and the paper."""
-    width, row_bytes = feature_row(layout, config.feature_width)
+    width, row_bytes = feature_row(layout, config.feature_width or FEATURE_WIDTH)
+    if config.feature_width not in (None, width):
+        logger.warning("--feature-width %d is ignored: %s has features", config.feature_width, layout.path)
     placements = Placements(layout, config.batch_size, config.fan_out, config.seed)
     if not placements.plan.num_batches:
         raise InputError(f"{layout.path} has no training vertices")
@@ -155,15 +136,101 @@ def counted(layout: Layout, batch_size: int, batches: Sequence[int]) -> dict[str
     }
 
 
-def feature_row(layout: Layout, width: int | None) -> tuple[int, int]:
-    """(columns, bytes as stored) of a feature row; ``width`` columns of float32 where the graph has none."""
-    features = layout.graph.features
-    if features is None:
-        return width or FEATURE_WIDTH, (width or FEATURE_WIDTH) * FLOAT32_BYTES
-    if width is not None:
-        logger.warning("--feature-width %d is ignored: %s has features", width, layout.path)
-    return features.shape[1], features.shape[1] * features.dtype.itemsize
+def measure(config: RedundancyConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
+    layout, generator = open_or_make(config.dataset, seed=config.seed, work=config.work)
+    return {"dataset": about(layout, generator), **counts_of(layout, config), "paper": PAPER}
 
+
+def traffic_rows(
+    systems: Sequence[System], work: Mapping[str, Work], *, level_widths: Sequence[int], row_bytes: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """``traffic`` and ``exchanges`` of ``--json``.
+
+    Args:
+        systems: with all their rows counted.
+        work: by placement.
+        level_widths: [L + 1] columns of the vectors of each level, which are exchanged as float32.
+        row_bytes: of a feature row as stored, in which it is loaded and cached.
+    """
+    exchanged = {name: _exchanges(done, level_widths) for name, done in work.items()}
+    rows = []
+    for system in systems:
+        loads = system.loads
+        forward_bytes, backward_bytes = (
+            sum(layer[way] for layer in exchanged[system.placement]) for way in ("forward_bytes", "backward_bytes")
+        )
+        host_bytes, peer_bytes = loads.host_rows * row_bytes, loads.peer_rows * row_bytes
+        paper_host_mb, paper_peer_mb = TABLE_1.get(system.name, {}).get(system.cache_percent, (None, None))
+        rows.append(
+            {
+                "system": system.name,
+                "cache_percent": system.cache_percent,
+                "needed_rows": loads.needed_rows,
+                "hit_rows": loads.hit_rows,
+                "peer_rows": loads.peer_rows,
+                "host_rows": loads.host_rows,
+                "hit_rate": loads.hit_rows / max(1, loads.needed_rows),
+                "host_bytes": host_bytes,
+                "peer_bytes": peer_bytes,
+                "exchange_forward_bytes": forward_bytes,
+                "exchange_backward_bytes": backward_bytes,
+                "total_bytes": host_bytes + peer_bytes + forward_bytes + backward_bytes,
+                "paper_host_mb": paper_host_mb,
+                "paper_peer_mb": paper_peer_mb,
+            }
+        )
+    return rows, exchanged["splits"]
+
+
+def _exchanges(work: Work, level_widths: Sequence[int]) -> list[dict[str, int]]:
+    made = []
+    for layer, sent in sorted(work.exchanges.items()):
+        forward_bytes, backward_bytes = exchange_bytes(layer, sent.rows, level_widths)
+        projected = exchange_bytes(layer, sent.rows, level_widths, project_first=True)
+        made.append(
+            {
+                "layer": layer,
+                "rows": sent.rows,
+                "messages": sent.messages,
+                "forward_bytes": forward_bytes,
+                "backward_bytes": backward_bytes,
+                "projected_forward_bytes": projected[0],
+                "projected_backward_bytes": projected[1],
+            }
+        )
+    return made
+
+
+def bar_of(traffic: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Whether GSplit reads no more from the host than any other, and less than those that read at all."""
+    missed = []
+    for ours in (row for row in traffic if row["system"] == OURS):
+        for row in traffic:
+            # DGL has no cache: its one row stands beside all sizes.
+            beside = row["system"] == "DGL" or row["cache_percent"] == ours["cache_percent"]
+            at_most = max(0, row["host_bytes"] - 1)
+            if row["system"] != OURS and beside and ours["host_bytes"] > at_most:
+                missed.append({"system": row["system"], "cache_percent": ours["cache_percent"]})
+    return {"met": not missed, "missed": missed}
+
+
+def work_rows(work: Mapping[str, Work]) -> list[dict[str, Any]]:
+    """``work`` of ``--json``."""
+    once = work["splits"]
+    return [
+        {
+            "laying": name,
+            "edges": done.edges,
+            "inputs": done.inputs,
+            "edge_redundancy_percent": 100 * (done.edges - once.edges) / max(1, once.edges),
+            "input_redundancy_percent": 100 * (done.inputs - once.inputs) / max(1, once.inputs),
+        }
+        for name, done in work.items()
+    ]
+
+
+command = Experiment("paper.redundancy", RedundancyConfig, measure, quick=QUICK)
 
 if __name__ == "__main__":
     cli.main(command)

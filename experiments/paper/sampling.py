@@ -14,36 +14,13 @@ before they are timed, and forms that fail are left out. DGL is optional (pip in
 On small graphs such as that of ``--quick`` every mini-batch reaches nearly all vertices: micro-batches repeat more
 than on large ones and everything fits better into caches, so the bars hold for graphs of 2 million vertices and more.
 
-``--json`` writes, with seconds from the clock on the wall where nothing else is said:
-
-- ``dataset``: ``name``, ``vertices``, ``edges``, ``parts``, ``training_targets``, ``store_checksum``, and
-  ``generator``: ``preset``, ``version`` and ``seed``, or null for a layout folder that was given.
-- ``settings``: ``fan_out`` (by hop, the first for the targets), ``batch_sizes``, ``rounds``, ``seed``, ``quick``.
-- ``versions``: ``python``, ``numpy``, ``torch`` and ``dgl`` (null where not loaded).
-- ``threads``: ``omp_num_threads`` as set in the environment, ``torch`` (null where not loaded), and
-  ``cpu_seconds_per_second``, the largest of all ways: above 1 a second thread was at work.
-- ``excluded``: DGL's forms that failed the check: ``form``, ``order``, ``fault``.
-- ``batch_sizes``: for each, ``batch_size``, ``rows`` and ``ratios``.
-
-  - a row: ``system`` (``GSplit``, ``DGL``), ``form`` (of DGL's sampler), ``order`` of the vertices (``store``,
-    ``layout``), ``produces`` (``mini-batch``, ``splits``, ``segments``, ``micro-batches``), ``edges`` and ``inputs``
-    (level-0 vertices; both summed over splits or micro-batches, mean of the rounds), ``seconds`` (median),
-    ``seconds_min``, ``seconds_max``, ``cpu_seconds`` (median), ``edges_per_second`` (median), ``seconds_per_epoch``.
-  - a ratio of seconds, paired by round: ``name``, ``form`` of DGL's sampler where it is one of DGL's, ``ratio``
-    (median), ``ratio_min``, ``ratio_max``, ``ratio_of_least`` (least seconds over least seconds, which a busy machine
-    disturbs less), ``bar`` and whether the median has ``met`` it (null where there is none).
-
-- ``slab_path``: for each number of ``samplers``, the ``batch_size``, ``mini_batches_per_second``,
-  ``edges_per_second`` (medians), ``ratio`` to the first number (median by round), ``ratio_min``, ``ratio_max``.
-- ``paper``: the paper's table 4 for ogbn-products by batch size, ``dgl_s`` and ``gsplit_s``, seconds of an epoch on
-  other hardware.
+docs/formats.md has the keys of ``--json``.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,26 +28,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
 from experiments.baselines.dgl_sampling import FORMS, QUICK_FORMS
 from experiments.baselines.sampling_ways import Iteration, Ours, Theirs, Way, iterations
-from experiments.paper.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of, show_batch_size, show_epochs
+from experiments.paper.sampling_table import BAR_BATCH_SIZE, PAPER, ratios_of, rows_of
 from experiments.shared.datasets import Dataset, open_dataset
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed, from_one_on
-from experiments.shared.results import about, dataset_text, write_json
+from experiments.shared.results import about, printed, versions
+from experiments.shared.rounds import in_turn
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.errors import InputError
-from gsplit.files import check_writable
-
-PROG = "python -m experiments.paper.sampling"
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SamplingConfig(Checked):
+class SamplingConfig(Flags):
     """Sampling and splitting beside DGL's sampler, one thread: the paper's table 4."""
 
     dataset: str = "synthetic:products"
@@ -78,8 +51,6 @@ class SamplingConfig(Checked):
     is one more preset."""
     quick: bool = False
     """Take a minute: a graph of 300k vertices, two batch sizes, three rounds, without DGL's slowest form."""
-    json: Path | None = None
-    """File to write the results to."""
     batch_sizes: Annotated[cli.IntList, from_one_on("--batch-sizes")] = (1024, 4096, 16384)
     """Targets of a mini-batch."""
     fan_out: FanOut = (20, 20, 20)
@@ -94,13 +65,13 @@ class SamplingConfig(Checked):
     """Keeps the layouts of synthetic graphs."""
 
 
+THEIRS = ("torch", "dgl")
+"""What is loaded for DGL's sampler alone."""
 QUICK = SamplingConfig(dataset="synthetic:quick", quick=True, batch_sizes=(1024, 4096), rounds=3)
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(SamplingConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
-    if config.json:
-        check_writable(config.json)
+def measure(config: SamplingConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     os.environ["OMP_NUM_THREADS"] = "1"  # read when torch and DGL are loaded, which nothing has done yet
     dataset = open_dataset(config.dataset, seed=config.seed, work=config.work)
     check_batch_sizes(config, dataset)
@@ -108,18 +79,14 @@ def command(arguments: list[str]) -> None:
     result: dict[str, Any] = {
         "dataset": about(dataset.layout, dataset.generator),
         "settings": {key: getattr(config, key) for key in ("fan_out", "batch_sizes", "rounds", "seed", "quick")},
-        "versions": versions(),
+        "versions": {**dict.fromkeys(THEIRS), **versions("numpy", *(name for name in THEIRS if name in sys.modules))},
     }
-    show_head(result)
     ours = Ours(dataset, config.fan_out, config.seed)
     batch_sizes, excluded, busiest = [], [], 0.0
     for batch_size in config.batch_sizes:
         warm_up, *rounds = islice(iterations(dataset, batch_size, config.seed), config.rounds + 1)
         for fault in theirs.exclude_faulty(warm_up) if theirs else ():
-            excluded.append(fault)
-            print(
-                f"excluded: DGL, {fault['form']}, in {fault['order']} order: its blocks are corrupt: {fault['fault']}"
-            )
+            excluded.append(printed(fault))
         ways = run_in_turn(ours, theirs, warm_up, rounds)
         busiest = max(busiest, *(sum(c.cpu_s) / sum(c.wall_s) for c in ways))
         epoch = len(dataset.layout.graph.train_idx) / batch_size
@@ -128,41 +95,24 @@ def command(arguments: list[str]) -> None:
             "rows": rows_of(ways, epoch),
             "ratios": ratios_of(ways, batch_size, dataset.layout.graph.num_vertices),
         }
-        show_batch_size(measured)
-        batch_sizes.append(measured)
-    show_epochs(batch_sizes)
+        batch_sizes.append(printed(measured))
     threads = {"omp_num_threads": 1, "torch": torch_threads(), "cpu_seconds_per_second": busiest}
-    print(
-        f"\none thread: OMP_NUM_THREADS 1, torch.get_num_threads() {threads['torch']}, "
-        f"at most {busiest:.2f} CPU seconds a second"
-    )
     if busiest > 1.05:
         logger.warning("more than one thread was at work: %.2f CPU seconds a second", busiest)
     elif busiest < 0.95:
         logger.warning("other processes held the cores: %.2f CPU seconds a second; figures are noisy", busiest)
-    slabs = slab_path_of(dataset, config)
-    if config.json:
-        result |= {
-            "threads": threads,
-            "excluded": excluded,
-            "batch_sizes": batch_sizes,
-            "slab_path": slabs,
-            "paper": PAPER,
-        }
-        write_json(config.json, result)
+    result |= {"threads": threads, "excluded": excluded, "batch_sizes": batch_sizes}
+    return {**result, "slab_path": slab_path_of(dataset, config), "paper": PAPER}
 
 
 def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any]]:
-    """Throughput by samplers, for the batch size nearest to the bar's; printed as well."""
+    """Throughput by samplers, for the batch size nearest to the bar's."""
     if not config.samplers:
         return []
-    from experiments.shared.slab_path import (  # loads torch, which has no part in what is timed above
-        show_slab_path,
-        slab_path,
-    )
+    from experiments.shared.slab_path import slab_path  # loads torch, which has no part in what is timed above
 
     batch_size = min(config.batch_sizes, key=lambda size: abs(size - BAR_BATCH_SIZE))
-    rows = slab_path(
+    return slab_path(
         dataset.layout,
         config.samplers,
         fan_out=config.fan_out,
@@ -170,8 +120,6 @@ def slab_path_of(dataset: Dataset, config: SamplingConfig) -> list[dict[str, Any
         rounds=config.rounds,
         seed=config.seed,
     )
-    show_slab_path(rows)
-    return rows
 
 
 def run_in_turn(ours: Ours, theirs: Theirs | None, warm_up: Iteration, rounds: Sequence[Iteration]) -> list[Way]:
@@ -180,8 +128,7 @@ def run_in_turn(ours: Ours, theirs: Theirs | None, warm_up: Iteration, rounds: S
         way.round(warm_up)
     ways = [*ours.ways(), *(theirs.ways() if theirs else [])]
     for number, iteration in enumerate(rounds):
-        first = number * len(ways) // len(rounds)
-        for way in ways[first:] + ways[:first]:
+        for way in in_turn(ways, number * len(ways) // len(rounds)):
             way.round(iteration)
     return ways
 
@@ -210,25 +157,13 @@ def check_batch_sizes(config: SamplingConfig, dataset: Dataset) -> None:
             raise InputError(f"--batch-sizes {batch_size} is less than a target for each of {parts} micro-batches")
 
 
-def versions() -> dict[str, str | None]:
-    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("torch", "dgl")}
-    return {"python": platform.python_version(), "numpy": np.__version__, **loaded}
-
-
 def torch_threads() -> int | None:
     """None where torch is not loaded, which our own sampler does not need."""
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch else None
 
 
-def show_head(result: dict[str, Any]) -> None:
-    dataset, settings = result["dataset"], result["settings"]
-    print(dataset_text(dataset))
-    print(
-        f"fan-out {','.join(map(str, settings['fan_out']))}, {settings['rounds']} rounds, all in turn; medians; "
-        + ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
-    )
-
+command = Experiment("paper.sampling", SamplingConfig, measure, quick=QUICK)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -9,17 +9,7 @@ same, only the owners differ. *Edge skew* is (most - least) / mean of the edges 
 iterations. *Local edges* are those whose source is owned by the split of their destination, as a share of all.
 Nothing is timed, so the figures are the same on any machine.
 
-``--json`` writes:
-
-- ``dataset``: ``name``, ``vertices``, ``edges``, ``parts`` (the splits), ``training_targets``, ``store_checksum``,
-  and ``generator``: ``preset``, ``version`` and ``seed``, or null for a layout folder that was given.
-- ``settings``: ``fan_out`` (by hop, the first for the targets), ``batch_sizes``, ``iterations`` (at most), ``seed``,
-  ``quick``.
-- ``partitions``: ``method`` (``metis``, ``random``, ``range``), ``weights`` (``uniform``, ``degree``) and ``rows``,
-  one for each batch size: ``batch_size``, ``iterations`` counted, their ``edges``, ``local_edges`` and
-  ``edges_per_split``, summed; ``local_share``, ``edge_skew``; ``paper_edge_skew`` and ``paper_local_share``, null
-  where the paper has none.
-- ``paper``: its table 5: ``graph``, ``batch_size``, ``edge_skew``, ``local_share``.
+docs/formats.md has the keys of ``--json``.
 """
 
 from __future__ import annotations
@@ -34,17 +24,15 @@ from typing import Annotated, Any
 import numpy as np
 
 from experiments.shared.datasets import open_or_make
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import FanOut, Positive, Seed, from_one_on
 from experiments.shared.ownership import Ownership, at_random, of_layout
-from experiments.shared.results import about, dataset_text, paper_graph, write_json
+from experiments.shared.results import about, paper_graph
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.errors import InputError
-from gsplit.files import check_writable
 from gsplit.partition.report import edge_skew, edges_of, local_edges_of
 from gsplit.sampling import EpochPlan, MiniBatchSampler
 
-PROG = "python -m experiments.paper.split_quality"
 EPOCH = 0
 
 TABLE_5 = {
@@ -65,7 +53,7 @@ PAPER_RANDOM = (None, 0.25)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QualityConfig(Checked):
+class QualityConfig(Flags):
     """How even splits are and how much they need of each other: the paper's table 5."""
 
     dataset: str = "synthetic:products"
@@ -73,8 +61,6 @@ class QualityConfig(Checked):
     is one more preset."""
     quick: bool = False
     """Take a minute: a graph of 300k vertices."""
-    json: Path | None = None
-    """File to write the results to."""
     batch_sizes: Annotated[cli.IntList, from_one_on("--batch-sizes")] = (1024, 4096, 16384)
     """Targets of a mini-batch."""
     fan_out: FanOut = (20, 20, 20)
@@ -90,16 +76,14 @@ class QualityConfig(Checked):
 QUICK = QualityConfig(dataset="synthetic:quick", quick=True, iterations=4)
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(QualityConfig, arguments, prog=PROG, default=QUICK if "--quick" in arguments else None)
-    if config.json:
-        check_writable(config.json)
+def measure(config: QualityConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     layout, generator = open_or_make(config.dataset, seed=config.seed, work=config.work)
     if not len(layout.graph.train_idx):
         raise InputError(f"{layout.path} has no training vertices")
     cells = TABLE_5[paper_graph(layout.name)]
     settings = ("fan_out", "batch_sizes", "iterations", "seed", "quick")
-    result = {
+    return {
         "dataset": about(layout, generator),
         "settings": {key: getattr(config, key) for key in settings},
         "partitions": [
@@ -108,9 +92,6 @@ def command(arguments: list[str]) -> None:
         ],
         "paper": PAPER,
     }
-    show(result)
-    if config.json:
-        write_json(config.json, result)
 
 
 def rows_of(
@@ -152,26 +133,7 @@ def rows_of(
     return rows
 
 
-def show(result: Mapping[str, Any]) -> None:
-    """Print the head and table 5."""
-    print(dataset_text(result["dataset"]))
-    print(f"fan-out {','.join(map(str, result['settings']['fan_out']))}; counts, the mean of the iterations counted")
-    graph = paper_graph(result["dataset"]["name"])
-    print(f"\nTable 5: {result['dataset']['parts']} splits; the paper has 4, of other graphs")
-    print("Edge skew is (most - least) / mean of the edges of the splits.\n")
-    print(f"| partition | batch size | iterations | edge skew | local edges | paper, {graph}: skew | local edges |")
-    print("|---|---|---|---|---|---|---|")
-    for partition in result["partitions"]:
-        name = partition["method"]
-        if name != "random":
-            name = f"{name}, {partition['weights']} weights"
-        for row in partition["rows"]:
-            paper = (row["paper_edge_skew"], row["paper_local_share"])
-            print(
-                f"| {name} | {row['batch_size']:,} | {row['iterations']} | {row['edge_skew']:.4f} "
-                f"| {row['local_share']:.4f} | {' | '.join('-' if p is None else f'{p:g}' for p in paper)} |"
-            )
-
+command = Experiment("paper.split_quality", QualityConfig, measure, quick=QUICK)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -11,7 +11,6 @@ presets bring the fan-out and batch size of their training. ``--json`` writes a 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,31 +19,21 @@ from typing import Annotated, Any
 import tyro
 
 from experiments.shared.datasets import PREFIX, write_store_of
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Count, FanOut, Imbalance, Positive, Seed
-from experiments.shared.results import write_json
+from experiments.shared.results import printed
+from experiments.shared.rounds import cores
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.config.partition import Method
 from gsplit.data import open_layout
 from gsplit.data.synthetic import Calibrated, choose
-from gsplit.files import check_writable
-from gsplit.partition import PartitionConfig, partition
+from gsplit.partition import PartitionConfig, partition, report
 from gsplit.partition.presample import Training
-from gsplit.partition.report import CACHE_PERCENTS, measure
 from gsplit.partition.weights import Weights
-
-HEAD = """\
-Hits: share of the inputs that are cached where 10 % of each part are; in this layout's order, by degree, by pre-sampling,
-and by the very counts (optimal). Reached: inputs of a mini-batch, of all vertices.
-
-| graph | fan-out, batch | method | weights | local edges | edge skew | balance of edges, targets, vertices | reached | hits (%) | of optimal |
-|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
-PROG = "python -m experiments.paper.weights"
-PERCENT = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class WeightsConfig(Checked):
+class WeightsConfig(Flags):
     """Edge skew, local edges and cache hit rates by uniform, degree and pre-sampled weights."""
 
     datasets: Annotated[tuple[str, ...], tyro.conf.Positional]
@@ -71,16 +60,11 @@ class WeightsConfig(Checked):
     """Seed of the generator, the partitioner and the draws."""
     work: Path = Path("work")
     """Folder of stores and layouts, for as long as it takes."""
-    json: Path | None = None
-    """File to write the results to."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(WeightsConfig, arguments, prog=PROG)
-    if config.json:
-        check_writable(config.json)
+def measure(config: WeightsConfig) -> dict[str, Any]:
+    """What ``--json`` has."""
     trainings = {dataset: training_of(dataset, config) for dataset in config.datasets}
-    print(HEAD)
     rows = []
     for dataset, training in trainings.items():
         config.work.mkdir(parents=True, exist_ok=True)
@@ -91,11 +75,10 @@ def command(arguments: list[str]) -> None:
                 write_store_of(choose(dataset.removeprefix(PREFIX)), config.seed, store, dataset)
             for method in config.methods:
                 for weights in config.weights:
-                    report = report_of(store, Path(folder) / "layout", method, weights, training, config)
-                    rows.append({"dataset": dataset, "method": method, "weights": weights, "report": report})
-                    print(text_of(rows[-1]), flush=True)
-    if config.json:
-        write_json(config.json, {"rows": rows})
+                    found = report_of(store, Path(folder) / "layout", method, weights, training, config)
+                    row = {"dataset": dataset, "method": method, "weights": weights, "report": found}
+                    rows.append(printed(row))
+    return {"rows": rows}
 
 
 def training_of(dataset: str, config: WeightsConfig) -> Training:
@@ -128,26 +111,10 @@ def report_of(
             overwrite=True,
         )
     )
-    threads = len(os.sched_getaffinity(0))
-    return measure(open_layout(out), training, epochs=config.epochs, seed=config.seed, threads=threads)
+    return report.measure(open_layout(out), training, epochs=config.epochs, seed=config.seed, threads=cores())
 
 
-def text_of(row: dict[str, Any]) -> str:
-    """A line of the table."""
-    report = row["report"]
-    sampled, graph, training = report["sampled"], report["graph"], report["training"]
-    at = CACHE_PERCENTS.index(PERCENT)
-    hits = {name: 100 * rates[at] for name, rates in report["cache"]["hit_rate"].items()}
-    reached = sampled["inputs_per_iteration"] / report["layout"]["vertices"]
-    fan_out = ",".join(map(str, training["fan_out"]))
-    return (
-        f"| {row['dataset']} | {fan_out}, {training['batch_size']:,} | {row['method']} "
-        f"| {row['weights']} | {sampled['local_edges']:.4f} | {sampled['edge_skew']:.3f} "
-        f"| {sampled['balance_edges']:.3f}, {sampled['balance_targets']:.3f}, {graph['balance_vertices']:.3f} "
-        f"| {reached:.3f} | {' / '.join(f'{rate:.1f}' for rate in hits.values())} "
-        f"| {hits['this layout'] / hits['optimal']:.3f} |"
-    )
-
+command = Experiment("paper.weights", WeightsConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

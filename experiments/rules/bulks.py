@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 import tyro
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
-from experiments.shared.results import about, markdown_table, write_json
+from experiments.shared.results import about
+from experiments.shared.rounds import in_turn, ratios, spread
 from experiments.shared.slab_path import through_slots
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data import Layout, open_layout
 from gsplit.sampling import Ladies, Neighbours, Rule
 from gsplit.supply.sampler_process import SamplerSpec
 
-PROG = "python -m experiments.rules.bulks"
 BULKS = (1, 4, 16, 64)
 SETTINGS: tuple[tuple[str, Rule, int, int], ...] = (
     ("ladies 512, one layer", Ladies(sizes=(512,)), 512, 1024),
@@ -35,7 +34,7 @@ SLOTS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulksConfig(Checked):
+class BulksConfig(Flags):
     """Mini-batches a second by the size of bulks, over those one at a time."""
 
     layout: Annotated[Path, tyro.conf.Positional]
@@ -44,27 +43,22 @@ class BulksConfig(Checked):
     """How often each runs."""
     quick: bool = False
     """Take seconds; figures say nothing."""
-    json: Path | None = None
-    """Where the figures go, too."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(BulksConfig, arguments, prog=PROG)
+def measure(config: BulksConfig) -> dict[str, Any]:
+    """A row for each rule and size of bulks."""
     layout = open_layout(config.layout)
     rows: list[dict[str, Any]] = []
     for name, rule, batch_size, counted in SETTINGS:
         rates: dict[int, list[float]] = {bulk: [] for bulk in BULKS}
         for i in range(1 if config.quick else config.rounds):
-            for bulk in BULKS[i % len(BULKS) :] + BULKS[: i % len(BULKS)]:
+            for bulk in in_turn(BULKS, i):
                 number = max(2, counted // bulk // (16 if config.quick else 1)) * bulk
                 rates[bulk].append(_rate(layout, rule, batch_size, bulk, number))
         for bulk in BULKS:
-            ratios = [mine / one for mine, one in zip(rates[bulk], rates[1], strict=True)]
-            row = {"rule": name, "targets": batch_size, "bulk": bulk, "ratio": median(ratios)}
-            rows.append({**row, "ratio_min": min(ratios), "ratio_max": max(ratios)})
-    print(markdown_table(list(rows[0]), [list(row.values()) for row in rows]))
-    if config.json is not None:
-        write_json(config.json, {"dataset": about(layout, None), "rows": rows})
+            row = {"rule": name, "targets": batch_size, "bulk": bulk}
+            rows.append({**row, **spread(ratios(rates[bulk], rates[1]))})
+    return {"dataset": about(layout, None), "rows": rows}
 
 
 def _rate(layout: Layout, rule: Rule, batch_size: int, bulk: int, counted: int) -> float:
@@ -76,6 +70,8 @@ def _rate(layout: Layout, rule: Rule, batch_size: int, bulk: int, counted: int) 
     how = {"samplers": 1, "slots": SLOTS, "bulk": bulk, "epoch": epoch}
     return through_slots(spec, layout, epoch, warm_up=bulk, total=counted + bulk, **how)[0]
 
+
+command = Experiment("rules.bulks", BulksConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

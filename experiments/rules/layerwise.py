@@ -10,7 +10,6 @@ many mini-batches of the bulk paper's setting instead, beside the time that it g
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,16 +23,17 @@ from numpy.typing import NDArray
 
 from experiments.rules.errors import squared_errors
 from experiments.rules.other_ladies import DGLLadies, SciPyLadies
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
-from experiments.shared.results import about, markdown_table, write_json
+from experiments.shared.results import about
+from experiments.shared.rounds import in_turn, ratios, seconds_of, spread
 from gsplit import cli
-from gsplit.config.fields import Checked, Range
+from gsplit.config.fields import Range
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import EpochPlan, FastGCN, Ladies, Neighbours, Rule
 from gsplit.sampling.micro_batches import split_offsets
 
-PROG = "python -m experiments.rules.layerwise"
 SETTINGS = ((512, (512,)), (512, (512, 512, 512)), (1024, (4096, 4096, 4096)))
 """Targets and sources per hop: the bulk paper's table 4, the same with three layers, and a large one."""
 BULKS = (1, 4, 8, 16)
@@ -41,7 +41,7 @@ BULKS = (1, 4, 8, 16)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerwiseConfig(Checked):
+class LayerwiseConfig(Flags):
     """Mini-batches a second of layer-wise rules, and the error of what they estimate."""
 
     layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -56,12 +56,10 @@ class LayerwiseConfig(Checked):
     """Errors: mini-batches that are drawn."""
     quick: bool = False
     """Take seconds: two rounds, few draws; figures say nothing."""
-    json: Path | None = None
-    """Where the figures go, too."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(LayerwiseConfig, arguments, prog=PROG)
+def measure(config: LayerwiseConfig) -> list[dict[str, Any]]:
+    """The rows of each layout."""
     if not config.error and torch.get_num_threads() != 1:
         raise InputError("times are of one thread: set OMP_NUM_THREADS=1 in the environment")
     found = []
@@ -74,9 +72,7 @@ def command(arguments: list[str]) -> None:
         else:
             rows = times(layout, 2 if config.quick else config.rounds)
         found.append({"dataset": about(layout, None), "rows": rows})
-        print(f"\n{layout.name}\n\n{markdown_table(list(rows[0]), [list(row.values()) for row in rows])}")
-    if config.json is not None:
-        write_json(config.json, found)
+    return found
 
 
 def times(layout: Layout, rounds: int) -> list[dict[str, Any]]:
@@ -101,19 +97,10 @@ def times(layout: Layout, rounds: int) -> list[dict[str, Any]]:
             **{name: _dgl(way, sizes) for name, way in dgl.items()},
             **{f"scipy, {k} at once": _scipy(scipy, sizes, k) for k in BULKS},
         }
-        seconds = in_turn(ways, batches, rounds)
+        seconds = seconds_by_way(ways, batches, rounds)
         for name in ways:
-            ratios = [seconds[name][i] / seconds["ladies"][i] for i in range(1, rounds)]
-            rows.append(
-                {
-                    "targets": targets,
-                    "sources": ",".join(map(str, sizes)),
-                    "way": name,
-                    "ratio": median(ratios),
-                    "ratio_min": min(ratios),
-                    "ratio_max": max(ratios),
-                }
-            )
+            row = {"targets": targets, "sources": ",".join(map(str, sizes)), "way": name}
+            rows.append({**row, **spread(ratios(seconds[name][1:], seconds["ladies"][1:]))})
     return rows
 
 
@@ -133,9 +120,7 @@ def beside_paper(layout: Layout, number: int, rounds: int) -> dict[str, Any]:
     way = _ours(layout, Ladies(sizes=sizes), batches, splits=1)
     shares = []
     for _ in range(rounds):
-        start_s = time.perf_counter()
-        way.sample(batches[:number])
-        shares.append((time.perf_counter() - start_s) / (REFERENCE_S * number / 2344))
+        shares.append(seconds_of(way.sample, batches[:number]) / (REFERENCE_S * number / 2344))
     return {
         "mini_batches": number,
         "mean_degree": layout.graph.num_edges / layout.graph.num_vertices,
@@ -153,18 +138,14 @@ class Way:
     number: int = 1
 
 
-def in_turn(ways: dict[str, Way], batches: list[NDArray[np.int64]], rounds: int) -> dict[str, list[float]]:
+def seconds_by_way(ways: dict[str, Way], batches: list[NDArray[np.int64]], rounds: int) -> dict[str, list[float]]:
     """Seconds of a mini-batch by each way in each round; every round begins with another way."""
-    names = list(ways)
-    seconds: dict[str, list[float]] = {name: [0.0] * rounds for name in names}
+    seconds: dict[str, list[float]] = {name: [0.0] * rounds for name in ways}
     for i in range(rounds):
-        first = i % len(names)
-        for name in names[first:] + names[:first]:
+        for name in in_turn(ways, i):
             way = ways[name]
             some = batches[i * max(BULKS) : i * max(BULKS) + way.number]
-            start_s = time.perf_counter()
-            way.sample(some)
-            seconds[name][i] = (time.perf_counter() - start_s) / way.number
+            seconds[name][i] = seconds_of(way.sample, some) / way.number
     return seconds
 
 
@@ -194,6 +175,8 @@ def _dgl(way: DGLLadies, sizes: tuple[int, ...]) -> Way:
 def _scipy(way: SciPyLadies, sizes: tuple[int, ...], k: int) -> Way:
     return Way(lambda some: way.sample(some, sizes), number=k)
 
+
+command = Experiment("rules.layerwise", LayerwiseConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -18,16 +18,15 @@ from statistics import mean, median, stdev
 from typing import Any
 
 import gsplit
+from experiments.shared import real_graphs
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
-from experiments.shared.results import markdown_table, records, write_json
+from experiments.shared.results import printed, records
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data import open_layout
 from gsplit.data.__main__ import command as data
 from gsplit.partition import PartitionConfig, partition
-from tools import real_graphs
 
-PROG = "python -m experiments.rules.reach"
 DATASETS = "cora,citeseer,coauthor_cs,amazon_computers"
 LAYERS = 2
 PARTS = 64
@@ -111,7 +110,7 @@ def settings(recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReachConfig(Checked):
+class ReachConfig(Flags):
     """Accuracies by rule, and time to one."""
 
     datasets: str = DATASETS
@@ -128,19 +127,15 @@ class ReachConfig(Checked):
     """Take a minute: few epochs; figures say nothing."""
     data: Path = field(default_factory=real_graphs.folder)
     """The folder of the real graphs."""
-    json: Path | None = None
-    """Where the figures go, too."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(ReachConfig, arguments, prog=PROG)
-    rows = []
+def measure(config: ReachConfig) -> list[dict[str, Any]]:
+    """The rows of all graphs."""
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         for dataset in config.datasets.split(","):
-            rows += rows_of(dataset, config, Path(temporary))
-            print(markdown_table(list(rows[-1]), [list(row.values()) for row in rows], numbers=".4f"), flush=True)
-    if config.json is not None:
-        write_json(config.json, rows)
+            rows += map(printed, rows_of(dataset, config, Path(temporary)))
+    return rows
 
 
 def rows_of(dataset: str, config: ReachConfig, work: Path) -> list[dict[str, Any]]:
@@ -225,6 +220,8 @@ def layout_of(dataset: str, folder: Path, work: Path) -> Path:
             partition(PartitionConfig(store=store, out=layout, parts=PARTS))
     return layout
 
+
+command = Experiment("rules.reach", ReachConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

@@ -21,16 +21,15 @@ from typing import Annotated, Any
 import tyro
 
 import gsplit
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
-from experiments.shared.results import about, markdown_table, write_json
+from experiments.shared.results import about
 from experiments.shared.slab_path import reports_of
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data import open_layout
 from gsplit.sampling import Neighbours
 from gsplit.supply.sampler_process import SamplerSpec
 
-PROG = "python -m experiments.rules.stages"
 FAN_OUT = (15, 10, 5)
 BATCH_SIZE = 1024
 WAYS: dict[str, dict[str, Any]] = {
@@ -44,7 +43,7 @@ BULKS = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagesConfig(Checked):
+class StagesConfig(Flags):
     """Count the stages of an epoch by trainers, by strategy and by bulk."""
 
     layout: Annotated[Path, tyro.conf.Positional]
@@ -53,12 +52,10 @@ class StagesConfig(Checked):
     """Width of the hidden vectors, which exchanges and gradients depend on."""
     quick: bool = False
     """Fewer runs: one number of trainers."""
-    json: Path | None = None
-    """Where the figures go, too."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(StagesConfig, arguments, prog=PROG)
+def measure(config: StagesConfig) -> dict[str, Any]:
+    """The tables ``stages`` and ``told``."""
     layout = open_layout(config.layout)
     stages = [
         stage_counts(config.layout, name, trainers, config.hidden)
@@ -71,10 +68,7 @@ def command(arguments: list[str]) -> None:
     )
     number = rule.num_batches(layout, batch_size=BATCH_SIZE)
     told = [{"bulk": bulk, "mini_batches": number, "messages": reports_of(spec, number, bulk=bulk)} for bulk in BULKS]
-    for rows in (stages, told):
-        print(f"\n{markdown_table(list(rows[0]), [list(row.values()) for row in rows])}")
-    if config.json is not None:
-        write_json(config.json, {"dataset": about(layout, None), "stages": stages, "told": told})
+    return {"dataset": about(layout, None), "stages": stages, "told": told}
 
 
 def stage_counts(layout: Path, name: str, trainers: int, hidden: int) -> dict[str, Any]:
@@ -107,6 +101,8 @@ def stage_counts(layout: Path, name: str, trainers: int, hidden: int) -> dict[st
         "gradients": counts["all_reduce_bytes"] / 2**20,
     }
 
+
+command = Experiment("rules.stages", StagesConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

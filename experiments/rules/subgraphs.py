@@ -11,11 +11,9 @@ one layer); beside the closed form of the expectation of two linear layers stand
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,16 +22,16 @@ import tyro
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, identity
 
+from experiments.shared.experiment import Experiment, Flags
 from experiments.shared.flags import Positive
-from experiments.shared.results import about, markdown_table, write_json
+from experiments.shared.results import about
+from experiments.shared.rounds import in_turn, ratios, seconds_of, spread
 from gsplit import cli
-from gsplit.config.fields import Checked
 from gsplit.data import Layout, open_layout
 from gsplit.errors import InputError
 from gsplit.sampling import Uniform
 from gsplit.sampling.subgraphs import SetPlan, set_size
 
-PROG = "python -m experiments.rules.subgraphs"
 SHARES = ("5%", "10%", "25%")
 TOGETHER = 8
 """Subgraphs that are timed together, or as many as an epoch has: one may take less than a clock is good for."""
@@ -42,7 +40,7 @@ WIDTH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubgraphsConfig(Checked):
+class SubgraphsConfig(Flags):
     """Subgraphs a second, and the bias of two layers."""
 
     layouts: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -55,12 +53,10 @@ class SubgraphsConfig(Checked):
     """Bias: epochs of sets that are drawn."""
     quick: bool = False
     """Take seconds; figures say nothing."""
-    json: Path | None = None
-    """Where the figures go, too."""
 
 
-def command(arguments: list[str]) -> None:
-    config = cli.parse(SubgraphsConfig, arguments, prog=PROG)
+def measure(config: SubgraphsConfig) -> list[dict[str, Any]]:
+    """The rows of each layout."""
     if not config.bias and torch.get_num_threads() != 1:
         raise InputError("times are of one thread: set OMP_NUM_THREADS=1 in the environment")
     found = []
@@ -71,9 +67,7 @@ def command(arguments: list[str]) -> None:
         else:
             rows = [row for share in SHARES for row in times(layout, share, 2 if config.quick else config.rounds)]
         found.append({"dataset": about(layout, None), "rows": rows})
-        print(f"\n{layout.name}\n\n{markdown_table(list(rows[0]), [list(row.values()) for row in rows])}")
-    if config.json is not None:
-        write_json(config.json, found)
+    return found
 
 
 def times(layout: Layout, share: str, rounds: int) -> list[dict[str, Any]]:
@@ -94,9 +88,7 @@ def times(layout: Layout, share: str, rounds: int) -> list[dict[str, Any]]:
     seconds: dict[str, list[float]] = {}
     plan = rule.plan(layout, batch_size=1, seed=0)
     for i in range(rounds):
-        start_s = time.perf_counter()
-        plan.sets(i, 0)
-        took = {"choosing": (time.perf_counter() - start_s) / pieces}
+        took = {"choosing": seconds_of(plan.sets, i, 0) / pieces}
         sets = [_halves(plan, i, batch) for batch in range(min(pieces, TOGETHER))]
         chosen = [torch.from_numpy(np.sort(np.concatenate(halves))) for halves in sets]
 
@@ -118,20 +110,14 @@ def times(layout: Layout, share: str, rounds: int) -> list[dict[str, Any]]:
             "dgl": dgls,
             "pyg": pygs,
         }
-        names = list(ways)
-        for name in names[i % 4 :] + names[: i % 4]:
-            start_s = time.perf_counter()
-            for number in range(len(sets)):
-                ways[name](number)
-            took[name] = (time.perf_counter() - start_s) / len(sets)
+        for name in in_turn(ways, i):
+            took[name] = sum(seconds_of(ways[name], number) for number in range(len(sets)))
+            took[name] /= len(sets)
         for name, each in took.items():
             seconds.setdefault(name, []).append(each)
-    ratios = {
-        name: [a / b for a, b in zip(each[1:], seconds["ours"][1:], strict=True)] for name, each in seconds.items()
-    }
     return [
-        {"subgraph": share, "way": name, "ratio": median(each), "ratio_min": min(each), "ratio_max": max(each)}
-        for name, each in ratios.items()
+        {"subgraph": share, "way": name, **spread(ratios(each[1:], seconds["ours"][1:]))}
+        for name, each in seconds.items()
     ]
 
 
@@ -173,6 +159,8 @@ def bias(layout: Layout, share: str, draws: int) -> dict[str, Any]:
         "drawn - closed form": float(norm(drawn - closed[seen]) / norm(truth[seen])),
     }
 
+
+command = Experiment("rules.subgraphs", SubgraphsConfig, measure)
 
 if __name__ == "__main__":
     cli.main(command)

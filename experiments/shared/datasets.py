@@ -1,4 +1,4 @@
-"""Graphs that experiments sample from: a layout, made if need be, and the vertex order of its store."""
+"""Graphs of experiments: layouts and stores, made if need be, and the vertex order of a layout's store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data import Layout, open_layout, write_store
+from experiments.shared import real_graphs
+from experiments.shared.traffic import FLOAT32_BYTES
+from gsplit.data import Layout, open_layout, open_store, write_store
+from gsplit.data.importers.npz import load_npz
 from gsplit.data.synthetic import PRESETS, Calibrated, Choice, Preset, choose
 from gsplit.errors import InputError
 from gsplit.partition import PartitionConfig, partition
@@ -83,11 +86,55 @@ def open_or_make(
     return open_layout(path), {"preset": dataset.removeprefix(PREFIX), "version": version, "seed": seed}
 
 
+def store_of(dataset: str, *, data: Path, work: Path, seed: int = 0, dtype: str = "float32") -> Path:
+    """The graph store of a real graph, or of ``synthetic:PRESET``, made under ``work`` if need be.
+
+    Args:
+        dataset: the name of a real graph, or a preset of :mod:`gsplit.data.synthetic`, perhaps with ?scale=.
+        data: the folder of the real graphs.
+        work: holds the stores.
+        seed: of the generator.
+        dtype: of the features in the store.
+
+    Raises:
+        InputError: for a dataset that is none, or without features.
+    """
+    if dataset.startswith(PREFIX):
+        choice = choose(dataset.removeprefix(PREFIX))
+        name = f"synthetic-{choice.label}"
+        path = work / f"{choice.label}-v{choice.preset.version}-seed{seed}" / "store"
+    else:
+        name, file, path = dataset, real_graphs.path(data, dataset), work / dataset / "store"
+    if not path.exists():
+        logger.info("making the graph store of %s once, in %s", dataset, path)
+        graph = choice.generate(seed=seed) if dataset.startswith(PREFIX) else load_npz(file)
+        if graph.features is None:
+            raise InputError(f"{dataset} has no features to train on")
+        write_store(path, graph.with_feature_dtype(dtype), name=name, source=dataset)
+    return path
+
+
+def dealt_layout(store: Path, work: Path, parts: int, seed: int) -> Path:
+    """The layout of a store in so many dealt parts, made under ``work`` if need be."""
+    path = work / f"dealt-{open_store(store).checksum[-12:]}-{parts}-{seed}"
+    if not path.exists():
+        partition(PartitionConfig(store=store, out=path, parts=parts, method="deal", seed=seed))
+    return path
+
+
 def width_of(dataset: str) -> int:
     """Columns of the features of a preset, also where they are not made; ``FEATURE_WIDTH`` of a folder's graph."""
     if not dataset.startswith(PREFIX):
         return FEATURE_WIDTH
     return choose(dataset.removeprefix(PREFIX), {**PRESETS, "quick": QUICK}).preset.num_features
+
+
+def feature_row(layout: Layout, width: int) -> tuple[int, int]:
+    """(columns, bytes as stored) of a feature row; ``width`` columns of float32 where the graph has none."""
+    features = layout.graph.features
+    if features is None:
+        return width, width * FLOAT32_BYTES
+    return features.shape[1], features.shape[1] * features.dtype.itemsize
 
 
 def _make(path: Path, choice: Choice, seed: int, source: str, parts: int, features: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import resource
 import shutil
@@ -12,14 +13,18 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import connection
 from pathlib import Path
+from typing import Any, TypeVar
 
 import psutil
 
-from experiments.shared.noise import cores
+from experiments.shared.rounds import cores
 from gsplit.host import ending_tidily
+
+T = TypeVar("T")
 
 MEMORY: dict[str, dict[str, str]] = {
     "as it comes": {},
@@ -53,6 +58,13 @@ class Used:
     others_share: float
     """Share of all cores' time that processes outside the run used meanwhile, as /proc/stat has it."""
     memory: Memory | None
+
+
+def train_command(layout: Path, out: Path, flags: Mapping[str, Any]) -> list[str]:
+    """The command of a training: each flag, by its field or its name, with its value, or alone where that is None."""
+    pairs = ((f"--{name.replace('_', '-')}", value) for name, value in flags.items())
+    words = [str(word) for pair in pairs for word in pair if word is not None]
+    return [sys.executable, "-m", "gsplit", "train", str(layout), "--out", str(out), *words]
 
 
 def begin_again_with(variables: Mapping[str, str]) -> None:
@@ -189,3 +201,73 @@ def fork(work: Callable[[], int]) -> int:
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
         os._exit(code)
+
+
+def run_forked(
+    works: Iterable[tuple[T, Callable[[], int]]], jobs: int, limit_s: float
+) -> Iterator[tuple[T, int | None, float]]:
+    """Do each work in a forked process of its own, ``jobs`` at a time; give them as they end.
+
+    Args:
+        works: each with what names it, made when its turn comes. One that calls ``os.setsid`` ends with all that it
+            has started.
+        jobs: processes at a time.
+        limit_s: after which a process is killed.
+
+    Yields:
+        What names the work, its exit code (None: not in time; negative: by a signal), and its seconds.
+    """
+    waiting = iter(works)
+    running: dict[int, tuple[T, int, float]] = {}
+    more = True
+    try:
+        while running or more:
+            while more and len(running) < jobs:
+                named = next(waiting, None)
+                more = named is not None
+                if named is not None:
+                    pid = fork(named[1])
+                    running[os.pidfd_open(pid)] = (named[0], pid, time.monotonic())
+            if not running:
+                return
+            left_s = min(begin_s for _, _, begin_s in running.values()) + limit_s - time.monotonic()
+            ready = connection.wait(list(running), max(0.0, left_s))  # of any number, which select is not
+            for handle, (name, pid, begin_s) in list(running.items()):
+                seconds = time.monotonic() - begin_s
+                if handle in ready or seconds >= limit_s:
+                    del running[handle]
+                    yield name, _code_of(handle, pid, late=handle not in ready), seconds
+    finally:
+        for handle, (_, pid, _) in running.items():
+            _code_of(handle, pid, late=True)
+
+
+def _code_of(handle: int, pid: int, *, late: bool) -> int | None:
+    """The exit code of a child, None where it is late; it is gone afterwards, and so is its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if late:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    os.close(handle)
+    return None if late else os.waitstatus_to_exitcode(status)
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import modules once, before anything is forked, as far as they are there."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
+def call_command(module: str, arguments: Sequence[str]) -> int:
+    """Run the ``command`` of a module in this process as ``python -m`` does; its exit code."""
+    from gsplit import cli
+
+    sys.argv = [f"python -m {module}", *arguments]
+    try:
+        cli.main(importlib.import_module(module).command)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 1 if stop.code else 0
+    return 0

@@ -1,29 +1,84 @@
-"""What experiments write and print alike: the graph, and ``--json``."""
+"""What experiments write and print alike: the graph, tables, and ``--json``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from gsplit.data import Layout
 from gsplit.files import replace_file
+from gsplit.units import binary
+
+Found = dict[str, Any] | list[dict[str, Any]]
+"""What an experiment found: values by name, or rows."""
 
 
-def write_json(path: Path, result: dict[str, Any] | list[dict[str, Any]]) -> None:
+def write_json(path: Path, result: Found) -> None:
     """Write what an experiment found, indented; a file that is there is replaced at once."""
     replace_file(path, json.dumps(result, indent=2).encode() + b"\n")
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: str = ".3f") -> str:
-    """A table in Markdown; null is ``-``, and fractions are shown as ``numbers`` says."""
+def printed(row: dict[str, Any]) -> dict[str, Any]:
+    """Print a row in a line when it is there, as experiments take long; give it back."""
+    print(cell_of("", {key: value for key, value in row.items() if not _is_rows(value)}), flush=True)
+    return row
 
-    def text(cell: Any) -> str:
-        return "-" if cell is None else format(cell, numbers) if isinstance(cell, float) else str(cell)
 
-    lines = [head, ["---"] * len(head), *(list(map(text, row)) for row in rows)]
+def markdown(found: Mapping[str, Any] | Sequence[Mapping[str, Any]], title: str = "") -> str:
+    """What an experiment found, for readers: each list of rows as a table, other values in lines.
+
+    Args:
+        found: as ``--json`` has it.
+        title: of the table where ``found`` is a list of rows.
+    """
+    head = f"## {title}\n\n" if title else ""
+    if not isinstance(found, Mapping):
+        if any(map(_has_rows, found)):
+            return "\n\n".join(markdown(row, title) for row in found)
+        keys = list(dict.fromkeys(key for row in found for key in row))
+        return head + markdown_table(keys, [[cell_of(key, row.get(key)) for key in keys] for row in found])
+    values = {key: value for key, value in found.items() if not _has_rows(value)}
+    lines = [f"{key}: {cell_of(key, value)}" for key, value in values.items() if isinstance(value, Mapping)]
+    if rest := {key: value for key, value in values.items() if not isinstance(value, Mapping)}:
+        lines.append(cell_of("", rest))
+    parts = [head + "\n".join(lines)] if lines else []
+    return "\n\n".join(parts + [markdown(value, key) for key, value in found.items() if key not in values])
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table in Markdown of a head and cells, which :func:`cell_of` shows."""
+    lines = [list(head), ["---"] * len(head), *([cell_of("", cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def cell_of(key: str, value: Any) -> str:
+    """A value as a table shows it: null is ``-``, bytes have a unit, fractions four digits."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {cell_of(str(name), each)}" for name, each in value.items())
+    if isinstance(value, (list, tuple)):
+        return ",".join(cell_of(key, each) for each in value)
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)) and key.endswith("bytes"):
+        return binary(value)
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1e3 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "/")
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
+def _has_rows(value: Any) -> bool:
+    """Whether a value is a list of rows, or has one in it."""
+    return _is_rows(value) or (isinstance(value, Mapping) and any(map(_has_rows, value.values())))
 
 
 def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:
@@ -39,18 +94,15 @@ def about(layout: Layout, generator: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def dataset_text(dataset: dict[str, Any]) -> str:
-    """What :func:`about` says, in a line."""
-    generator = dataset["generator"]
-    made = (
-        "a layout folder"
-        if generator is None
-        else "generator: {preset}, version {version}, seed {seed}".format(**generator)
-    )
-    return (
-        f"{dataset['name']}: {dataset['vertices']:,} vertices, {dataset['edges']:,} edges, {dataset['parts']} parts, "
-        f"{dataset['training_targets']:,} training targets; {made}"
-    )
+def versions(*packages: str) -> dict[str, str | None]:
+    """Versions of Python and of packages, by the name that they are imported by; null where one is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name.replace("_", "-"))
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
 
 
 PAPER_GRAPHS = {"products": "products", "papers100M": "papers100M", "papers": "papers100M", "amazon": "amazon"}

@@ -8,12 +8,12 @@ and slots for the first time, do not count.
 from __future__ import annotations
 
 import multiprocessing.connection
-import os
 import time
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+from experiments.shared.rounds import ratios, spread
 from gsplit.data import Layout
 from gsplit.sampling import Neighbours, Segment
 from gsplit.supply.pool import SamplerPool
@@ -48,16 +48,13 @@ def slab_path(
     first = [batches for batches, _ in rates[samplers[0]]]
     rows = []
     for number, measured in rates.items():
-        ratios = [batches / base for (batches, _), base in zip(measured, first, strict=True)]
         rows.append(
             {
                 "samplers": number,
                 "batch_size": batch_size,
                 "mini_batches_per_second": median(batches for batches, _ in measured),
                 "edges_per_second": median(edges for _, edges in measured),
-                "ratio": median(ratios),
-                "ratio_min": min(ratios),
-                "ratio_max": max(ratios),
+                **spread(ratios((batches for batches, _ in measured), first)),
             }
         )
     return rows
@@ -159,14 +156,3 @@ def attend(pool: SamplerPool) -> None:
         raise RuntimeError(f"no sampler said anything for {PATIENCE_S:.0f} s")
     for file in ready:
         pool.ready(file)  # type: ignore[arg-type]
-
-
-def show_slab_path(rows: Sequence[dict[str, Any]]) -> None:
-    cores = len(os.sched_getaffinity(0))
-    print(f"\nthrough the slab path, batch size {rows[0]['batch_size']}, {cores} cores:")
-    for row in rows:
-        print(
-            f"  {row['samplers']:>2} sampler{'s' * (row['samplers'] != 1):<1} {row['mini_batches_per_second']:8.2f} "
-            f"mini-batches/s {row['edges_per_second'] / 1e6:8.1f} M edges/s   x {row['ratio']:.2f} "
-            f"({row['ratio_min']:.2f} to {row['ratio_max']:.2f})"
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import importlib
 import os
@@ -25,7 +24,6 @@ from support.runs import records
 
 from experiments.baselines.pyg_forms import GIVEN
 from experiments.baselines.pyg_forms import forms as pyg_forms
-from gsplit import cli
 from gsplit.data.importers.dgl import import_dgl
 from gsplit.train.check.gradients import compare
 
@@ -41,7 +39,7 @@ MENTIONED = [
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
     for path in (ROOT / "experiments").rglob("*.py")
-    if "cli.main(command)" in path.read_text()
+    if "\ncommand = Experiment(" in path.read_text()
 )
 THEIRS = ("python train_dgl.py", "python train_pyg.py")
 OWN_PROCESSES = ("--out run-pyg", "python train_loop.py", *THEIRS)
@@ -274,18 +272,12 @@ def test_the_commands_of_an_experiment_parse(module, monkeypatch, capsys):
     found = importlib.import_module(module)
     if hasattr(found, "__path__"):
         found = importlib.import_module(f"{module}.__main__")
-    assert f"python -m {module}" == found.PROG
-    names = {
-        ast.unparse(node.args[0])
-        for node in ast.walk(ast.parse(Path(found.__file__).read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
-    }
-    config = getattr(found, names.pop())
+    command = found.command
+    assert f"python -m {module}" == command.prog
     for mentioned, words in MENTIONED:
         if mentioned == module and "$" not in words:
-            given = shlex.split(words, comments=True)
-            cli.parse(config, given, prog=found.PROG, default=getattr(found, "QUICK", None))
+            command.parse(shlex.split(words, comments=True))
     with pytest.raises(SystemExit) as end:
-        found.command(["--help"])
+        command(["--help"])
     assert end.value.code == 0
-    assert found.PROG in capsys.readouterr().out
+    assert command.prog in capsys.readouterr().out

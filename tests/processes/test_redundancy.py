@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support import runs
 
-from experiments.paper.redundancy import RedundancyConfig, measure
+from experiments.paper.redundancy import RedundancyConfig, counts_of
 
 
 @pytest.mark.parametrize("hidden", [8, 4])
@@ -14,7 +14,7 @@ def test_an_epoch_of_training_counts_the_same(pool, layouts, tmp_path, hidden):
     layout = layouts(4)
     config = runs.config_for(layout.path, tmp_path / "run", hidden=hidden, fan_out=(4, 3, 2), epochs=1)
     traffic = pool.run(4, runs.train_in_trainer, config)[0]["summary"]["traffic"]
-    counted = measure(
+    counted = counts_of(
         layout, RedundancyConfig(batch_size=config.batch_size, hidden=hidden, fan_out=config.fan_out, caches=(0,))
     )
     (ours,) = (row for row in counted["traffic"] if row["system"] == "GSplit")
@@ -42,7 +42,7 @@ def test_every_system_trains_as_it_is_counted(pool, layouts, tmp_path, system, c
     layout = layouts(4)
     config = runs.config_for(layout.path, tmp_path / "run", fan_out=(4, 3), epochs=1, **changes)
     traffic = pool.run(4, runs.train_in_trainer, config)[0]["summary"]["traffic"]
-    rows = measure(layout, RedundancyConfig(batch_size=config.batch_size, fan_out=config.fan_out, caches=(10,)))
+    rows = counts_of(layout, RedundancyConfig(batch_size=config.batch_size, fan_out=config.fan_out, caches=(10,)))
     (counted,) = (row for row in rows["traffic"] if row["system"] == system)
     assert [counted[f"{kind}_rows"] for kind in ("needed", "hit", "peer", "host")] == [
         traffic[name] for name in ("level_0_vertices", "cache_hits", "peer_rows", "host_rows")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import gsplit
+from experiments.shared.experiment import Flags
 
 PACKAGE = Path(gsplit.__file__).parent
 ROOT = Path(__file__).parent.parent
@@ -23,25 +25,13 @@ TABLES = {
 }
 """Command -> the test that goes through its flags."""
 EXPERIMENTS = sorted(
-    path
-    for path in (ROOT.parent / "experiments").rglob("*.py")
-    if "cli.parse(" in path.read_text() and "cli.parse(TrainConfig" not in path.read_text()  # flags of gsplit train
+    path for path in (ROOT.parent / "experiments").rglob("*.py") if "\ncommand = Experiment(" in path.read_text()
 )
 
 
 def test_every_command_has_a_table():
     assert {path.parent.name for path in PACKAGE.glob("*/__main__.py")} == TABLES.keys()
     assert all((ROOT / table).is_file() for table in TABLES.values())
-
-
-def parsed(tree: ast.Module) -> str:
-    """The name of the configuration that a module parses."""
-    (name,) = {
-        ast.unparse(node.args[0])
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "cli.parse"
-    }
-    return name
 
 
 def read(tree: ast.AST) -> set[str]:
@@ -59,8 +49,10 @@ def read(tree: ast.AST) -> set[str]:
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.relative_to(ROOT.parent).as_posix())
 def test_an_experiment_reads_each_of_its_flags(path):
     """Experiments take minutes, so whether a flag is read has to do for whether it does something."""
-    tree = ast.parse(path.read_text())
     module = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
-    config = getattr(importlib.import_module(module), parsed(tree))
-    around = path.parent.glob("*.py") if path.name == "__main__.py" else [path]  # a package shares the work out
-    assert {field.name for field in fields(config)} <= set().union(*(read(ast.parse(p.read_text())) for p in around))
+    flags = importlib.import_module(module).command.flags
+    known = {field.name for field in fields(Flags)} | {"quick"}  # what every experiment reads alike
+    places = {path, *(Path(sys.modules[each.__module__].__file__) for each in flags.__mro__[:-1])}
+    around = {p for place in places for p in (place.parent.glob("*.py") if path.name == "__main__.py" else [place])}
+    read_somewhere = set().union(*(read(ast.parse(p.read_text())) for p in around))
+    assert {field.name for field in fields(flags)} - known <= read_somewhere

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.paper.presets import measure
+from experiments.paper.presets import counts_of
 from experiments.shared.ownership import relabelled
 from gsplit.data.graph import check_graph
 from gsplit.data.importers import load_source
@@ -113,7 +113,7 @@ def test_products_is_calibrated():
     choice = choose("products?scale=0.02")
     graph = choice.generate(features=False)
     owners = relabelled(graph, assign("metis", Problem(graph=graph, parts=4, seed=0)), 4)
-    found = measure(owners, choice.preset.fan_out, choice.preset.batch_size, iterations=5, seed=0)
+    found = counts_of(owners, choice.preset.fan_out, choice.preset.batch_size, iterations=5, seed=0)
     assert 17.0 < found["redundancy_percent"] < 34.0  # a third around the paper's 25.5
     assert abs(found["local_share"] - 0.93) < 0.05  # of the paper's
     assert 0.75 < found["edge_skew"] < 1.25
@@ -125,7 +125,7 @@ def test_products_is_calibrated():
 def test_redundancy_of_the_others(choice, graph):
     # Measured over seeds 0-3: amazon 75 to 79 %; papers 31 to 71 %, for at this scale chance decides which of its few
     # communities have the targets (115 % from a scale of 0.02 on: docs/results/presets.md).
-    found = measure(
+    found = counts_of(
         relabelled(graph, np.zeros(graph.num_vertices, np.int32), 1),
         choice.preset.fan_out,
         choice.preset.batch_size,

@@ -9,7 +9,6 @@ import pytest
 
 from experiments.paper import accuracy
 from gsplit.config.train import TrainConfig
-from gsplit.errors import InputError
 
 
 def test_types_of_the_exchange_are_compared_seed_by_seed(real_data, tmp_path, monkeypatch):
@@ -41,8 +40,3 @@ def test_first_runs_have_the_defaults_alone(real_data, tmp_path, monkeypatch):
     )
     where = {"out": None, "device": "auto", "checkpoint_every": 1}
     assert [replace(config, **where) for config in asked] == [TrainConfig(seed=seed) for seed in (0, 1)]
-
-
-def test_an_unknown_type_is_named():
-    with pytest.raises(InputError, match="unknown type of the exchange 'float8'; choose from model, bfloat16"):
-        accuracy.command(["--exchange-dtypes", "float8"])

@@ -1,4 +1,4 @@
-"""The comparison of systems: search, statistics, noise and pictures on made-up numbers; processes; mistakes."""
+"""The comparison of systems: search, statistics and noise on made-up numbers; processes; mistakes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 
 from experiments.baselines.workload import STAGES, Epoch, Order, Outcome, Setting
 from experiments.compare import __main__ as compare
-from experiments.compare import pairs, pictures, report, search, systems
+from experiments.compare import pairs, search, systems
 from experiments.compare.config import CompareConfig
-from experiments.shared import noise, processes
+from experiments.shared import processes, rounds
 from gsplit import cli
 from gsplit.config.train import TrainConfig
 from gsplit.errors import InputError
@@ -119,17 +119,17 @@ def test_ratios_are_of_one_round_and_then_the_median_is_taken():
 
 
 def test_a_round_is_quiet_within_15_percent_of_the_median():
-    assert noise.quiet_rounds([[1.0, 1.14], [1.0, 1.16], [0.86], [0.84]]) == [True, False, True, False]
+    assert rounds.quiet_rounds([[1.0, 1.14], [1.0, 1.16], [0.86], [0.84]]) == [True, False, True, False]
 
 
 @pytest.mark.slow  # it is a matter of time, which other tests take
 def test_the_calibration_takes_longer_while_others_take_the_cores():
-    alone = noise.calibrate()
+    alone = rounds.calibrate()
     code = "import time\nend = time.time() + 30\nwhile time.time() < end: pass"
-    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3 * noise.cores())]
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3 * rounds.cores())]
     try:
         time.sleep(0.5)
-        assert noise.calibrate() > alone * (1 + noise.MOST_DEVIATION)
+        assert rounds.calibrate() > alone * (1 + rounds.MOST_DEVIATION)
     finally:
         for other in others:
             other.kill()
@@ -174,24 +174,6 @@ def test_orders_and_outcomes_come_back_as_they_went(tmp_path):
     outcome = Outcome(epochs=[epoch(1.0, test_accuracy=0.5)], fault=None)
     outcome.write(tmp_path / "outcome.json")
     assert Outcome.read(tmp_path / "outcome.json") == outcome
-
-
-# What is shown.
-
-
-def test_a_picture_for_each_table(tmp_path):
-    row = {"system": "dgl", **pairs.epoch_row([{"dgl": in_round(9, 1.0)}], "dgl")}
-    tables = {
-        "systems": [row],
-        "accuracy": pairs.accuracy_rows("dgl", Outcome(epochs=[epoch(1, valid_accuracy=0.5)] * 2), 2.0),
-        "by_cache": [{**row, "cache_percent": percent} for percent in (0, 10)],
-        "by_batch": [{**row, "batch_size": size} for size in (64, 128)],
-    }
-    settings = report.settings_of(CompareConfig())
-    written = pictures.draw({"tables": tables, "settings": settings}, tmp_path)
-    assert [path.name for path in written] == ["epoch.png", "accuracy.png", "by_cache.png", "by_batch.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
-    assert pictures.draw({"tables": {}, "settings": settings}, tmp_path) == []
 
 
 # Processes.

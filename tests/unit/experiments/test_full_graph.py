@@ -13,9 +13,8 @@ from support.graphs import random_graph
 from experiments.full_graph import __main__ as full_graph
 from experiments.full_graph import balance, volumes, words
 from experiments.full_graph.graphs import lattice
-from experiments.full_graph.needed import needed_rows
+from experiments.full_graph.volumes import needed_rows
 from experiments.full_graph.words import Model
-from gsplit.errors import InputError
 
 PRODUCTS = next(model for model in volumes.PUBLISHED if model.name == "products")
 SMALL = Model(name="small", n=72 * 5, nnz=72 * 50, widths=(72, 144, 36))
@@ -217,22 +216,8 @@ def test_loops_of_the_graph_are_apart():
 
 
 def test_commands(real_data, tmp_path, capsys):
-    for name, tables in (
-        ("words", {"formulas", "grids", "needed", "sparse"}),
-        ("balance", {"blocks", "paper", "settings"}),
-    ):
+    for name, tables in (("words", {"formulas", "needed", "sparse"}), ("balance", {"blocks", "paper", "settings"})):
         path = tmp_path / f"{name}.json"
         full_graph.command([f"--{name}", "--quick", "--json", str(path), "--data", str(real_data)])
         assert json.loads(path.read_text()).keys() == tables
         assert "| products |" in capsys.readouterr().out or name == "balance"
-
-
-def test_mistakes(tmp_path):
-    with pytest.raises(InputError, match="give one of"):
-        full_graph.command([])
-    with pytest.raises(InputError, match="give one of"):
-        full_graph.command(["--words", "--balance"])
-    with pytest.raises(InputError, match=r"no cora\.npz"):
-        full_graph.command(["--words", "--data", str(tmp_path)])
-    with pytest.raises(InputError):
-        full_graph.command(["--balance", "--json", str(tmp_path / "no" / "file.json")])

@@ -7,21 +7,18 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.documents import undocumented
 from support.graphs import lay_out, random_graph
 from support.reference import sample_and_split
 from support.traffic import hottest_set
 
 from experiments.paper import redundancy
-from experiments.paper.redundancy import RedundancyConfig, measure
-from experiments.paper.redundancy_table import bar_of
-from gsplit.errors import InputError
+from experiments.paper.redundancy import RedundancyConfig, bar_of, counts_of
 from gsplit.sampling import EpochPlan
 
-ROOT = Path(__file__).parent.parent.parent.parent
 TINY = ("--dataset", "synthetic:tiny", "--batch-size", "150", "--fan-out", "4,3", "--feature-width", "32")
 HIDDEN = 7
 OFFSETS = [[0, 301], [0, 100, 100, 301], [0, 20, 150, 151, 301]]
@@ -109,7 +106,7 @@ def test_counts_are_those_of_slow_ones(layout_of_301, offsets, batch_size, itera
     config = RedundancyConfig(
         batch_size=batch_size, iterations=iterations, fan_out=(4, 3), hidden=HIDDEN, caches=(0, 3, 10, 25), seed=5
     )
-    result = measure(layout, config)
+    result = counts_of(layout, config)
     loads, exchanges, work = slow_counts(layout, config)
     assert {
         (row["system"], row["cache_percent"]): [row["hit_rows"], row["peer_rows"], row["host_rows"]]
@@ -130,7 +127,7 @@ def test_bytes(layouts, dtype):
     """Rows are loaded and cached as stored, and exchanged as float32; features need no gradient."""
     layout = layouts(4)
     layout = replace(layout, graph=layout.graph.with_feature_dtype(dtype))
-    result = measure(layout, RedundancyConfig(batch_size=64, fan_out=(4, 3, 2), hidden=HIDDEN))
+    result = counts_of(layout, RedundancyConfig(batch_size=64, fan_out=(4, 3, 2), hidden=HIDDEN))
     row_bytes = 5 * np.dtype(dtype).itemsize
     assert (result["settings"]["feature_width"], result["settings"]["row_bytes"]) == (5, row_bytes)
     first, second, third = result["exchanges"]
@@ -182,54 +179,26 @@ def test_the_bar(rows, missed):
 def test_the_keys_are_those_documented(tmp_path, capsys):
     redundancy.command([*TINY, "--work", str(tmp_path), "--json", str(tmp_path / "out.json")])
     result = json.loads((tmp_path / "out.json").read_text())
-    documented = (ROOT / "docs" / "formats.md").read_text().partition("### Redundancy")[2].partition("\n### ")[0]
     assert list(result) == ["dataset", "settings", "counted", "traffic", "exchanges", "bar", "work", "paper"]
     keys = {*result, *result["dataset"], *result["dataset"]["generator"], *result["paper"], "system", "cache_percent"}
     keys |= {*result["settings"], *result["counted"], *result["bar"]}
     for rows in (*(result[name] for name in ("traffic", "exchanges", "work")), *result["paper"].values()):
         keys |= set(rows[0])
         assert all(set(row) == set(rows[0]) for row in rows)
-    assert [key for key in keys if f"`{key}`" not in documented] == []
-    assert [key for key in keys if f"``{key}``" not in redundancy.__doc__] == []
+    assert undocumented("Redundancy", keys) == []
     assert [(row["system"], row["cache_percent"]) for row in result["traffic"]] == [
         ("DGL", 0),
         *((system, percent) for system in ("PaGraph", "Quiver", "GSplit") for percent in (0, 10, 25)),
     ]
     assert result["bar"] == {"met": True, "missed": []}
     printed = capsys.readouterr().out
-    assert "| MB an epoch | cache | host | peer | exchange | total | hit rate |" in printed
-    assert "| MB an iteration (mean) |" in printed
-    assert "met in every cell" in printed
-    assert "| 195M | 25.5 % |" in printed
-    assert "scaled" not in printed
+    assert "## traffic\n\n| system | cache_percent | needed_rows |" in printed
+    assert "bar: met yes, missed" in printed
+    assert "| products | 195,000,000 | 155,000,000 | 25.5 |" in printed
 
 
-def test_a_part_of_an_epoch_is_scaled(layouts, capsys, caplog):
-    redundancy.command(
-        ["--dataset", str(layouts(4).path), "--batch-size", "50", "--iterations", "2", "--feature-width", "9"]
-    )
-    printed = capsys.readouterr().out
-    assert "2 of 3 iterations counted, an epoch's figures are scaled by 1.50" in printed
+def test_a_part_of_an_epoch_is_counted(layouts, caplog):
+    words = ["--dataset", str(layouts(4).path), "--batch-size", "50", "--iterations", "2", "--feature-width", "9"]
+    counted = redundancy.measure(redundancy.command.parse(words))["counted"]
+    assert (counted["iterations"], counted["iterations_per_epoch"], counted["epochs"]) == (2, 3, 2 / 3)
     assert "--feature-width 9 is ignored" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--dataset", "nowhere"), "nowhere is not a folder: no such path"),
-        (("--dataset", "synthetic:vast"), "unknown preset 'vast'; choose one of tiny"),
-        ((*TINY, "--batch-size", "0"), "--batch-size must be at least 1, not 0"),
-        ((*TINY, "--hidden", "0"), "--hidden must be at least 1, not 0"),
-        ((*TINY, "--iterations", "0"), "--iterations must be at least 1, not 0"),
-        ((*TINY, "--feature-width", "0"), "--feature-width must be at least 1, not 0"),
-        ((*TINY, "--fan-out", "3,0"), "--fan-out takes numbers from 1 on, or -1"),
-        ((*TINY, "--caches", "0,101"), "--caches takes percents from 0 to 100"),
-        ((*TINY, "--seed", "-1"), "--seed must be at least 0, not -1"),
-        ((*TINY, "--json", "nowhere/out.json"), "--json nowhere/out.json: cannot write to nowhere"),
-    ],
-)
-def test_mistakes(words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=message):
-        redundancy.command(list(words))
-    assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs import random_graph
 
+from experiments.shared import real_graphs
 from gsplit import import_graph
 from gsplit.data import GraphArrays, open_layout, open_store
 from gsplit.data.importers.npz import load_npz
@@ -21,7 +22,6 @@ from gsplit.partition import PartitionConfig, methods, partition, quality
 from gsplit.partition.__main__ import command
 from gsplit.partition.methods import kept_parts
 from gsplit.partition.problem import LEFT_OUT, Problem
-from tools import real_graphs
 
 
 def communities(n: int, count: int, seed: int = 0) -> list[tuple[int, int]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from experiments.shared.toml import tomllib
 from gsplit.errors import InputError
-from tools.toml import tomllib
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 VARIABLES = ("GSPLIT_DATA", "GSPLIT_TEST_DATA")
 """Environment variables that name the folder; the first that is set counts."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.shared import real_graphs
 from gsplit.errors import InputError
-from tools import real_graphs
 
 
 def test_a_variable_names_the_folder(monkeypatch, tmp_path):
