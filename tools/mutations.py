@@ -1,4 +1,4 @@
-"""The list of mutations (tools/mutants.toml), and the page that says what catches each (docs/mutations.md)."""
+"""The list of mutations (tools/mutants.toml), and the page of what catches each (docs/development/mutations.md)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def exists(test: str, root: Path = ROOT) -> bool:
 
 
 def shown(caught_by: str | None) -> str:
-    """What caught a mutation, as the last column of docs/mutations.md has it."""
+    """What caught a mutation, as the last column of docs/development/mutations.md has it."""
     if caught_by is None:
         return "**nothing**"
     file, _, test = caught_by.split("[")[0].partition("::")
@@ -91,7 +91,7 @@ def shown(caught_by: str | None) -> str:
 
 
 def table(mutations: Sequence[Mutation], verdicts: Sequence[Verdict], before: str) -> str:
-    """The text of docs/mutations.md; what was not tried now stands there as in the page before."""
+    """The text of docs/development/mutations.md; what was not tried now stands there as in the page before."""
     rows = (line.strip("| ").split(" | ") for line in before.splitlines() if line.count(" | ") == 3)
     last = {row[0]: row[-1] for row in rows}
     last |= {verdict.mutation.name: shown(verdict.caught_by) for verdict in verdicts}
@@ -99,7 +99,8 @@ def table(mutations: Sequence[Mutation], verdicts: Sequence[Verdict], before: st
         "# Mutations",
         "",
         "Wrong changes that `make mutants` makes in a private copy, one at a time, and the test that notices each.",
-        "The list is `tools/mutants.toml`; `python -m tools.mutants --markdown docs/mutations.md` writes this page.",
+        "The list is `tools/mutants.toml`; this page is written by",
+        "`python -m tools.mutants --markdown docs/development/mutations.md`.",
         f"A mutation may also be caught by the {TIME_LIMIT}, where its tests hang, or by the signal that ends them.",
         "",
         f"{len(mutations)} mutations, {sum(mutation.compiled for mutation in mutations)} of them in C++.",
