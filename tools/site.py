@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 FLAGS = "reference/flags.md"
 MARKER = "<!-- flags -->"
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):<code>~?")
 FENCES = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -58,6 +59,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if page.file.generated_by:
         return markdown
     return moved_text(markdown.replace(MARKER, render()) if uri == FLAGS else markdown, ROOT / "docs" / uri)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show names as code alone where docstrings have them with a role, as in :class:`Block`."""
+    return ROLE.sub(r"<code>", html)
 
 
 def uri_of(path: Path) -> str:

@@ -125,6 +125,7 @@ def test_links_out_of_docs_lead_to_the_site(monkeypatch):
     }
     assert {text: site.moved_text(text, guide) for text in moved} == moved
     assert site.moved_text("[a](docs/formats.md)", ROOT / "README.md") == "[a](formats.md)"
+    assert site.on_page_content("as :class:<code>~gsplit.nn.Block</code>") == "as <code>gsplit.nn.Block</code>"
     assert "own_csv.py" in site.listing(ROOT / "examples")
     assert site.FLAGS in {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert site.MARKER in (ROOT / "docs" / site.FLAGS).read_text()
