@@ -24,7 +24,7 @@ DAILY := not slow and not left_out
 # trainers run in one of the two processes, or there would be two pools.
 ON_SIMULATED := PYTHONPATH=tests/simulator $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: demo simulated checked test test-all test-numbers shuffled lowest newest mutants check format bench clean
+.PHONY: demo simulated checked test test-all test-numbers shuffled lowest newest mutants check format docs wheel bench clean
 .DELETE_ON_ERROR:
 
 # CMake and Ninja come as wheels, so that a C++ compiler is all the machine needs.
@@ -58,6 +58,17 @@ $(VENV)/.needs-dev: $(VENV)/.needs
 $(VENV)/.needs-slow: $(VENV)/.needs-dev
 	$(BIN)/python -m tools.requirements slow >$(VENV)/needs-slow.txt
 	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs-slow.txt
+	touch $@
+
+$(VENV)/.needs-docs: $(VENV)/.needs
+	$(BIN)/python -m tools.requirements docs >$(VENV)/needs-docs.txt
+	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs-docs.txt
+	touch $@
+
+$(VENV)/.needs-wheel: $(VENV)/.needs
+	$(PIP) constraints.txt uv
+	$(BIN)/python -m tools.requirements wheel >$(VENV)/needs-wheel.txt
+	$(PIP) $(VENV)/constraints.txt --requirement $(VENV)/needs-wheel.txt
 	touch $@
 
 INSTALLED := $(VENV)/.built $(VENV)/.needs
@@ -130,9 +141,18 @@ lowest newest: $(VENV)/.tools
 mutants: $(INSTALLED_DEV)
 	$(BIN)/python -m tools.mutants
 
+# The site of docs/, into site/: guides, results, and a reference of all functions and flags (mkdocs.yml). A link that
+# leads nowhere, or a docstring that does not parse, is an error.
+docs: $(INSTALLED) $(VENV)/.needs-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Wheels and a source distribution in dist/: for 3.10, 3.11, and 3.12 and later, by the interpreters that are here.
+wheel: $(VENV)/.needs-wheel
+	$(BIN)/python -m tools.wheels
+
 # On the real graphs (CONTRIBUTING.md); DATA or GSPLIT_DATA names their folder.
 bench: $(INSTALLED)
 	$(BIN)/python -m experiments.paper.accuracy $(if $(DATA),--data $(DATA))
 
 clean:
-	rm -rf $(VENV) build work
+	rm -rf $(VENV) build work site dist

@@ -18,6 +18,13 @@ class InputError(ValueError):
 
     Commands print it as one line and exit with code 2; any other exception is a fault of ours and keeps its
     traceback.
+
+    Examples:
+        >>> try:
+        ...     gsplit.TrainConfig(epochs=-1)
+        ... except gsplit.InputError as error:
+        ...     print(error)
+        --epochs must be at least 0, not -1
     """
 
     def _render_traceback_(self) -> list[str]:

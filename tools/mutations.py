@@ -1,4 +1,4 @@
-"""The list of mutations (tools/mutants.toml), and the page that says what catches each (docs/mutations.md)."""
+"""The list of mutations (tools/mutants.toml), and the page of what catches each (docs/development/mutations.md)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ PAGE = """\
 # Mutations
 
 Wrong changes that `make mutants` makes in a private copy, one at a time, and the test that notices each.
-The list is `tools/mutants.toml`; `python -m tools.mutants --markdown docs/mutations.md` writes this page.
+The list is `tools/mutants.toml`; `python -m tools.mutants --markdown docs/development/mutations.md` writes this page.
 A mutation may also be caught by the {{ time_limit }}, where its tests hang, or by the signal that ends them.
 
 {{ rows|length }} mutations, {{ compiled }} of them in C++.
@@ -101,11 +101,11 @@ A mutation may also be caught by the {{ time_limit }}, where its tests hang, or 
 {% for mutation, caught in rows -%}
 | {{ mutation.name }} | {{ mutation.file.removeprefix("gsplit/") }} | {{ mutation.wrong }} | {{ caught }} |
 {% endfor %}"""
-"""The page docs/mutations.md, a template of Jinja."""
+"""The page docs/development/mutations.md, a template of Jinja."""
 
 
 def shown(caught_by: str | None) -> str:
-    """What caught a mutation, as the last column of docs/mutations.md has it."""
+    """What caught a mutation, as the last column of docs/development/mutations.md has it."""
     if caught_by is None:
         return "**nothing**"
     file, _, test = caught_by.split("[")[0].partition("::")
@@ -113,7 +113,7 @@ def shown(caught_by: str | None) -> str:
 
 
 def table(mutations: Sequence[Mutation], verdicts: Sequence[Verdict], before: str) -> str:
-    """The text of docs/mutations.md; what was not tried now stands there as in the page before."""
+    """The text of docs/development/mutations.md; what was not tried now stands there as in the page before."""
     before_rows = (line.strip("| ").split(" | ") for line in before.splitlines() if line.count(" | ") == 3)
     last = {row[0]: row[-1] for row in before_rows}
     last |= {verdict.mutation.name: shown(verdict.caught_by) for verdict in verdicts}

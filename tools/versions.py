@@ -47,6 +47,8 @@ SUITE = {
     "mistakes": ("tests/cli/test_bad_input.py", "tests/cli/test_doctor.py"),
 }
 """Files of tests, by what is said of them."""
+PAGES = ("README.md", "docs/guides/commands.md")
+"""Pages whose first commands are run, word for word."""
 WITHOUT_DGL = "GSPLIT_TEST_WITHOUT_DGL"
 """Variable by which tests know that DGL is left out on purpose (tests/support/libraries.py)."""
 MARKS = "not accelerator and not slow and not left_out and not sources"
@@ -127,22 +129,22 @@ def extras_of_readme() -> str:
     return found[1]
 
 
-def commands_of_readme() -> list[str]:
-    """The commands of README's block that begins with the installation, without that."""
-    text = (ROOT / "README.md").read_text()
-    block = re.search(r"```\npip install .*?\n(.*?)```", text, re.DOTALL)
-    assert block is not None, "README has no block that begins with pip install"
+def commands_of(page: str) -> list[str]:
+    """The commands of a page's first block, without the installation."""
+    block = re.search(r"```\n(?:pip install '.*?\n)?(gsplit .*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert block is not None, f"{page} has no block of commands"
     return [line.partition("#")[0].strip() for line in block[1].splitlines() if line.startswith("gsplit ")]
 
 
 def use(place: Place) -> str | None:
-    """README's commands, word for word, on a generated graph under the name that they use."""
-    folder = place.folder / "used"
-    folder.mkdir()
+    """The commands of README and of the guide, word for word, on a generated graph under the name that they use."""
     make = ("gsplit import synthetic:small --out small", "gsplit export small --to npz --out cora.npz")
-    for command in (*make, *commands_of_readme()):
-        if code := place.run("README", "bash", "-c", command, cwd=folder):
-            return f"{command}: exit code {code}"
+    for page in PAGES:
+        folder = place.folder / "used" / Path(page).stem
+        folder.mkdir(parents=True)
+        for command in (*make, *commands_of(page)):
+            if code := place.run("README", "bash", "-c", command, cwd=folder):
+                return f"{command}: exit code {code}"
     return None
 
 

@@ -12,6 +12,13 @@ class Callback:
     Callbacks are sent to trainer 0, which makes the calls; an exception in one ends the run. What they get are the
     records of ``metrics.jsonl`` and ``summary.json`` (docs/formats.md, "Run"). A run that goes on begins anew for its
     callbacks: ``on_train_begin`` is called again.
+
+    Examples:
+        >>> class Losses(gsplit.callbacks.Callback):
+        ...     def on_epoch_end(self, record):
+        ...         print(f"epoch {record['epoch']}: {record['loss']:.2f}")
+        >>> Losses().on_epoch_end({"epoch": 3, "loss": 0.5})  # gsplit.train(..., callbacks=[Losses()]) calls it
+        epoch 3: 0.50
     """
 
     def on_train_begin(self, run: Path, config: dict[str, Any]) -> None:
@@ -33,7 +40,12 @@ class Callback:
 
 
 def scalars(record: dict[str, Any], prefix: str = "") -> dict[str, float]:
-    """The numbers of a record by name, those of its parts as ``stages/forward``; what is None is left out."""
+    """The numbers of a record by name, those of its parts as ``stages/forward``; what is None is left out.
+
+    Examples:
+        >>> scalars({"loss": 0.5, "stages": {"forward": 2.0}, "best": None})
+        {'loss': 0.5, 'stages/forward': 2.0}
+    """
     found: dict[str, float] = {}
     for name, value in record.items():
         if isinstance(value, dict):

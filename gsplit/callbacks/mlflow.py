@@ -14,6 +14,11 @@ class MLflow(Callback):
     Args:
         uri: of the tracking server; by default the file ``mlflow.db`` in the run's folder.
         experiment: that the run belongs to.
+
+    Examples:
+        >>> callback = gsplit.callbacks.MLflow(experiment="papers")  # gsplit.train(..., callbacks=[callback])
+        >>> callback.experiment
+        'papers'
     """
 
     def __init__(self, uri: str | None = None, experiment: str = "gsplit") -> None:

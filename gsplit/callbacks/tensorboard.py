@@ -14,6 +14,11 @@ class TensorBoard(Callback):
 
     Args:
         folder: to write to; by default ``tensorboard`` in the run's folder.
+
+    Examples:
+        >>> callback = gsplit.callbacks.TensorBoard("events")  # gsplit.train(..., callbacks=[callback])
+        >>> callback.folder
+        'events'
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:

@@ -15,6 +15,11 @@ class WandB(Callback):
         project: that the run belongs to.
         mode: ``offline``, or ``online``.
         options: other arguments of ``wandb.init``.
+
+    Examples:
+        >>> callback = gsplit.callbacks.WandB(project="papers")  # gsplit.train(..., callbacks=[callback])
+        >>> callback.options["mode"]
+        'offline'
     """
 
     def __init__(self, project: str = "gsplit", mode: str = "offline", **options: Any) -> None:

@@ -18,7 +18,7 @@ Dtype = Literal["float32", "float64"]
 Share = Annotated[float, Range(least=0, below=1)]
 WIDE = 128
 """Width of hidden layers from which on half of their values are dropped, if nobody says otherwise: narrower ones
-learn less with that than without (docs/log.md, "Defaults that learn something")."""
+learn less with that than without (docs/development/log.md, "Defaults that learn something")."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,13 @@ ELSEWHERE: dict[str, str | Callable[[str], str]] = {
 class TrainConfig(
     FeaturesConfig, ParallelConfig, ObjectiveConfig, OptimisationConfig, SamplingConfig, ModelConfig, RunConfig
 ):
-    """Train a graph neural network, split-parallel, on all the GPUs of this host."""
+    """Train a graph neural network, split-parallel, on all the GPUs of this host.
+
+    Examples:
+        >>> config = gsplit.TrainConfig(fan_out=(10, 5), hidden=64, lr=0.01, out="run")
+        >>> config.layers, config.batch_size
+        (2, 512)
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -159,6 +165,11 @@ class TrainConfig(
 
         Raises:
             InputError: where ``run`` is no run.
+
+        Examples:
+            >>> config = gsplit.TrainConfig.resuming("run", epochs=60)
+            >>> config.epochs, str(config.resume)
+            (60, 'run')
         """
         run = Path(run)
         RUNS.recover(run)

@@ -8,8 +8,8 @@
 // processor until the page is found, and then only what lies within its window of instructions goes on. So
 // fetches are made in bursts of destinations, with little between them, and drawing goes on in between: while
 // one burst is drawn, the neighbours of the next are on their way, and the indptr of the one after. (A fetch
-// between every two draws was a third slower than bursts, docs/log.md.) Vertices with too many neighbours to
-// fetch are drawn early, so that what was drawn can be fetched.
+// between every two draws was a third slower than bursts, docs/development/log.md.) Vertices with too many
+// neighbours to fetch are drawn early, so that what was drawn can be fetched.
 #pragma once
 
 #include <cstdint>

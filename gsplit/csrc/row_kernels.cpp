@@ -35,7 +35,8 @@ inline const T* source(const RowTask<T>& task, int64_t i) {
 }
 
 /// Fetches some columns of the row of an edge that comes soon, no nearer than the second cache: the first has room
-/// for a few lines on their way, the second for so many that memory is kept busy (docs/log.md, "Sums fetch ahead").
+/// for a few lines on their way, the second for so many that memory is kept busy (docs/development/log.md, "Sums
+/// fetch ahead").
 /// Always inline: GCC takes a call of a function that does nothing but fetch for one without effect, and drops it.
 template <class T>
 __attribute__((always_inline)) inline void fetch(const RowTask<T>& task, int64_t edge, int64_t column,

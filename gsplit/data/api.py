@@ -52,6 +52,12 @@ def import_graph(
     Raises:
         InputError: for a source that is no valid graph, an option that there is not, or an ``out`` that exists;
             nothing is left then.
+
+    Examples:
+        >>> np.savetxt("edges.csv", [[0, 1], [1, 2], [2, 0]], fmt="%d", delimiter=",")
+        >>> store = gsplit.import_graph("edges.csv", "triangle", undirected=True)
+        >>> store.graph.num_vertices, store.graph.num_edges
+        (3, 6)
     """
     one_line_errors()
     check_options(options, VertexFiles, Keys, IdOptions, BuildOptions, where="gsplit.import_graph")

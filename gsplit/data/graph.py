@@ -31,7 +31,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class GraphArrays:
-    """The arrays of a graph, in the order of its folder (global ids in a store, layout ids in a layout)."""
+    """The arrays of a graph, in the order of their folder (global ids in a store, layout ids in a layout).
+
+    Examples:
+        >>> graph = gsplit.data.open_store("graph").graph
+        >>> graph.indices[graph.indptr[7] : graph.indptr[8]].tolist()  # of a cycle: the in-neighbours of vertex 7
+        [6]
+    """
 
     indptr: NDArray[np.int64]
     """[N + 1] int64: the in-neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``."""

@@ -27,7 +27,13 @@ FILE = "layout.json"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Layout(OpenFolder):
-    """An open layout. All ids are layout ids."""
+    """An open layout. All ids are layout ids.
+
+    Examples:
+        >>> layout = gsplit.data.open_layout("layout")
+        >>> layout.parts, sorted(layout.permutation.tolist()) == list(range(40))
+        (2, True)
+    """
 
     store_checksum: str
     offsets: NDArray[np.int64]
@@ -50,6 +56,10 @@ def first_parts(parts: int, trainers: int) -> NDArray[np.int64]:
 
     Returns:
         int64 [trainers + 1]: trainer t has the parts ``first[t] .. first[t + 1]``.
+
+    Examples:
+        >>> first_parts(4, 3).tolist()  # trainers 0 and 1 have a part each, trainer 2 has two
+        [0, 1, 2, 4]
     """
     return np.arange(trainers + 1) * parts // trainers
 
@@ -64,6 +74,10 @@ def open_layout(path: str | os.PathLike[str], *, verify: bool = False, trusted: 
 
     Raises:
         InputError: where anything is missing, damaged or out of range.
+
+    Examples:
+        >>> gsplit.data.open_layout("layout").offsets.tolist()  # part 1 owns the layout ids 20 to 39
+        [0, 20, 40]
     """
     path = Path(path)
     description = read_description(path, FILE, FORMAT, VERSION)

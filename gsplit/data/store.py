@@ -27,7 +27,13 @@ ROWS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GraphStore(OpenFolder):
-    """An open graph store; a layout remembers its checksum."""
+    """An open graph store; a layout remembers its checksum.
+
+    Examples:
+        >>> store = gsplit.data.open_store("graph")
+        >>> store.name, store.graph.num_vertices
+        ('cycle', 40)
+    """
 
 
 def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> GraphStore:
@@ -39,6 +45,10 @@ def open_store(path: str | os.PathLike[str], *, verify: bool = False) -> GraphSt
 
     Raises:
         InputError: where anything is missing, damaged or out of range.
+
+    Examples:
+        >>> gsplit.data.open_store("graph", verify=True).graph.num_edges
+        40
     """
     path = Path(path)
     description = read_description(path, FILE, FORMAT, VERSION)
@@ -63,6 +73,12 @@ def write_store(out: Path | str, graph: GraphArrays, *, name: str, source: str, 
 
     Raises:
         InputError: for a graph that :func:`gsplit.data.graph.check_graph` refuses, or an ``out`` that exists.
+
+    Examples:
+        >>> graph = gsplit.data.open_store("graph").graph
+        >>> gsplit.data.write_store("copy", graph, name="copy", source="the graph")
+        >>> gsplit.data.open_store("copy").graph.num_edges
+        40
     """
     check_graph(graph, source)
     if graph.features is not None:

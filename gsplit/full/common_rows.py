@@ -24,7 +24,8 @@ from gsplit.parallel import Member, max_over_trainers
 from gsplit.parallel.mailboxes import Mailboxes
 
 FEWEST_COLUMNS = 32
-"""Columns of a panel at least: of narrower ones every edge is looked up too often (docs/log.md, "Panels")."""
+"""Columns of a panel at least: of narrower ones every edge is looked up too often (docs/development/log.md,
+"Panels")."""
 
 
 def cache_bytes() -> int:

@@ -23,6 +23,11 @@ def load(run_folder: str | os.PathLike[str], *, model: nn.Module | None = None) 
 
     Raises:
         InputError: where there is no model, it is damaged, or it is of another shape than ``model``.
+
+    Examples:
+        >>> model = gsplit.load("run")
+        >>> type(model).__name__, model.num_layers
+        ('SAGE', 2)
     """
     return load_described(Path(run_folder), model).model
 

@@ -41,6 +41,11 @@ def sum_of_neighbours(block: DrawnEdges, x_SD: Tensor, weight_E: Tensor | None =
 
     Returns:
         [num_destinations, D].
+
+    Examples:
+        >>> sum_of_neighbours(block, torch.tensor([[1.0], [2.0], [4.0]]))  # the block of gsplit.nn.Block's example
+        tensor([[6.],
+                [1.]])
     """
     return neighbour_sum(block.two_way, x_SD, None, None, weight=weight_E)[0]
 
@@ -54,6 +59,11 @@ def mean_of_neighbours(block: DrawnEdges, x_SD: Tensor) -> Tensor:
 
     Returns:
         [num_destinations, D].
+
+    Examples:
+        >>> mean_of_neighbours(block, torch.tensor([[1.0], [2.0], [4.0]]))  # the block of gsplit.nn.Block's example
+        tensor([[3.],
+                [1.]])
     """
     return neighbour_sum(block.two_way, x_SD, None, None, mean=True)[0]
 

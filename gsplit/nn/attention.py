@@ -204,6 +204,11 @@ def softmax_over_neighbours(
 
     Returns:
         The shares of the edges [edges, heads] and of the edges to itself [num_destinations, heads] or None.
+
+    Examples:
+        >>> shares, of_itself = softmax_over_neighbours(block, torch.zeros(3, 1), None)
+        >>> shares.flatten()  # two in-edges of vertex 0, one of vertex 1: the block of gsplit.nn.Block's example
+        tensor([0.5000, 0.5000, 1.0000])
     """
     destination_E = block.destinations()
     with torch.no_grad():  # a shift of the exponents, which cancels

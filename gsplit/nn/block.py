@@ -28,6 +28,14 @@ class Block(Neighbourhood):
     """One layer of one split of a mini-batch: edges from its sources (level l-1) to its destinations (level l).
 
     The first ``num_destinations`` own sources are the destinations themselves.
+
+    Examples:
+        >>> ends, sources = torch.tensor([0, 2, 3], dtype=torch.int32), torch.tensor([1, 2, 0], dtype=torch.int32)
+        >>> none = {"edge_ids": None, "edge_weight": None, "degrees": None, "route": None, "comm": None}
+        >>> block = Block(num_destinations=2, num_own_sources=3, indptr=ends, indices=sources, **none)
+        >>> block.mean(torch.tensor([[1.0], [2.0], [4.0]]))  # of vertex 0 from 1 and 2, of vertex 1 from 0
+        tensor([[3.],
+                [1.]])
     """
 
     num_destinations: int

@@ -28,7 +28,13 @@ from gsplit.parallel.mailboxes import Mailboxes
 
 @dataclass(kw_only=True)
 class ExchangeCounters:
-    """What this trainer sent in exchanges since the counters were made."""
+    """What this trainer sent in exchanges since the counters were made.
+
+    Examples:
+        >>> counters = ExchangeCounters()
+        >>> counters.forward_bytes, counters.forward_messages
+        (0, 0)
+    """
 
     forward_bytes: int = 0
     """Bytes of the rows sent in forward."""
@@ -136,6 +142,11 @@ class BatchComm:
         board: on which all of them agree about what comes next; None: that is not checked.
         exchange_dtype: in which exchanged rows and gradients travel; None: in their own.
         link: another way for rows to travel, with the same counters and board.
+
+    Examples:
+        >>> comm = BatchComm(None, ExchangeCounters(), torch.device("cpu"))  # a trainer alone
+        >>> comm.world, comm.sum(torch.ones(2))
+        (1, tensor([1., 1.]))
     """
 
     def __init__(
@@ -170,7 +181,14 @@ class BatchComm:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """Which rows go where before one layer, and whether gradients come back. P trainers exchange rows."""
+    """Which rows go where before one layer, and whether gradients come back. P trainers exchange rows.
+
+    Examples:
+        >>> rows = torch.tensor([0, 2], dtype=torch.int32)
+        >>> route = Route(send_rows=rows, send_counts=(0, 2), receive_counts=(0, 1))  # of trainer 0 of two
+        >>> route.num_received
+        1
+    """
 
     send_rows: Tensor
     """Own rows to send, or to send sums of, int32 [own rows], in the order of the trainers that need them."""
@@ -215,6 +233,12 @@ def exchange(x: Tensor, route: Route, comm: BatchComm) -> Tensor:
 
     Returns:
         [own rows + received rows, ...].
+
+    Examples:
+        >>> nothing = Route(send_rows=torch.zeros(0, dtype=torch.int32), send_counts=(0,), receive_counts=(0,))
+        >>> comm = BatchComm(None, ExchangeCounters(), torch.device("cpu"))  # a trainer alone
+        >>> exchange(torch.ones(2, 1), nothing, comm).shape
+        torch.Size([2, 1])
     """
     assert route.sums is None
     if not wants_gradient_back(x, route):

@@ -30,6 +30,10 @@ class GATConv(nn.Module):
         negative_slope: slope of the LeakyReLU below 0.
         attention_dropout: share of edges dropped, per head.
         loops: let every vertex attend to itself; False where the graph has such edges already.
+
+    Examples:
+        >>> GATConv(4, 2, heads=3)(block, torch.ones(3, 4)).shape  # the block of gsplit.nn.Block's example
+        torch.Size([2, 6])
     """
 
     def __init__(
@@ -79,6 +83,11 @@ class GAT(LayeredModel):
 
     Raises:
         ValueError: where ``heads`` does not divide ``hidden``.
+
+    Examples:
+        >>> model = GAT(100, 16, 47, num_layers=2, heads=4)  # as gsplit train --model gat --hidden 16 makes it
+        >>> model.num_layers
+        2
     """
 
     activation = staticmethod(F.elu)

@@ -53,6 +53,11 @@ class GCNConv(nn.Module):
 
     Raises:
         ValueError: for another normalization.
+
+    Examples:
+        >>> conv = GCNConv(4, 2, normalization="mean")
+        >>> conv(block, torch.ones(3, 4)).shape  # the block of gsplit.nn.Block's example
+        torch.Size([2, 2])
     """
 
     def __init__(
@@ -134,6 +139,11 @@ class GCN(LayeredModel):
     Args:
         normalization, loops: arguments of :class:`GCNConv`.
         in_features, hidden, out_features, num_layers, between: arguments of :class:`LayeredModel`.
+
+    Examples:
+        >>> model = GCN(100, 16, 47, num_layers=2, norm="rms")  # as gsplit train --model gcn --hidden 16 makes it
+        >>> model.num_layers
+        2
     """
 
     uses_edge_weight = True

@@ -69,6 +69,11 @@ class LayeredModel(nn.Module):
 
     Raises:
         ValueError: for another ``norm``.
+
+    Examples:
+        >>> model = LayeredModel(4, 8, 2, lambda layer, wide, out: SAGEConv(wide, out), num_layers=1)
+        >>> model({1: block}, torch.ones(3, 4)).shape  # the block of gsplit.nn.Block's example
+        torch.Size([2, 2])
     """
 
     activation: Callable[[Tensor], Tensor] = staticmethod(torch.relu)

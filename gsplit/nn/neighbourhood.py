@@ -21,7 +21,14 @@ from gsplit.nn.rowwise.dense import linear
 
 @dataclass(frozen=True, kw_only=True)
 class Factors:
-    """Numbers of a normalised sum ``sums_v * sum over u of sources_u x_u + own_v x_v``; none of them is trained."""
+    """Numbers of a normalised sum ``sums_v * sum over u of sources_u x_u + own_v x_v``; none of them is trained.
+
+    Examples:
+        >>> halves = Factors(sums=torch.tensor([0.5, 0.5]), own=torch.tensor([1.0, 1.0]))
+        >>> block.normalised_sum(torch.tensor([[1.0], [2.0], [4.0]]), halves)  # 1 + (2 + 4) / 2, and 2 + 1 / 2
+        tensor([[4.0000],
+                [2.5000]])
+    """
 
     sources: Tensor | None = None
     """[num_own_sources]; None: 1."""
@@ -46,6 +53,13 @@ class Neighbourhood(ABC):
     Another kind of block is a subclass with these three attributes and the abstract methods. ``sum``, ``mean`` and
     ``attend`` may send rows, so all trainers make the same calls in the same order, also with no rows. Where a vertex
     has no in-edges, a sum or a mean is zero.
+
+    Examples:
+        >>> isinstance(block, Neighbourhood)  # the one of gsplit.nn.Block's example
+        True
+        >>> block.sum(torch.tensor([[1.0], [2.0], [4.0]]))
+        tensor([[6.],
+                [1.]])
     """
 
     num_own_sources: int

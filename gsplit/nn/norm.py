@@ -22,6 +22,12 @@ class BatchNorm(nn.BatchNorm1d):
     """``torch.nn.BatchNorm1d`` on rows [n, D], n over all trainers.
 
     A single row is normalised to the bias, and leaves the running variance as it is.
+
+    Examples:
+        >>> norm = BatchNorm(1, affine=False)
+        >>> norm(torch.tensor([[1.0], [3.0]])).round()
+        tensor([[-1.],
+                [ 1.]])
     """
 
     comm: BatchComm | None = None

@@ -21,7 +21,7 @@ from gsplit.errors import InputError
 
 DEVICE, CONNECTED = "connecting: device of {}", "connecting: {} has connected"
 """Keys of the store: on which device a trainer is, once it is open; that a trainer has connected."""
-TRY = "NCCL_P2P_DISABLE=1 sends through the host, NCCL_DEBUG=INFO says which way is taken (README, GPUs)"
+TRY = "NCCL_P2P_DISABLE=1 sends through the host, NCCL_DEBUG=INFO says which way is taken (docs/guides/installing.md)"
 """What to try where devices do not reach each other."""
 
 T = TypeVar("T")

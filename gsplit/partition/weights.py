@@ -32,7 +32,7 @@ def edge_weights(graph: GraphArrays, weights: Weights, counts: Counts | None) ->
 
     A weight is at least 1, but 0 for edges into vertices that are never computed. Draws are uniform, so all in-edges
     of a vertex are drawn equally often in expectation: as often as edges were drawn for it, over its in-degree. That
-    says more than which of them the dice chose (docs/log.md).
+    says more than which of them the dice chose (docs/development/log.md).
     """
     if weights != "presample":
         return None

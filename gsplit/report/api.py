@@ -36,6 +36,11 @@ def report(*runs: Path | str, out: Path | str | None = None) -> Page:
     Raises:
         InputError: for what is no run or is damaged, for an ``out`` that is something else than such a page, and
             where Jinja or Matplotlib is not installed.
+
+    Examples:
+        >>> page = gsplit.report("run", out="report.html")
+        >>> open("report.html").read().count("<title>")
+        1
     """
     one_line_errors()
     if not runs:

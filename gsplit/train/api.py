@@ -80,6 +80,12 @@ def train(
         InputError: for whatever is wrong with the input; nothing is left of a run that saved nothing.
         gsplit.processes.ProcessDied: where a trainer fails; no process is left then.
         KeyboardInterrupt, SystemExit: after Ctrl-C or SIGTERM; what was trained is in a checkpoint.
+
+    Examples:
+        >>> config = gsplit.TrainConfig(fan_out=(3, 3), hidden=8, epochs=2, out="trained", device="cpu")
+        >>> summary = gsplit.train("layout", config)
+        >>> summary["epochs"], 0 <= summary["test_accuracy"] <= 1
+        (2, True)
     """
     check_script("gsplit.train")
     _check_launcher()

@@ -1,8 +1,8 @@
 """Every command of a document is run here or by a test that is named, or is one of those that take too long.
 
 Those that are not run must parse. Commands of experiments, and those of docs/bring_your_own_model.md and of the
-pages about tables and for those who come from DGL and PyG, have tests of their own in test_docs.py; docs/log.md has
-commands of its days.
+pages about tables and for those who come from DGL and PyG, have tests of their own in test_docs.py;
+docs/development/log.md has commands of its days.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gsplit.report.__main__ import PageConfig
 
 ROOT = Path(__file__).parent.parent.parent
 ELSEWHERE = (
-    "docs/log.md",
+    "docs/development/log.md",
     "docs/bring_your_own_model.md",
     "docs/coming-from-dgl.md",
     "docs/coming-from-pyg.md",

@@ -29,7 +29,7 @@ from gsplit.train.check.gradients import compare
 
 ROOT = Path(__file__).parent.parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "Makefile", *(ROOT / "tools").glob("*.sh"), *(ROOT / "docs").rglob("*.md")]
-DOCUMENTS.remove(ROOT / "docs" / "log.md")  # its commands are those of their day
+DOCUMENTS.remove(ROOT / "docs" / "development" / "log.md")  # its commands are those of their day
 MENTIONED = [
     found
     for document in DOCUMENTS
@@ -246,6 +246,13 @@ def test_the_first_screen_says_what_has_never_run_and_where_it_does_not_help():
     first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:25])
     assert "It has run on one GPU, never on several" in first_screen
     assert "It does not help everywhere" in first_screen
+
+
+def test_readme_is_short_and_guides_say_what_is_absent():
+    assert len((ROOT / "README.md").read_text().split()) <= 1300
+    for guide in (ROOT / "docs" / "guides").glob("*.md"):
+        assert guide.read_text().count("\n## What there is not\n") == 1, guide.name
+        assert f"docs/guides/{guide.name}" in (ROOT / "README.md").read_text()
 
 
 def test_the_picture_stands_alone():

@@ -27,7 +27,7 @@ from gsplit.partition import PartitionConfig
 from gsplit.partition.make import partition as partition_here
 from gsplit.processes import ProcessDied
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 N = 60
 GRAPH = random_graph(N, 6, seed=2)
 EDGES = np.stack([GRAPH.indices.astype(np.int64), np.repeat(np.arange(N), np.diff(GRAPH.indptr))])
@@ -105,10 +105,11 @@ def test_training_is_bit_equal_to_that_of_files(file, take, tmp_path, monkeypatc
     np.testing.assert_array_equal(found, expected)  # and it stays when the folders are gone
 
 
-def test_the_cell_of_the_readme(in_pool, capsys):
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/commands.md"])
+def test_the_cell_of_a_page(page, in_pool, capsys):
     (cell,) = [
         text
-        for text in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+        for text in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
         if "gsplit.from_pyg(data)" in text
     ]
     made = {"data": as_data(), "__name__": "__main__"}

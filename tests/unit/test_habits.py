@@ -45,7 +45,7 @@ MAY_NAME_IT = (
     *("tests/accelerator/", "tests/simulator/", "tests/unit/device/", "tests/unit/kernels/"),
     *("tests/support/devices.py", "tests/unit/test_cuda_dry.py", "tests/cli/test_commands_of_docs.py"),
     "tests/unit/test_habits.py",
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"),
+    *("CHANGELOG.md", "CONTRIBUTING.md", "Makefile"),
 )
 """Devices, the help of --device, tools, tests that need a kind or a tool by name, documents."""
 

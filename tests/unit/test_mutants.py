@@ -1,4 +1,4 @@
-"""The list of mutations fits the code, and docs/mutations.md the list; `make mutants` runs them."""
+"""The list of mutations fits the code, and docs/development/mutations.md the list; `make mutants` runs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools import mutations
 
 pytestmark = pytest.mark.sources
 
-PAGE = mutations.ROOT / "docs" / "mutations.md"
+PAGE = mutations.ROOT / "docs" / "development" / "mutations.md"
 ENTRY = """
 [[mutation]]
 name = "{name}"

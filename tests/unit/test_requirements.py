@@ -6,7 +6,7 @@ import re
 
 from tools.requirements import PINS, PROJECT, pins, requirements
 from tools.toml import tomllib
-from tools.versions import EXTRAS, commands_of_readme, extras_of_readme
+from tools.versions import EXTRAS, commands_of, extras_of_readme
 
 
 def test_a_pytorch_that_is_there_stays_and_what_belongs_to_another_is_not_pinned():
@@ -28,13 +28,9 @@ def test_a_build_writes_nothing_into_the_source_tree():
 
 
 def test_readme_s_commands_are_those_of_a_user():
-    commands = commands_of_readme()
-    assert [command.split()[1] for command in commands] == [
-        "import",
-        "partition",
-        "train",
-        "train",
-        "report",
-        "predict",
-    ]
+    first, all_of_them = (
+        [command.split()[1] for command in commands_of(page)] for page in ("README.md", "docs/guides/commands.md")
+    )
+    assert first == ["import", "partition", "train", "predict"]
+    assert all_of_them == ["import", "partition", "train", "train", "report", "predict"]
     assert set(extras_of_readme().split(",")) <= set(EXTRAS)

@@ -1,7 +1,7 @@
 """Ids of any kind, mapped to vertices while a graph is imported.
 
 The map is the core's (gsplit/csrc/id_map.hpp): some 40 bytes a vertex in memory, the ids themselves in a file.
-DuckDB, Polars and Arrow were measured beside it (docs/log.md, "Ten million names").
+DuckDB, Polars and Arrow were measured beside it (docs/development/log.md, "Ten million names").
 """
 
 from __future__ import annotations

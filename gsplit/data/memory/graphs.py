@@ -65,6 +65,13 @@ def from_arrays(
     Raises:
         InputError: for arrays of other types and shapes or that do not fit each other, ids out of range, NaN or
             infinity in features and weights, an ``out`` that exists.
+
+    Examples:
+        >>> cycle = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+        >>> store = gsplit.from_arrays(cycle, x=np.eye(4), y=[0, 1, 0, 1], train=[0, 1], test=[3])
+        >>> store.graph.num_vertices, store.graph.num_edges, store.graph.num_classes
+        (4, 4, 2)
+        >>> store.close()
     """
     where = "gsplit.from_arrays"
     check_no_trainer(where)
@@ -111,6 +118,13 @@ def from_pyg(
     Raises:
         InputError: where PyG is missing, for other graphs, an attribute that is not there, tensors that do not fit
             each other, and all that :func:`from_arrays` refuses.
+
+    Examples:
+        >>> from torch_geometric.data import Data
+        >>> data = Data(x=torch.eye(3), y=torch.tensor([0, 1, 0]), edge_index=torch.tensor([[0, 1], [1, 2]]))
+        >>> with gsplit.from_pyg(data, split=(0.4, 0.3, 0.3)) as store:
+        ...     print(store.graph.num_features)
+        3
     """
     where = "gsplit.from_pyg"
     check_no_trainer(where)
@@ -148,6 +162,14 @@ def from_dgl(
     Raises:
         InputError: where DGL is missing, for other graphs, a name that is not there, tensors that do not fit each
             other, and all that :func:`from_arrays` refuses.
+
+    Examples:
+        >>> import dgl
+        >>> graph = dgl.graph((torch.tensor([0, 1]), torch.tensor([1, 2])))
+        >>> graph.ndata["feat"] = torch.eye(3)
+        >>> with gsplit.from_dgl(graph) as store:
+        ...     print(store.graph.num_features)
+        3
     """
     where = "gsplit.from_dgl"
     check_no_trainer(where)

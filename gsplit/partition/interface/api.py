@@ -73,6 +73,11 @@ def partition(
         InputError: for what is no graph, more parts than vertices, an ``out`` that exists, a partitioner that is not
             installed or does not fit in memory, no training vertices to sample for, too small a disk.
         gsplit.processes.ProcessDied: where the process that partitions fails.
+
+    Examples:
+        >>> layout = gsplit.partition("graph", "halves", parts=2, method="range")
+        >>> layout.parts, layout.offsets.tolist()
+        (2, [0, 20, 40])
     """
     check_no_trainer(CALL)
     own = ("parts", "out", "overwrite")

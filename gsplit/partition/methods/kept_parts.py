@@ -27,7 +27,7 @@ MEMORY = Footprint(per_adjacency=0, per_weighted_adjacency=4, per_vertex=40)
 FALL = 0.02
 """Fall of the share of local edges below that of the last cut from which on a new one is recommended."""
 MANY_PLACED = 0.25
-"""Share of vertices placed since the last cut from which a new one is recommended, too (docs/log.md)."""
+"""Share of vertices placed since the last cut from which a new one is recommended, too (docs/development/log.md)."""
 
 
 @dataclass(frozen=True, kw_only=True)
