@@ -30,7 +30,7 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models.prepared import prepare
 from gsplit.nn import BatchComm, ExchangeCounters
-from gsplit.parallel import Member, reduce_gradients, rendezvous, trainer_grid, with_board
+from gsplit.parallel import Member, reduce_gradients, rendezvous, trainer_grid, with_checker
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.sampling import sampler_of
@@ -131,7 +131,7 @@ def _serve(rank: int, port: int, shared: Shared, pipe: Connection) -> None:
 def train(member: Member, order: Order, shared: Shared) -> Step:
     """A step on all neighbours of the targets, split, and the exact logits of all vertices after it."""
     layout = open_layout(order.layout, trusted=True)
-    member = with_board(member.on(trainer_grid(member.world)), shared.board)
+    member = with_checker(member.on(trainer_grid(member.world)), shared.checker)
     user_model = pickle.loads(order.model).to(order.dtype)
     model, needs = prepare(user_model)
     model.train()
@@ -146,7 +146,7 @@ def train(member: Member, order: Order, shared: Shared) -> Step:
     sampler = sampler_of(layout, layout.offsets, fan_outs=[-1] * order.layers, seed=0, edge_ids=edges.weights)
     sampler.sample(targets, epoch=0, batch=0)
     segment = sampler.segment(member.rank)
-    comm = BatchComm(member.group, ExchangeCounters(), member.device, everyone=member.group, board=member.board)
+    comm = BatchComm(member.group, ExchangeCounters(), member.device, everyone=member.group, checker=member.checker)
     blocks, x = loader.inputs(segment, comm)
     loss = comm.tie(mini_batch_loss(objective, model(blocks, x), loader.labels(segment), segment.num_targets))
     loss.backward()

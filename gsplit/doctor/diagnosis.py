@@ -16,7 +16,7 @@ from gsplit.doctor.host_state import HostState, host_state
 from gsplit.doctor.installed import Installed, installed
 from gsplit.doctor.training_needs import TrainingNeeds, needs_of
 from gsplit.engine.rows.shared import Shared
-from gsplit.engine.whole.fitting import check_fits
+from gsplit.engine.whole.fitting import check_plan_fits
 from gsplit.engine.whole.whole_graph import plan_of_run
 from gsplit.errors import InputError
 from gsplit.features.room import floor_bytes
@@ -96,7 +96,7 @@ def examine(config: TrainConfig) -> Diagnosis:
             run = resolve(config)
             trainers, samplers, slots = run.trainers, run.samplers, run.config.slots or 0
             if config.strategy == "full":
-                check_fits(run, open_layout(run.layout, trusted=True), plan_of_run(run))
+                check_plan_fits(run, open_layout(run.layout, trusted=True), plan_of_run(run))
             else:
                 training = needs_of(run)
                 problems += why_too_large(training, host, devices)

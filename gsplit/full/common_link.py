@@ -14,7 +14,7 @@ from gsplit.full.routes import PlacedRoute
 from gsplit.kernels import kernels_for
 from gsplit.nn import Route
 from gsplit.nn.exchange import Link
-from gsplit.parallel.board import Step
+from gsplit.parallel.checker import Step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing_extensions import override
 from gsplit.full.operators import NO_FACTORS, Operator
 from gsplit.nn import BatchComm
 from gsplit.nn.neighbourhood import Factors, Neighbourhood
-from gsplit.parallel.board import Board, Step
+from gsplit.parallel.checker import CollectiveChecker, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,7 @@ class WholeBlock(Neighbourhood):
         if x.shape[0] != self.num_own_sources:
             raise ValueError(f"the block has {self.num_own_sources} own source rows, x has {x.shape[0]}")
         comm = self.comm
-        args = _WholeSumArgs(operator=self.operator, layer=self.layer, board=comm.board, weighted=weighted, by=by)
+        args = _WholeSumArgs(operator=self.operator, layer=self.layer, checker=comm.checker, weighted=weighted, by=by)
         # As of exchanged rows: before a later layer gradients come back on all trainers, or some would wait.
         if not (torch.is_grad_enabled() and (x.requires_grad or self.layer > 1)):
             return args.forward(x)
@@ -101,7 +101,7 @@ class _WholeSumArgs:
 
     operator: Operator
     layer: int
-    board: Board | None
+    checker: CollectiveChecker | None
     weighted: bool
     by: Factors
 
@@ -114,8 +114,8 @@ class _WholeSumArgs:
         return self.operator.backward(grad, self.by.turned(), weighted=self.weighted)
 
     def _enter(self, step: Step, x: Tensor) -> None:
-        if self.board is not None:
-            self.board.enter(step, layer=self.layer, width=x.shape[1], dtype=x.dtype)
+        if self.checker is not None:
+            self.checker.enter(step, layer=self.layer, width=x.shape[1], dtype=x.dtype)
 
 
 class _WholeSum(torch.autograd.Function):

@@ -7,7 +7,7 @@ message per exchange, forward and backward (law 3).
 All trainers call every exchange, also those with no rows, or the others would wait for ever. Autograd would be
 free to run the backward of two independent exchanges in a different order on different trainers; the token, an
 empty tensor that goes through each exchange, chains them. A model that keeps to none of this is found out before
-anyone waits for ever, by a :class:`~gsplit.parallel.board.Board`.
+anyone waits for ever, by a :class:`~gsplit.parallel.checker.CollectiveChecker`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from gsplit.kernels import Sums, TwoWayEdges, kernels_for
-from gsplit.parallel.board import Board, Step
+from gsplit.parallel.checker import CollectiveChecker, Step
 from gsplit.parallel.collectives import Group, all_reduce, size_of, start_all_to_all
 from gsplit.parallel.mailboxes import Mailboxes
 
@@ -56,8 +56,8 @@ class Link:
     """The trainers that exchange rows."""
     counters: ExchangeCounters
     """What is sent is added to these."""
-    board: Board | None = None
-    """Notice board on which the trainers agree about what comes next; None: that is not checked."""
+    checker: CollectiveChecker | None = None
+    """Collective checker on which the trainers agree about what comes next; None: that is not checked."""
     dtype: torch.dtype | None = None
     """Type in which rows and gradients of floating numbers travel; None: their own. Sums are taken in their own."""
 
@@ -124,8 +124,8 @@ class Link:
         return add_to
 
     def _enter(self, step: Step, x: Tensor, route: Route) -> None:
-        if self.board is not None:
-            self.board.enter(step, layer=route.layer, width=x.shape[1:].numel(), dtype=x.dtype)
+        if self.checker is not None:
+            self.checker.enter(step, layer=route.layer, width=x.shape[1:].numel(), dtype=x.dtype)
 
     def _packed(self, x: Tensor) -> Tensor:
         return x if self.dtype is None or not x.is_floating_point() else x.to(self.dtype)
@@ -139,9 +139,9 @@ class BatchComm:
         counters: what is sent is added to these.
         device: where the rows are.
         everyone: all trainers that compute the mini-batch; None where those are the ones of ``group``, PyTorch's.
-        board: on which all of them agree about what comes next; None: that is not checked.
+        checker: on which all of them agree about what comes next; None: that is not checked.
         exchange_dtype: in which exchanged rows and gradients travel; None: in their own.
-        link: another way for rows to travel, with the same counters and board.
+        link: another way for rows to travel, with the same counters and checker.
 
     Examples:
         >>> comm = BatchComm(None, ExchangeCounters(), torch.device("cpu"))  # a trainer alone
@@ -155,12 +155,12 @@ class BatchComm:
         counters: ExchangeCounters,
         device: torch.device,
         everyone: Group | None = None,
-        board: Board | None = None,
+        checker: CollectiveChecker | None = None,
         exchange_dtype: torch.dtype | None = None,
         link: Link | None = None,
     ) -> None:
-        self.link = link or Link(group=group, counters=counters, board=board, dtype=exchange_dtype)
-        self.counters, self.board = counters, board
+        self.link = link or Link(group=group, counters=counters, checker=checker, dtype=exchange_dtype)
+        self.counters, self.checker = counters, checker
         self.everyone = everyone if everyone is not None or isinstance(group, Mailboxes) else group
         self.token = torch.zeros(0, device=device, requires_grad=True)
         self.world = size_of(self.everyone)
@@ -174,8 +174,8 @@ class BatchComm:
         if self.world == 1:
             return x
         if not torch.is_grad_enabled():
-            return _summed(x, Step.SUM, self.everyone, self.board)
-        out, self.token = _Sum.apply(x, self.token, self.everyone, self.board)
+            return _summed(x, Step.SUM, self.everyone, self.checker)
+        out, self.token = _Sum.apply(x, self.token, self.everyone, self.checker)
         return out
 
 
@@ -305,20 +305,20 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, token: Tensor, group: Group | None, board: Board | None
+        ctx: Any, x: Tensor, token: Tensor, group: Group | None, checker: CollectiveChecker | None
     ) -> tuple[Tensor, Tensor]:
-        ctx.group, ctx.board = group, board
-        return _summed(x, Step.SUM, group, board), token.clone()
+        ctx.group, ctx.checker = group, checker
+        return _summed(x, Step.SUM, group, checker), token.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor, grad_token: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        return _summed(grad_out, Step.SUM_BACKWARD, ctx.group, ctx.board), grad_token, None, None
+        return _summed(grad_out, Step.SUM_BACKWARD, ctx.group, ctx.checker), grad_token, None, None
 
 
-def _summed(x: Tensor, step: Step, group: Group | None, board: Board | None) -> Tensor:
-    if board is not None:
-        board.enter(step, width=x.numel(), dtype=x.dtype)
+def _summed(x: Tensor, step: Step, group: Group | None, checker: CollectiveChecker | None) -> Tensor:
+    if checker is not None:
+        checker.enter(step, width=x.numel(), dtype=x.dtype)
     total = x.detach().clone(memory_format=torch.contiguous_format)
     all_reduce(total, group)
     return total

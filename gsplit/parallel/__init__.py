@@ -3,7 +3,7 @@
 from gsplit.parallel.collectives import Group
 from gsplit.parallel.grid import DATA, SPLIT, Grid, trainer_grid
 from gsplit.parallel.join import no_loopback, rendezvous
-from gsplit.parallel.member import Member, with_board, with_mail
+from gsplit.parallel.member import Member, with_checker, with_mail
 from gsplit.parallel.reduce import max_over_trainers, reduce_gradients, sum_over_trainers
 
 __all__ = [
@@ -18,6 +18,6 @@ __all__ = [
     "rendezvous",
     "sum_over_trainers",
     "trainer_grid",
-    "with_board",
+    "with_checker",
     "with_mail",
 ]

@@ -16,14 +16,14 @@ import torch.distributed as dist
 
 from gsplit.host import SharedBuffer
 from gsplit.parallel import collectives
-from gsplit.parallel.board import Board
+from gsplit.parallel.checker import CollectiveChecker
 from gsplit.parallel.collectives import Group
 from gsplit.parallel.grid import SPLIT, Grid
 from gsplit.parallel.mailboxes import Mailboxes
 
 PATIENCE = timedelta(days=20)
 """How long a trainer waits in a collective of the host: as long as its peers live. One that dies breaks its
-connections, and the launcher ends all; one that is in another collective is found out (:mod:`gsplit.parallel.board`);
+connections, and the launcher ends all; one in another collective is found out (:mod:`gsplit.parallel.checker`);
 so a trainer that is waited for is only slow, at an evaluation or at writing a checkpoint. Libraries count it in
 milliseconds, in 32 bits."""
 DEVICE_PATIENCE = timedelta(minutes=30)
@@ -62,8 +62,8 @@ class Member:
     """How long it waits for others in a collective of accelerators."""
     made: dict[tuple[int, ...], Group] = field(default_factory=dict)
     """Groups of some of the trainers that were made so far, by their ranks."""
-    board: Board | None = None
-    """The notice board, on which trainers agree about what they do next; None: that is not checked."""
+    checker: CollectiveChecker | None = None
+    """The collective checker, on which trainers agree about what they do next; None: that is not checked."""
     mail: Mailboxes | None = None
     """Memory through which all trainers tell each other what every mini-batch needs; None: by ``group``."""
 
@@ -126,12 +126,12 @@ class Member:
         return self.grid
 
 
-def with_board(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] | None = None) -> Member:
-    """The same member with a fresh notice board; all trainers make the call.
+def with_checker(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] | None = None) -> Member:
+    """The same member with a fresh collective checker; all trainers make the call.
 
     Args:
         member: on a grid.
-        buffer: memory for the board, the same for all.
+        buffer: memory for the checker, the same for all.
         axes: of the grid, along which rows are exchanged; by default ``split``, or all of them where there is none.
     """
     if member.world == 1:
@@ -139,14 +139,14 @@ def with_board(member: Member, buffer: SharedBuffer, *, axes: tuple[str, ...] | 
     assert member.grid is not None
     if axes is None:
         axes = (SPLIT,) if SPLIT in member.grid.axes else member.grid.axes
-    shape = Board.shape(member.world)
+    shape = CollectiveChecker.shape(member.world)
     if member.rank == 0:
         buffer.grow(shape[0] * shape[1] * 8)
     member.barrier()
     words = buffer.view(shape, np.uint64)
     words[2 * member.rank : 2 * member.rank + 2] = 0
     member.barrier()
-    return replace(member, board=Board(words, member.rank, member.grid.group(member.rank, *axes)))
+    return replace(member, checker=CollectiveChecker(words, member.rank, member.grid.group(member.rank, *axes)))
 
 
 def with_mail(member: Member, pieces: Sequence[Sequence[SharedBuffer]]) -> Member:

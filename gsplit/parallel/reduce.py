@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gsplit.parallel.board import Step
+from gsplit.parallel.checker import Step
 from gsplit.parallel.collectives import all_reduce
 from gsplit.parallel.member import Member
 
@@ -33,8 +33,8 @@ def reduce_gradients(parameters: Sequence[nn.Parameter], loss: Tensor, member: M
         ]
         + [loss.detach().reshape(-1)]
     )
-    if member.board is not None:
-        member.board.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
+    if member.checker is not None:
+        member.checker.enter(Step.REDUCE, width=flat.numel(), dtype=flat.dtype)
     all_reduce(flat, member.everyone)
     *totals, losses = flat.split([*(p.numel() for p in parameters), loss.numel()])
     for parameter, total in zip(parameters, totals, strict=True):

@@ -28,8 +28,8 @@ from gsplit.engine.rows.shared import Shared
 from gsplit.errors import InputError
 from gsplit.models import prepared
 from gsplit.nn import BatchComm, ExchangeCounters
-from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_board
-from gsplit.parallel.board import Step
+from gsplit.parallel import Member, max_over_trainers, trainer_grid, with_checker
+from gsplit.parallel.checker import Step
 from gsplit.parallel.join import joined
 from gsplit.predict.output import FEATURES, VALUES, VERTICES, create_values
 from gsplit.predict.vertices import Request
@@ -130,16 +130,16 @@ def _sampled(model: nn.Module, member: Member, loader: SplitLoader, request: Req
         seed=spec.seed,
         edge_ids=loader.edges.weights,
     )
-    member = with_board(member.on(trainer_grid(member.world)), spec.shared.board)
+    member = with_checker(member.on(trainer_grid(member.world)), spec.shared.checker)
     targets = request.in_order()
     for batch, begin in enumerate(range(0, len(targets), spec.batch_size)):
         sampler.sample(targets[begin : begin + spec.batch_size], epoch=0, batch=batch)
         segment = sampler.segment(member.rank)
-        comm = BatchComm(member.group, ExchangeCounters(), member.device, board=member.board)
+        comm = BatchComm(member.group, ExchangeCounters(), member.device, checker=member.checker)
         blocks, x = loader.inputs(segment, comm)
         vectors = forward_to(spec.level, spec.num_layers, model, blocks, x)
-        if member.board is not None:
-            member.board.enter(Step.END)
+        if member.checker is not None:
+            member.checker.enter(Step.END)
         yield segment.targets, vectors
 
 

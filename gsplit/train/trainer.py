@@ -27,7 +27,7 @@ from gsplit.engine.run import Run
 from gsplit.features import EdgeLoader
 from gsplit.models.initial import load_initial
 from gsplit.optim import Steps, optimizer_of
-from gsplit.parallel import Member, with_board, with_mail
+from gsplit.parallel import Member, with_checker, with_mail
 from gsplit.parallel.collectives import broadcast
 from gsplit.runs.kept import KeptWeights
 from gsplit.runs.log import RunLog
@@ -54,7 +54,7 @@ class Trainer(Components):
     def __init__(self, member: Member, run: Run, shared: Shared) -> None:
         self.run, self.shared = run, shared
         self._engine = engine = engine_of(run.config.strategy)
-        self.member = member = with_mail(with_board(member.on(engine.grid(run)), shared.board), shared.sums)
+        self.member = member = with_mail(with_checker(member.on(engine.grid(run)), shared.checker), shared.sums)
         layout = open_layout(run.layout, trusted=True)
         check_room(run, layout, member)
         self.trained = None

@@ -42,7 +42,7 @@ def summed(member, schedule):
     parameters = [nn.Parameter(late_numbers(member, schedule, 1000)) for _ in range(2)]
     for number, parameter in enumerate(parameters):
         parameter.grad = parameter.detach() + (number + 1) * (member.rank + 1)
-    total, _ = reduce_gradients(parameters, parameters[0].grad[:1], replace(member, board=None, mail=None))
+    total, _ = reduce_gradients(parameters, parameters[0].grad[:1], replace(member, checker=None, mail=None))
     return [x.unique().tolist() for x in (parameters[0].grad * 1, parameters[1].grad * 1, total * 1)]
 
 

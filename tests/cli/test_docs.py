@@ -53,7 +53,7 @@ def move_to(member, folder):
 
 
 def check_in_trainer(member, spec):
-    return compare(member, replace(spec, board=pool_module.SHARED.board))
+    return compare(member, replace(spec, checker=pool_module.SHARED.checker))
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_split_groups_may_exchange_differently(pool, layouts, tmp_path):
 
 
 def train_without_board(member, config, wrong, odd):
-    with mock.patch("gsplit.train.trainer.with_board", lambda member, *_: member):
+    with mock.patch("gsplit.train.trainer.with_checker", lambda member, *_: member):
         return train(member, config, wrong, odd)
 
 

@@ -149,7 +149,7 @@ def compare_in_trainer(member, layout, config, pickled_model, name):
         port=0,
         pickled_model=pickled_model,
         name=name,
-        board=pool_module.SHARED.board,
+        checker=pool_module.SHARED.checker,
     )
     return compare(member, spec)
 

@@ -176,7 +176,7 @@ def compared(member, layout, own, pickled_model):
         pickled_model=pickled_model,
         name="SAGE",
         own_loss=own,
-        board=pool_module.SHARED.board,
+        checker=pool_module.SHARED.checker,
     )
     return compare(member, spec)
 

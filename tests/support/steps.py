@@ -11,7 +11,7 @@ from gsplit.engine.objective import mini_batch_loss, objective_of
 from gsplit.features import EdgeLoader, FeatureLoader, HostRows
 from gsplit.models import prepared
 from gsplit.nn import BatchComm, ExchangeCounters
-from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_board
+from gsplit.parallel import DATA, SPLIT, Member, reduce_gradients, trainer_grid, with_checker
 from gsplit.sampling import Neighbours, split_offsets
 from support import pool as pool_module
 from support.models import make_model
@@ -48,7 +48,7 @@ class Step:
         targets = np.argsort(layout.permutation)[global_targets]
         graph = layout.graph
         if member.world > 1:
-            member = with_board(member.on(grid), pool_module.SHARED.board)
+            member = with_checker(member.on(grid), pool_module.SHARED.checker)
         self.member, self.layout = member, layout
         self.user_model = make_model(name, graph.num_features, graph.num_classes, len(fan_outs)).to(dtype)
         self.model, needs = prepared.prepare(self.user_model)
@@ -64,7 +64,7 @@ class Step:
         self.segment = sampler.segment(grid.coordinate(member.rank, SPLIT))
         self.counters = ExchangeCounters()
         group = member.along(SPLIT) if member.world > 1 else None
-        self.comm = BatchComm(group, self.counters, CPU, everyone=member.group, board=member.board)
+        self.comm = BatchComm(group, self.counters, CPU, everyone=member.group, checker=member.checker)
         self.loader = FeatureLoader(HostRows(graph.features), device=CPU, dtype=dtype, normalize=False, threads=1)
         inputs = SplitLoader(layout, CPU, self.loader, edges)
         self.blocks, self.x = inputs.inputs(self.segment, self.comm)

@@ -22,7 +22,7 @@ from gsplit.full import GridPlan
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared
 from gsplit.nn.neighbourhood import Neighbourhood
-from gsplit.parallel import Member, reduce_gradients, with_board
+from gsplit.parallel import Member, reduce_gradients, with_checker
 from gsplit.supply.ring import Handle
 from gsplit.supply.tickets import Ticket
 from support.graphs import lay_out, random_graph, with_signs
@@ -42,7 +42,7 @@ MAIL = Shared.create(MOST).mail
 def buffers() -> SimpleNamespace:
     """The memory that trainers share."""
     rows = SharedBuffer("rows-0"), SharedBuffer("rows-1")
-    return SimpleNamespace(rows=rows, board=SharedBuffer("board"), mail=MAIL)
+    return SimpleNamespace(rows=rows, checker=SharedBuffer("checker"), mail=MAIL)
 
 
 class WholeStep:
@@ -62,7 +62,7 @@ class WholeStep:
     ) -> None:
         member = member.on(plan.grid)
         if member.world > 1:
-            member = with_board(member, shared.board)
+            member = with_checker(member, shared.checker)
         graph = layout.graph
         self.member, self.objective = member, objective_of(graph.task)
         with SEEDED:

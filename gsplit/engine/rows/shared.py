@@ -21,8 +21,8 @@ class Shared:
     """A copy of the feature rows, where one is made; or rows that are trained."""
     caches: tuple[SharedBuffer, ...]
     """Cache of each trainer, where they read each other's on the CPU."""
-    board: SharedBuffer
-    """The notice board of the trainers (:mod:`gsplit.parallel.board`)."""
+    checker: SharedBuffer
+    """The collective checker of the trainers (:mod:`gsplit.parallel.checker`)."""
     mail: tuple[tuple[SharedBuffer, ...], ...]
     """What trainers on the CPU send each other (:mod:`gsplit.parallel.mailboxes`): a header, and two pieces each."""
     sums: tuple[tuple[SharedBuffer, ...], ...]
@@ -48,7 +48,7 @@ class Shared:
                 levels=(new("gsplit-level-even"), new("gsplit-level-odd")),
                 features=new("gsplit-features"),
                 caches=tuple(new(f"gsplit-cache-{rank}") for rank in range(trainers)),
-                board=new("gsplit-board"),
+                checker=new("gsplit-checker"),
                 mail=_mail("gsplit-mail", trainers, new),
                 sums=_mail("gsplit-sums", trainers, new),
                 rows=(new("gsplit-rows-even"), new("gsplit-rows-odd")),
@@ -60,7 +60,7 @@ class Shared:
     def buffers(self) -> Iterator[SharedBuffer]:
         """All of them; each is an open file."""
         mail = (buffer for buffers in (*self.mail, *self.sums) for buffer in buffers)
-        yield from (*self.levels, self.features, *self.caches, self.board, *mail, *self.rows, self.stop)
+        yield from (*self.levels, self.features, *self.caches, self.checker, *mail, *self.rows, self.stop)
 
     def ask_to_stop(self) -> None:
         """Have trainers that evaluate leave off."""

@@ -231,7 +231,7 @@ class _Splits:
             ExchangeCounters(),
             member.device,
             everyone=member.group,
-            board=member.board,
+            checker=member.checker,
             exchange_dtype=self._exchange_dtype,
         )
         mini_batch = self._loader.mini_batch(

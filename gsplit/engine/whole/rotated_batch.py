@@ -76,7 +76,7 @@ class RotatedBatches:
         self.edges = {layer.layer: sum(len(piece.edges.indices) for piece in layer.pieces) for layer in layers}
         """Number of edges that are summed over in each layer."""
         self._moves = Moves.of(member)
-        self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, board=member.board)
+        self._rotated = Rotated(layers=layers, ends=self._ends(), moves=self._moves, checker=member.checker)
         kept = sums_features(components.model) and components.trained is None
         self._kept = FirstSums() if kept else None
         features = components.loading.loader(components.run.dtype)
@@ -104,7 +104,7 @@ class RotatedBatches:
         return RotatedMiniBatch(
             handle=handle,
             num_targets=len(self._components.layout.graph.train_idx),
-            comm=BatchComm(member.group, counters, member.device, board=member.board),
+            comm=BatchComm(member.group, counters, member.device, checker=member.checker),
             blocks={},
             x=self._x(),
             labels=self._labels,

@@ -120,7 +120,7 @@ class WholeBatches:
         link = None
         if self._plan.algorithm == "shared":
             link = CommonLink(
-                group=member.group, counters=counters, board=member.board, common=self._common, rank=member.rank
+                group=member.group, counters=counters, checker=member.checker, common=self._common, rank=member.rank
             )
         if self._moves is not None:
             self._moves.counters = counters
@@ -128,7 +128,7 @@ class WholeBatches:
             member.group,
             counters,
             member.device,
-            board=member.board,
+            checker=member.checker,
             exchange_dtype=self._components.run.exchange_dtype,
             link=cast("Link | None", link),
         )

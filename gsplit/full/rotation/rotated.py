@@ -28,7 +28,7 @@ from gsplit.full.operators import product
 from gsplit.full.rotation.planes import Roles, roles_of
 from gsplit.full.shards import Shard
 from gsplit.nn.rowwise.activation import activated
-from gsplit.parallel.board import Board, Step
+from gsplit.parallel.checker import CollectiveChecker, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +83,8 @@ class Rotated:
     """Where rows come from and go to."""
     moves: Moves
     """Moves of this trainer along x, y and z."""
-    board: Board | None
-    """The notice board; None: trainers do not compare what they do."""
+    checker: CollectiveChecker | None
+    """The collective checker; None: trainers do not compare what they do."""
 
     def entered(self, x: Tensor) -> Tensor:
         """This trainer's block of the rows before the first layer, [sources, D'], for own rows x [n, D]."""
@@ -122,9 +122,9 @@ class Rotated:
         return block
 
     def enter(self, step: Step, layer: int, width: int, dtype: torch.dtype) -> None:
-        """Post what comes next on the notice board."""
-        if self.board is not None:
-            self.board.enter(step, layer=layer, width=width, dtype=dtype)
+        """Post what comes next on the collective checker."""
+        if self.checker is not None:
+            self.checker.enter(step, layer=layer, width=width, dtype=dtype)
 
     def columns(self, width: int, axis: str) -> slice:
         """This trainer's columns of ``width`` along an axis."""

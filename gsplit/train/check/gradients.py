@@ -3,7 +3,7 @@
 Some mini-batches (:mod:`gsplit.train.check.cases`), in float64 and with dropout off: the gradients of two trainers
 that split them, beside those of one that has them whole (law 2). A model whose layers look further than their
 in-edges, their sources and their own row gives other gradients, whatever its layers are called. One that makes an
-exchange on one trainer only is found out as in training (:mod:`gsplit.parallel.board`).
+exchange on one trainer only is found out as in training (:mod:`gsplit.parallel.checker`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gsplit.errors import InputError
 from gsplit.host import SharedBuffer
 from gsplit.models import prepared, registry
 from gsplit.nn import BatchComm, ExchangeCounters
-from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_board
+from gsplit.parallel import Member, reduce_gradients, rendezvous, sum_over_trainers, trainer_grid, with_checker
 from gsplit.parallel.join import joined
 from gsplit.processes import start
 from gsplit.supply.ring import Handle
@@ -62,7 +62,7 @@ class CheckSpec:
     pickled_model: bytes
     name: str
     own_loss: OwnLoss | None = None
-    board: SharedBuffer
+    checker: SharedBuffer
 
 
 def check_model(run: Run) -> str:
@@ -76,7 +76,7 @@ def check_model(run: Run) -> str:
             row can cross from one trainer to the other, so that nothing would be shown.
     """
     model = registry.build(run.signature) if run.pickled_model is None else pickle.loads(run.pickled_model)
-    board = SharedBuffer("gsplit-board")
+    checker = SharedBuffer("gsplit-checker")
     try:
         with rendezvous(TRAINERS) as port:
             spec = CheckSpec(
@@ -90,7 +90,7 @@ def check_model(run: Run) -> str:
                 pickled_model=prepared.pickled(model),
                 name=type(model).__name__,
                 own_loss=run.own_loss,
-                board=board,
+                checker=checker,
             )
             line: str = start(_run, TRAINERS, spec).join()[0]
             if run.config.sampling != "neighbours":
@@ -99,7 +99,7 @@ def check_model(run: Run) -> str:
                 )
             return line
     finally:
-        board.close()
+        checker.close()
 
 
 def _checked_fan_out(config: TrainConfig) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
         seed=spec.seed,
         partial_sums=spec.partial_sums,
     )
-    member = with_board(member.on(trainer_grid(TRAINERS)), spec.board)
+    member = with_checker(member.on(trainer_grid(TRAINERS)), spec.checker)
     alone = Member(rank=0, world=1, device=member.device)
     cases = chosen_cases(draws, spec.name)
     worst, exchanged_bytes = 0.0, 0.0
@@ -219,7 +219,7 @@ def _gradients(
     cut = [case.cut] if member.world > 1 else []
     segment = draws.sample(case.targets, case.batch, cut, edge_ids=loader.edges.weights).segment(member.rank)
     counters = ExchangeCounters()
-    comm = BatchComm(member.group, counters, member.device, board=member.board)
+    comm = BatchComm(member.group, counters, member.device, checker=member.checker)
     handle = Handle(ticket=Ticket(number=0, epoch=0, batch=case.batch))
     mini_batch = loader.mini_batch(segment, comm, handle=handle, x=loader.features.load(segment.vertices))
     try:

@@ -1,12 +1,12 @@
-"""The notice board: before a trainer enters a collective of a mini-batch it says which, and reads what others posted.
+"""The collective checker: before a trainer enters a collective it says which, and reads what others posted.
 
 A collective waits for all who take part, so a model that makes an exchange on some trainers only, or one of another
 width, would leave the others waiting. Instead, every collective has a number, the same on all trainers: each posts
-what its collective of that number is, then compares it with what its peers have posted for theirs. Whoever comes
-last sees the difference (two at the same time: at least one, ``csrc/board.hpp``), and ends the run with the names of
+what its collective of that number is, then compares it with what its peers have posted for theirs. The one that
+comes last sees the difference (two at the same time: at least one, ``csrc/board.hpp``), and ends the run with the names of
 those who differ. Nothing is sent, nobody waits: it takes a few microseconds.
 
-The board is memory that all trainers map, with two rows a trainer that only it writes:
+The checker is memory that all trainers map, with two rows a trainer that only it writes:
 
 | row | collectives | compared with |
 |---|---|---|
@@ -77,8 +77,8 @@ OF_ALL = (Step.SUM, Step.SUM_BACKWARD, Step.REDUCE, Step.END)
 """Steps that all trainers take together, not a split group alone."""
 
 
-class Board:
-    """One trainer's view of the notice board; every trainer makes its own before any of them enters a collective.
+class CollectiveChecker:
+    """One trainer's view of the collective checker; all make their own before any of them enters a collective.
 
     Args:
         words: zeros uint64 [2 * trainers, SLOTS] that all trainers map.

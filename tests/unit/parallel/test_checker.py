@@ -1,4 +1,4 @@
-"""The notice board: whoever comes last sees who does what, in any order of posting; nothing else is ever refused."""
+"""The collective checker: the last to come sees who does what, in any order; nothing else is ever refused."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 
 import gsplit._core as _core
 from gsplit.errors import InputError
-from gsplit.parallel.board import MOST_WIDTH, ROUNDS, SLOTS, Board, Step
+from gsplit.parallel.checker import MOST_WIDTH, ROUNDS, SLOTS, CollectiveChecker, Step
 
 ROW = {"layer": 2, "width": 16, "dtype": torch.float32}
 
 
 def boards(trainers, groups=None):
-    words = np.zeros(Board.shape(trainers), np.uint64)
+    words = np.zeros(CollectiveChecker.shape(trainers), np.uint64)
     groups = groups or [range(trainers)]
-    return [Board(words, rank, next(g for g in groups if rank in g)) for rank in range(trainers)]
+    return [CollectiveChecker(words, rank, next(g for g in groups if rank in g)) for rank in range(trainers)]
 
 
 DIFFERENT = {
@@ -68,7 +68,7 @@ def test_trainers_that_agree_may_be_far_apart_and_go_on_for_ever():
     ahead, behind = boards(2)
     for i in range(3 * SLOTS):
         ahead.enter(Step.EXCHANGE, layer=1 + i % 3, width=i)
-        if i >= SLOTS - 1:  # as far behind as a board remembers
+        if i >= SLOTS - 1:  # as far behind as a checker remembers
             j = i - SLOTS + 1
             behind.enter(Step.EXCHANGE, layer=1 + j % 3, width=j)
     with pytest.raises(InputError, match="2050 number each"):
@@ -86,9 +86,9 @@ def test_notes_of_another_round_are_not_compared():
 
 def test_the_number_of_the_round_begins_again():
     pair = boards(2)
-    for board in pair:
-        board._group.count = ROUNDS * SLOTS - 1
-        board.enter(Step.EXCHANGE, layer=1)
+    for checker in pair:
+        checker._group.count = ROUNDS * SLOTS - 1
+        checker.enter(Step.EXCHANGE, layer=1)
     pair[0].enter(Step.EXCHANGE, layer=1)
     with pytest.raises(InputError, match="layer 2"):
         pair[1].enter(Step.EXCHANGE, layer=2)
@@ -98,12 +98,12 @@ def test_split_groups_exchange_as_they_like_but_sum_together():
     four = boards(4, [(0, 1), (2, 3)])
     for rank in (2, 3):
         four[rank].enter(Step.EXCHANGE, **ROW)
-    for board in four:
-        board.enter(Step.SUM, width=5)
+    for checker in four:
+        checker.enter(Step.SUM, width=5)
     for rank in (0, 1):
         four[rank].enter(Step.EXCHANGE, **ROW)
-    for board in four[:3]:
-        board.enter(Step.REDUCE, width=7)
+    for checker in four[:3]:
+        checker.enter(Step.REDUCE, width=7)
     four[3]._group.peers = four[3]._group.peers[:0]  # its group would see it first
     with pytest.raises(InputError, match=r"trainers 0, 1 end the mini-batch .* of 7 number, but trainer 3 sums 5"):
         four[3].enter(Step.SUM, width=5)
