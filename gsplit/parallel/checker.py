@@ -2,8 +2,8 @@
 
 A collective waits for all who take part, so a model that makes an exchange on some trainers only, or one of another
 width, would leave the others waiting. Instead, every collective has a number, the same on all trainers: each posts
-what its collective of that number is, then compares it with what its peers have posted for theirs. The one that
-comes last sees the difference (two at the same time: at least one, ``csrc/board.hpp``), and ends the run with the names of
+what its collective of that number is, then compares it with what its peers have posted for theirs. The one that comes
+last sees the difference (two at the same time: at least one, ``csrc/board.hpp``), and ends the run with the names of
 those who differ. Nothing is sent, nobody waits: it takes a few microseconds.
 
 The checker is memory that all trainers map, with two rows a trainer that only it writes:
