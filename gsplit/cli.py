@@ -65,7 +65,7 @@ def _number_or_word(word: str) -> float | str:
 def _list_spec(
     kind: type | tuple[type, ...], metavar: str, from_words: Callable[[list[str]], tuple[Any, ...]]
 ) -> Any:
-    """How tyro reads and shows a list that takes commas as well as spaces."""
+    """Return how tyro reads and shows a list that takes commas as well as spaces."""
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
         metavar=metavar,

@@ -28,7 +28,7 @@ class InputError(ValueError):
     """
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows in a notebook in place of a traceback."""
+        """Return what IPython shows in a notebook in place of a traceback."""
         return [f"error: {' '.join(str(self).split())}"]
 
 
@@ -81,7 +81,7 @@ def one_line(error: InputError) -> str:
 
 
 def _place(traceback: TracebackType | None) -> tuple[str, bool]:
-    """Where a script called GSplit, or what else went wrong there; and whether it was in GSplit."""
+    """Return where a script called GSplit, or what else went wrong there; and whether it was in GSplit."""
     place = ""
     while traceback is not None:
         frame = traceback.tb_frame
@@ -94,7 +94,7 @@ def _place(traceback: TracebackType | None) -> tuple[str, bool]:
 
 
 def _is_in(folder: str, frame: FrameType) -> bool:
-    """Whether code is of a module in this folder, be it written there or generated, as a dataclass's ``__init__``."""
+    """Return whether code is of a module in this folder, written or generated, as a dataclass's ``__init__``."""
     file = frame.f_code.co_filename
     if file.startswith("<"):
         file = frame.f_globals.get("__file__") or file

@@ -158,7 +158,7 @@ def end_tidily(number: int, _: object) -> None:
 
 
 def is_ending() -> bool:
-    """Whether :func:`end_tidily` was called: an error that comes then may be what a library made of its exception."""
+    """Return whether :func:`end_tidily` was called: a later error may be what a library made of its exception."""
     return bool(_ending)
 
 

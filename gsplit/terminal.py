@@ -34,7 +34,7 @@ def say_error(line: str) -> None:
 
 
 def reader_gone() -> bool:
-    """Whether standard output is a pipe whose reader has gone away."""
+    """Return whether standard output is a pipe whose reader has gone away."""
     with suppress(OSError, ValueError, AttributeError):
         poll = select.poll()
         poll.register(sys.__stdout__.fileno(), 0)  # type: ignore[union-attr]

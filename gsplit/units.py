@@ -41,7 +41,7 @@ def parse_bytes(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class CacheSize:
-    """What a cache may take on each trainer: bytes, a share, or (both None) what the device has to spare."""
+    """The size of a cache on each trainer: bytes, a share, or (both None) what the device has to spare."""
 
     num_bytes: int | None = None
     """Size in bytes."""

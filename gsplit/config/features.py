@@ -17,7 +17,7 @@ FeatureDtype = Literal["stored", "float32", "float16", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class FeaturesConfig(Checked):
-    """What trainers keep of the feature rows, and how they load the others."""
+    """Feature rows: which of them trainers keep, and how they load the others."""
 
     train_features: Annotated[int | None, Range(1), Only(strategy="full")] = None
     """Width of features that are trained, instead of those that the graph has, if any; with --strategy full. They are

@@ -41,7 +41,7 @@ class Range:
     below: float | None = None
 
     def complaint(self, value: float) -> str | None:
-        """What a number must be and is not; None where it may be used."""
+        """Return what a number must be and is not; None where it may be used."""
         inside = (
             (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
@@ -153,7 +153,7 @@ def checked(flag: str, value: Any, annotation: Any) -> Any:
 
 
 def metadata_of(annotation: Any) -> tuple[Any, ...]:
-    """What stands beside a kind in ``Annotated``, also where one of several kinds has it."""
+    """Return what stands beside a kind in ``Annotated``, also where one of several kinds has it."""
     kind, rules = _unwrapped(annotation)
     return (*rules, *(rule for arm in _arms(kind) for rule in _unwrapped(arm)[1]))
 
@@ -206,7 +206,7 @@ def _of_kind(flag: str, value: Any, kind: Any) -> Any:
 
 
 def _listed(flag: str, value: Any, item: Any) -> Iterable[Any]:
-    """What a tuple is made of: nothing for None, one path for itself."""
+    """Return what a tuple is made of: nothing for None, one path for itself."""
     if value is None:
         return ()
     if item is Path and isinstance(value, (str, os.PathLike)):

@@ -23,7 +23,7 @@ learn less with that than without (docs/development/log.md, "Defaults that learn
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Checked):
-    """What says what a model is."""
+    """The model: its class, its sizes and what stands between its layers."""
 
     model: str = "sage"
     """sage (GraphSAGE with mean aggregation), gat, gcn, or package.module:Class, a module of yours written for PyG,

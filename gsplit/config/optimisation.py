@@ -63,7 +63,7 @@ def parse_metrics(text: str) -> tuple[str, ...]:
 
 
 def check_loss(text: str) -> None:
-    """Whether there is a loss of this name.
+    """Check whether there is a loss of this name.
 
     Raises:
         ValueError: where there is none.

@@ -31,7 +31,7 @@ def _check_grid(grid: tuple[int, ...] | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig(Checked):
-    """How many trainers there are, where they compute, and how a mini-batch is shared out."""
+    """The trainers: how many, where they compute, and how they share a mini-batch."""
 
     gpus: Annotated[int | None, Range(1)] = None
     """Trainers, one a GPU (or a process on the CPU). By default one for each part of the layout."""

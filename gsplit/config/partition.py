@@ -84,7 +84,7 @@ class Training(Checked):
         refuse_useless(self, vars(self))
 
     def described(self) -> dict[str, Any]:
-        """What a layout or a report says of it."""
+        """Return what a layout or a report says of it."""
         about: dict[str, Any] = {"fan_out": list(self.fan_out), "batch_size": self.batch_size}
         if self.sampling != "neighbours":
             about |= {"sampling": self.sampling, "layer_sizes": self.layer_sizes, "subgraph": self.subgraph}
@@ -176,7 +176,7 @@ class PartitionConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportConfig(Checked):
-    """How good a layout is for a training: balance, local edges, cache hit rates."""
+    """The quality of a layout for a training: balance, local edges, cache hit rates."""
 
     layout: Annotated[Path, tyro.conf.Positional]
     """The layout folder."""

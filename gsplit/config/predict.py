@@ -17,7 +17,7 @@ What = Literal["classes", "values", "probabilities", "logits", "embeddings"]
 
 
 def check_what(what: str, task: str, flag: str) -> None:
-    """Whether what is to be predicted is what a model of this task says.
+    """Check whether what is to be predicted is what a model of this task says.
 
     Args:
         what: ``classes``, ``values``, or what any model gives.

@@ -26,7 +26,7 @@ class Placed(TrainConfig):
 
     @classmethod
     def of(cls, asked: TrainConfig, trainers: int, device: str) -> Placed:
-        """What is known before an engine decides: trainers and their devices, layers and dropout."""
+        """Return what is known before an engine decides: trainers and their devices, layers and dropout."""
         known = {"gpus": trainers, "device": device, "num_layers": asked.layers, "dropout": asked.share_dropped}
         return cls(**(vars(asked) | known))
 

@@ -26,7 +26,7 @@ Rule = TypeVar("Rule")
 
 
 class Mark(enum.Enum):
-    """What a change of a field means."""
+    """The meaning of a change of a field."""
 
     RESULTS = "what is learned depends on it: a run that goes on tells of a change, and each epoch records it"
     COST = "it is given for time or memory: where it has no effect, that is warned of and not refused"
@@ -43,7 +43,7 @@ class Not(str):
 
 
 class Only:
-    """Where a field has an effect: where each of some others has one of these values.
+    """A field has an effect only where each of some others has one of these values.
 
     A name that is no field is a fact that is known once a run is resolved (:func:`gsplit.engine.facts.facts_of`):
     True, or :class:`Not` and why. Several rules of one field must all hold.
@@ -56,7 +56,7 @@ class Only:
         self.values = {name: each if isinstance(each, tuple) else (each,) for name, each in values.items()}
 
     def broken(self, facts: Mapping[str, Any]) -> str | None:
-        """Where the field has no effect, in words; None where it has one, or where nothing is known of it."""
+        """Return where the field has no effect, in words; None where it has one, or where nothing is known of it."""
         for name, values in self.values.items():
             if name in facts and facts[name] not in values and not _is_users_own(name, facts[name]):
                 fact = facts[name]
@@ -65,7 +65,7 @@ class Only:
 
 
 class FixedInEpoch(Only):
-    """Where a field decides which targets a mini-batch has: no run changes it in the middle of an epoch."""
+    """A field decides which targets a mini-batch has: no run changes it in the middle of an epoch."""
 
 
 ANYWHERE = Only()
@@ -81,7 +81,7 @@ class AsksForNothing(NamedTuple):
     """Where it does so."""
 
     def by(self, value: Any, facts: Mapping[str, Any]) -> bool:
-        """Whether a value asks for nothing, where the facts are these."""
+        """Return whether a value asks for nothing, where the facts are these."""
         found = bool(self.value(value)) if callable(self.value) else value == self.value
         return found and self.where.broken(facts) is None
 
@@ -124,7 +124,7 @@ def marked(configuration: type, mark: Mark) -> tuple[str, ...]:
 
 
 def without_effect(configuration: type, name: str, facts: Mapping[str, Any]) -> str | None:
-    """Where a field has no effect, in words that follow "has no effect"; None where it has one.
+    """Return where a field has no effect, in words that follow "has no effect"; None where it has one.
 
     Args:
         configuration: the class of the field.
@@ -183,7 +183,7 @@ def given(name: str, value: Any) -> str:
 
 
 def _is_users_own(name: str, value: Any) -> bool:
-    """Whether an engine or a model of the user's is named, of which nobody knows what it reads."""
+    """Return whether an engine or a model of the user's is named, of which nobody knows what it reads."""
     return name in ("strategy", "model") and isinstance(value, str) and ":" in value
 
 

@@ -56,7 +56,7 @@ class EvaluationConfig(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(EvaluationConfig):
-    """Where a run is kept, when it validates and saves, and what else it writes."""
+    """The run: its folder, when it validates and saves, and what else it writes."""
 
     layout: Annotated[Path | None, tyro.conf.Positional] = None
     """The layout to train on, made by gsplit partition. With --strategy full a graph store will do."""

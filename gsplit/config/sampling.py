@@ -56,7 +56,7 @@ def _check_subgraph(text: str) -> None:
 
 
 def takes_all(fan_out: tuple[int, ...]) -> bool:
-    """Whether all neighbours are taken at every hop."""
+    """Return whether all neighbours are taken at every hop."""
     return all(number == -1 for number in fan_out)
 
 
@@ -66,7 +66,7 @@ Subgraph = Annotated[str, Accepted(_check_subgraph)]
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingConfig(Checked):
-    """How mini-batches are sampled and handed to the trainers."""
+    """Sampling: how mini-batches are drawn and handed to the trainers."""
 
     sampling: Annotated[Sampling, Only(strategy=SAMPLED), RESULTS, FixedInEpoch()] = "neighbours"
     """neighbours: each destination keeps --fan-out of its in-edges; ladies: a layer draws --layer-sizes sources out

@@ -30,7 +30,7 @@ EVALUATION_FAN_OUT = 10
 
 
 def _turned(fanout: str) -> str:
-    """What to say instead of DGL's ``--fanout``."""
+    """Return what to say instead of DGL's ``--fanout``."""
     numbers = [number for number in fanout.split(",") if number]
     if not all(number.removeprefix("-").isdecimal() for number in numbers) or not numbers:
         numbers = ["5", "10", "15"]

@@ -48,7 +48,7 @@ class Layout(OpenFolder):
 
 
 def first_parts(parts: int, trainers: int) -> NDArray[np.int64]:
-    """Which parts of a layout each trainer has, one after the other, as many as the others or one more.
+    """Return which parts of a layout each trainer has, one after the other, as many as the others or one more.
 
     Args:
         parts: of the layout.

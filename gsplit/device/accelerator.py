@@ -91,12 +91,12 @@ def _module_of(kind: str) -> Any:
 
 
 def is_one(device: torch.device) -> bool:
-    """Whether a device is an accelerator, with memory and streams of its own; ``meta`` has neither."""
+    """Return whether a device is an accelerator, with memory and streams of its own; ``meta`` has neither."""
     return device.type not in (HOST, "meta")
 
 
 def count(kind: str) -> int:
-    """How many accelerators of a type there are."""
+    """Return how many accelerators of a type there are."""
     return int(torch.get_device_module(kind).device_count())
 
 
@@ -169,17 +169,17 @@ def smallest_bytes(kind: str) -> int:
 
 
 def activity(device: torch.device) -> ProfilerActivity | None:
-    """What PyTorch's profiler records of an accelerator; None on the CPU, and where it cannot."""
+    """Return what PyTorch's profiler records of an accelerator; None on the CPU, and where it cannot."""
     return ProfilerActivity.__members__.get(device.type.upper()) if is_one(device) else None
 
 
 def reads_host_memory(kind: str) -> bool:
-    """Whether kernels can read host memory that was registered."""
+    """Return whether kernels can read host memory that was registered."""
     return hasattr(torch.get_device_module(kind), "cudart")
 
 
 def reader_of_rows(device: torch.device) -> Callable[[Tensor, Tensor, Tensor | None, Tensor], None] | None:
-    """What the module of a device reads registered host rows with; None where Triton's kernel does that.
+    """Return what the module of a device reads registered host rows with; None where Triton's kernel does that.
 
     It takes what :func:`gsplit.kernels.zero_copy.read_rows` takes.
     """
@@ -229,7 +229,7 @@ def _take_back(kind: str, address: int) -> None:
 
 
 def name_of(device: torch.device) -> str:
-    """What the driver calls a device; its type where that says nothing."""
+    """Return what the driver calls a device; its type where that says nothing."""
     if not is_one(device):
         return device.type
     properties = torch.get_device_module(device).get_device_properties(device.index or 0)
@@ -237,7 +237,7 @@ def name_of(device: torch.device) -> str:
 
 
 def built_for() -> str:
-    """What PyTorch was built for, beside the CPU."""
+    """Return what PyTorch was built for, beside the CPU."""
     names = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
     versions = {label: getattr(torch.version, name, None) for name, label in names.items()}
     return ", ".join(f"{label} {version}" for label, version in versions.items() if version) or "the CPU alone"

@@ -78,14 +78,14 @@ REFUSALS = {
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that an accelerator, or the host's memory that it reads, has no room left."""
+    """Return whether an error says that an accelerator, or the host's memory that it reads, has no room left."""
     if isinstance(error, torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def is_of_a_broken_device(error: BaseException) -> bool:
-    """Whether an error says that a device is broken, by this launch or by any before it."""
+    """Return whether an error says that a device is broken, by this launch or by any before it."""
     return isinstance(error, RuntimeError) and BROKEN.search(str(error)) is not None
 
 

@@ -31,7 +31,7 @@ that begins (CUDA C++ Programming Guide, "Interprocess Communication")."""
 
 
 class PeerHandle(ctypes.Structure):
-    """What stands for an allocation in other processes: cudaIpcMemHandle_t, or hipIpcMemHandle_t."""
+    """A handle of an allocation for other processes: cudaIpcMemHandle_t, or hipIpcMemHandle_t."""
 
     _fields_ = (("reserved", ctypes.c_ubyte * 64),)
 
@@ -98,12 +98,12 @@ class PeerMemory:
 
 
 def can_be_opened(kind: str) -> bool:
-    """Whether processes can open each other's memory of a type of accelerator."""
+    """Return whether processes can open each other's memory of a type of accelerator."""
     return runtime.of(kind) is not None
 
 
 def reaches(device: torch.device, owner: torch.device) -> bool:
-    """Whether kernels of a device can read the memory of another, or of the same."""
+    """Return whether kernels of a device can read the memory of another, or of the same."""
     module = torch.get_device_module(device)
     return device == owner or bool(module.can_device_access_peer(device, owner))
 

@@ -24,7 +24,7 @@ ADDRESS_BYTES = 32
 
 
 def pci_address(device: torch.device) -> str | None:
-    """Where a device is on the PCI bus, as /sys/bus/pci/devices calls it; None where the runtime does not say."""
+    """Return a device's address on the PCI bus, as /sys/bus/pci/devices has it; None where the runtime has none."""
     if (found := of(device.type)) is None:
         return None
     library, prefix = found

@@ -49,7 +49,7 @@ def seen() -> list[Accelerator]:
 
 
 def reaches(kind: str, index: int, peer: int) -> bool | None:
-    """Whether an accelerator reads the memory of another of its kind; None where PyTorch cannot tell."""
+    """Return whether an accelerator reads the memory of another of its kind; None where PyTorch cannot tell."""
     ask = getattr(torch.get_device_module(kind), "can_device_access_peer", None)
     with contextlib.suppress(RuntimeError, AssertionError):
         return None if ask is None else bool(ask(index, peer))

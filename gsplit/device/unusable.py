@@ -60,7 +60,7 @@ def why_none(kind: str) -> str | None:
 
 
 def without_kernels(kind: str, number: int) -> str | None:
-    """Which GPU this build of PyTorch has no kernels for, with what to do; None where it has kernels for all.
+    """Return which GPU this build of PyTorch has no kernels for, with what to do; None where it has kernels for all.
 
     A kernel runs on its own and on later minor versions of its architecture; PTX (``compute_90``) on all later ones.
 
@@ -87,7 +87,7 @@ def without_kernels(kind: str, number: int) -> str | None:
 
 
 def _runs(built: str, device: tuple[int, int]) -> bool:
-    """Whether code for an architecture runs on a device of this compute capability."""
+    """Return whether code for an architecture runs on a device of this compute capability."""
     its = _capability(built)
     if built[-1].isalpha():  # sm_90a and the like run there alone
         return its == device

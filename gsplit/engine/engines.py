@@ -30,7 +30,7 @@ METHODS = ("resolve", "grid", "num_batches", "supply", "feed")
 
 
 class Engine(Protocol):
-    """What an engine decides before a run, and does in it."""
+    """A way to lay training over the trainers: what it decides before a run, and does in it."""
 
     def resolve(self, config: Placed, layout: Layout) -> Resolved:
         """Decide what is the engine's to decide, before any process is started: ``config.resolved(...)``.
@@ -44,13 +44,13 @@ class Engine(Protocol):
         """
 
     def grid(self, run: Run) -> Grid:
-        """How the trainers are laid out; along ``split``, or all its axes where it has none, rows are exchanged."""
+        """Lay the trainers out; along ``split``, or all its axes where it has none, rows are exchanged."""
 
     def num_batches(self, run: Run, layout: Layout) -> int:
         """Number of mini-batches of an epoch."""
 
     def supply(self, run: Run, layout: Layout, position: Position) -> AbstractContextManager[Supply]:
-        """What hands mini-batches to the trainers, in the launcher; its processes end with the block.
+        """Return what hands mini-batches to the trainers, in the launcher; its processes end with the block.
 
         Args:
             run: as decided.

@@ -15,7 +15,7 @@ Facts = dict[str, Any]
 
 
 def facts_of(config: Resolved, task: Task, described: Described, own_loss: OwnLoss | None) -> Facts:
-    """What the rules of fields go by: the values that were decided, and facts that no field holds.
+    """Return what the rules of fields go by: the values that were decided, and facts that no field holds.
 
     Args:
         config: as decided.
@@ -36,7 +36,7 @@ def facts_of(config: Resolved, task: Task, described: Described, own_loss: OwnLo
 
 
 def _rows_exchanged(config: Resolved) -> bool | Not:
-    """Whether trainers send each other rows of hidden values as they are."""
+    """Return whether trainers send each other rows of hidden values as they are."""
     if config.strategy == "full":
         rows = " and ".join(SENDS_ROWS)
         return config.algorithm in SENDS_ROWS or Not(f"with --algorithm {config.algorithm}, only with {rows}")
@@ -44,7 +44,7 @@ def _rows_exchanged(config: Resolved) -> bool | Not:
 
 
 def _sums_exchanged(config: Resolved, described: Described) -> bool | Not:
-    """Whether trainers may send each other sums in the place of rows."""
+    """Return whether trainers may send each other sums in the place of rows."""
     if config.sampling not in ("neighbours", "clusters"):
         return Not(f"with --sampling {config.sampling}: sums have no scales")
     if not described.takes_sums:

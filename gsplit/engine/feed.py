@@ -30,7 +30,7 @@ MOST_BEGUN = 2
 
 
 class Maker(Protocol):
-    """What makes a mini-batch of its handle: the engine's part of a feed."""
+    """The engine's part of a feed: it makes a mini-batch of its handle."""
 
     def make(self, handle: Handle) -> MiniBatch:
         """Load a mini-batch; its ``seconds`` hold ``sample`` and ``load``."""
@@ -108,7 +108,7 @@ class Feed:
 
 
 def begin_thread(device: torch.device, threads: int) -> None:
-    """What PyTorch and an accelerator keep for each thread, and a new one has not."""
+    """Return what PyTorch and an accelerator keep for each thread, and a new one has not."""
     torch.set_num_threads(threads)
     if accelerator.is_one(device):
         # A thread begins on the first; whenever it left its stream it would go back there, and take memory of it.

@@ -148,7 +148,7 @@ class SplitLoader:
         return cache(lambda: self.edges.loops_of(vertices))
 
     def target_weights(self, segment: Segment) -> Tensor | None:
-        """What each own target stands for, [n_L] in the dtype of the model; None where the rule draws no targets."""
+        """Load what each own target counts, [n_L] in the dtype of the model; None where the rule draws no targets."""
         scales = segment.target_scales()
         return None if scales is None else self.edges.tensor(scales.copy())
 
@@ -237,7 +237,7 @@ def blocks_of(
 
 
 def segment_counts(segment: Segment) -> dict[str, int]:
-    """What is counted of a split: edges, vertices of each level, bytes of the segment (docs/formats.md, "Run")."""
+    """Count a split's edges, vertices of each level and bytes of the segment (docs/formats.md, "Run")."""
     return {
         "sampled_edges": segment.num_edges,
         "computed_edges": segment.num_computed_edges,

@@ -20,7 +20,7 @@ RANKED = ("auroc", "ap")
 
 
 def check_installed() -> None:
-    """Whether scikit-learn is there.
+    """Check whether scikit-learn is there.
 
     Raises:
         InputError: where it is not.
@@ -32,12 +32,12 @@ def check_installed() -> None:
 
 
 def key_of(name: str) -> str:
-    """What a metric is called in files: ``macro-f1`` is ``macro_f1``."""
+    """Return what a metric is called in files: ``macro-f1`` is ``macro_f1``."""
     return name.replace("-", "_")
 
 
 def is_defined(name: str, labels: NDArray[Any], num_classes: int) -> bool:
-    """Whether a metric of vertices with these labels is defined, whatever a model says of them."""
+    """Return whether a metric of vertices with these labels is defined, whatever a model says of them."""
     if name in ERRORS:
         return not np.isnan(labels).all()
     if name not in RANKED:
@@ -76,7 +76,7 @@ def values_of(names: Sequence[str], logits: NDArray[Any], labels: NDArray[Any]) 
 
 
 def _scores(logits: NDArray[Any], multi_label: bool) -> NDArray[np.float64]:
-    """What vertices are ranked by, float64 [n, C], or [n, 1] for two classes."""
+    """Return what vertices are ranked by, float64 [n, C], or [n, 1] for two classes."""
     logits = logits.astype(np.float64)
     if multi_label:
         return logits

@@ -25,7 +25,7 @@ from gsplit.errors import InputError
 
 
 class Objective(Protocol):
-    """What is learned: a loss, counts of hits and misses, and the score that they make."""
+    """A loss, counts of hits and misses, and the score that they make."""
 
     name: str
     """Name of the score, as in ``valid_accuracy``; one of ``ERRORS`` is the better the lower."""
@@ -63,7 +63,7 @@ HERE = {
 
 
 class Placing(NamedTuple):
-    """Where an objective keeps its numbers."""
+    """The device and type of an objective's numbers."""
 
     device: torch.device | None = None
     """Device of the logits; None: the CPU."""
@@ -132,7 +132,7 @@ def objective_for(
 
 
 def check_objective(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) -> None:
-    """Whether the loss, its flags and the metrics are for the labels that a graph has.
+    """Check whether the loss, its flags and the metrics are for the labels that a graph has.
 
     Raises:
         InputError: for the first that is not.
@@ -205,7 +205,7 @@ def mini_batch_loss(
 
 
 def weight_of(objective: Objective, labels: Tensor, target_weights: Tensor | None = None) -> Tensor | None:
-    """What some targets weigh together, which their losses are divided by; None where each weighs 1.
+    """Return what some targets weigh together, which their losses are divided by; None where each weighs 1.
 
     Args:
         objective, labels, target_weights: as of :func:`mini_batch_loss`.
@@ -217,13 +217,13 @@ def weight_of(objective: Objective, labels: Tensor, target_weights: Tensor | Non
 
 
 def whole_weight(objective: Objective, graph: GraphArrays, device: torch.device) -> Tensor:
-    """What all training vertices weigh together, where their number is what estimates are divided by."""
+    """Return what all training vertices weigh together, where their number is what estimates are divided by."""
     weight = weight_of(objective, torch.from_numpy(graph.labels[graph.train_idx]).to(device))
     return torch.tensor(float(len(graph.train_idx)), device=device) if weight is None else weight
 
 
 def check_logits(logits: Tensor, num_targets: int, num_classes: int) -> None:
-    """Whether a model of the user's gives what a loss can be made of.
+    """Check whether a model of the user's gives what a loss can be made of.
 
     Raises:
         InputError: for any shape but [targets, classes].

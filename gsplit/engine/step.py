@@ -26,7 +26,7 @@ def untimed(_: str) -> AbstractContextManager[None]:
 
 
 class Forward(NamedTuple):
-    """What the way through the model gives."""
+    """The results of the way through the model."""
 
     logits: Tensor
     """[n_L, C] of the own targets."""
@@ -38,7 +38,7 @@ class Forward(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What a training step gives, beside the weights that it changes."""
+    """The results of a training step, beside the weights that it changes."""
 
     loss: Tensor
     """[] loss of the mini-batch, over all trainers."""

@@ -30,7 +30,7 @@ from gsplit.units import CacheSize
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """Who computes what together, and which feature rows are kept where."""
+    """The groups of trainers that compute together, and the places of cached feature rows."""
 
     grid: Grid
     """Micro-batches (``data``) x the trainers that split each of them (``split``)."""
@@ -180,7 +180,7 @@ def split_group_of(config: Placed, layout: Layout) -> int:
 
 
 def _is_data_parallel(config: ParallelConfig, split_group: int) -> bool:
-    """Whether groups are of one trainer, and that is what was asked for, not all there is."""
+    """Return whether groups are of one trainer, and that is what was asked for, not all there is."""
     return split_group == 1 and (config.gpus != 1 or config.strategy == "data")
 
 

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Cache(Protocol):
-    """What a loader asks a cache."""
+    """Cached feature rows, as a loader asks for them."""
 
     rows: Tensor
     """The cached rows, [R, D] on the trainer's device, in the type they are stored in."""
@@ -49,7 +49,7 @@ class Cache(Protocol):
     """The ``rows`` of other trainers by rank, as the trainer's device reads them."""
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
-        """Where the rows of some vertices are read from.
+        """Return where the rows of some vertices are read from.
 
         Args:
             vertices: int64 [n] layout ids.
@@ -64,7 +64,7 @@ class NoCache:
         self.peers: Mapping[int, Tensor] = {}
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
-        """Where the row of each vertex is read from."""
+        """Return where the row of each vertex is read from."""
         return Places(own=NOTHING, host=Found(rows=vertices, positions=None))
 
 
@@ -86,7 +86,7 @@ class PartitionedCache:
         _fill(self.rows, host, prefixes.ids(rank, host.row_bytes), threads)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
-        """Where the row of each vertex is read from."""
+        """Return where the row of each vertex is read from."""
         found, left = self._prefixes.find(vertices, [self._rank])
         return Places(own=found.get(self._rank, NOTHING), host=left)
 
@@ -207,7 +207,7 @@ class PeerCaches:
             self._memory[self._rank].close()
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
-        """Where the row of each vertex is read from."""
+        """Return where the row of each vertex is read from."""
         found, left = self._prefixes.find(vertices, self._holders)
         own = found.pop(self._rank, NOTHING)
         return Places(own=own, peers={peer: some for peer, some in found.items() if len(some)}, host=left)
@@ -231,7 +231,7 @@ class ReplicatedCache:
         _fill(self.rows, host, (ids[b:e] for b, e in pieces(0, len(ids), host.row_bytes)), threads)
 
     def locate(self, vertices: NDArray[np.int64]) -> Places:
-        """Where the row of each vertex is read from."""
+        """Return where the row of each vertex is read from."""
         rows, positions = np.empty(len(vertices), np.int64), np.empty(len(vertices), np.int64)
         hits = _core.find_rows_by_table(vertices, self._row_of_N, rows, positions)
         own, left = sorted_by_place(rows, positions, [hits, len(vertices) - hits])
@@ -252,7 +252,7 @@ def _rows_in(memory: PeerMemory, host: HostRows) -> Tensor:
 
 
 def _shared(memory: PeerMemory, device: torch.device) -> tuple[torch.device, bytes] | None:
-    """What the others open a device's memory with; None with a warning where its driver shares none."""
+    """Return what the others open a device's memory with; None with a warning where its driver shares none."""
     try:
         return device, memory.handle
     except RuntimeError as error:

@@ -162,7 +162,7 @@ class EdgeLoader:
         return self.tensor(np.diff(self._graph.indptr[begin : end + 1]).astype(np.float64))
 
     def loops_of(self, vertices: NDArray[np.int64]) -> Tensor:
-        """Whether vertices have an edge to themselves in the whole graph, bool [n], on the device.
+        """Return whether vertices have an edge to themselves in the whole graph, bool [n], on the device.
 
         Args:
             vertices: int64 [n] layout ids.

@@ -28,7 +28,7 @@ def edge_factors(
     weights: NDArray[np.floating] | None,
     estimate: Estimate,
 ) -> NDArray[np.float64]:
-    """What each kept edge is multiplied by, beside its weight: float64 [edges].
+    """Return what each kept edge is multiplied by, beside its weight: float64 [edges].
 
     Args:
         scales: [edges] of the sources.

@@ -40,7 +40,7 @@ ReadRows = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
 
 @dataclass(kw_only=True)
 class LoadCounters:
-    """What was loaded since the counters were made; the same on GPUs and on the CPU, where the host is the device."""
+    """Counts of rows and bytes loaded; the same on GPUs and on the CPU, where the host is the device."""
 
     rows: int = 0
     """Number of feature rows: the sum of the next three."""
@@ -118,7 +118,7 @@ class FeatureLoader:
         self.counters = LoadCounters()
 
     def take_counters(self) -> LoadCounters:
-        """What was loaded since the last call."""
+        """Return what was loaded since the last call."""
         taken, self.counters = self.counters, LoadCounters()
         return taken
 

@@ -27,7 +27,7 @@ PIECE_EDGES = 1 << 24
 def prefixes(
     offsets: NDArray[np.int64], holders: int, *, rows: int | None = None, share: Fraction | None = None
 ) -> NDArray[np.int64]:
-    """How many rows of each part its holder caches: ``cache_rows``, int64 [P].
+    """Return how many rows of each part its holder caches: ``cache_rows``, int64 [P].
 
     Each holder has the parts that :func:`gsplit.data.first_parts` says.
 

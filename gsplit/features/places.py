@@ -35,7 +35,7 @@ NOTHING = Found(rows=np.empty(0, np.int64), positions=np.empty(0, np.int64))
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where each of n vertices is read from: in exactly one of these."""
+    """The places that n vertices are read from, each from exactly one."""
 
     own: Found
     """The vertices that are read from the trainer's own cache."""
@@ -52,7 +52,7 @@ class Places:
 
 
 class Prefixes:
-    """Which trainer holds which prefixes, and at which row of its cache each one begins.
+    """The prefixes that each trainer holds, and the row of its cache at which each begins.
 
     Args:
         offsets: int64 [P + 1] of the layout.
@@ -86,7 +86,7 @@ class Prefixes:
                 yield np.arange(first, last)
 
     def find(self, vertices: NDArray[np.int64], holders: Sequence[int]) -> tuple[dict[int, Found], Found]:
-        """What some holders have of a list of vertices, by holder; and what none of them has, as layout ids.
+        """Return what some holders have of a list of vertices, by holder; and what none of them has, as layout ids.
 
         Args:
             vertices: int64 [n] layout ids.

@@ -48,7 +48,7 @@ def sharers_of(kind: str, trainers: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What one trainer can have of its device. Free memory changes: trainers agree on the least (:meth:`least`)."""
+    """The memory that one trainer can have of its device. It changes: trainers agree on the least (:meth:`least`)."""
 
     device: str
     """The name of the device, for messages."""
@@ -63,7 +63,7 @@ class Memory:
 
     @classmethod
     def of(cls, device: torch.device, sharers: int, *, working_bytes: int | None = None) -> Memory:
-        """What a trainer can have of its device now.
+        """Return what a trainer can have of its device now.
 
         Args:
             device: of the trainer.
@@ -82,7 +82,7 @@ class Memory:
 
     @classmethod
     def of_empty(cls, kind: str, sharers: int, *, working_bytes: int | None = None) -> Memory:
-        """What a trainer can have of an accelerator of which nothing is taken yet.
+        """Return what a trainer can have of an accelerator of which nothing is taken yet.
 
         Args:
             kind: the type of the accelerators.
@@ -105,7 +105,7 @@ class Memory:
 
     @staticmethod
     def least(memories: Sequence[Memory]) -> Memory:
-        """What each of some trainers can have at least, with the name of the device that has the least free."""
+        """Take the least that any of some trainers can have, with the name of the device that has it."""
         return Memory(
             device=min(memories, key=lambda memory: memory.free_bytes).device,
             total_bytes=min(memory.total_bytes for memory in memories),
@@ -148,7 +148,7 @@ def floor_bytes(total: int) -> int:
 def prefix_rows(
     size: CacheSize, offsets: NDArray[np.int64], holders: int, row_bytes: int, memory: Memory
 ) -> NDArray[np.int64]:
-    """How many rows of each part a partitioned cache holds: ``cache_rows``, int64 [P].
+    """Return how many rows of each part a partitioned cache holds: ``cache_rows``, int64 [P].
 
     Args:
         size: what was asked for.
@@ -198,7 +198,7 @@ def replicated_ids(
 
 
 def replicated_rows(size: CacheSize, num_vertices: int, row_bytes: int, memory: Memory) -> int:
-    """How many rows one trainer may cache for itself, at most.
+    """Return how many rows one trainer may cache for itself, at most.
 
     Raises:
         InputError: where that is less than a row, or more than the device has room for.
@@ -209,7 +209,7 @@ def replicated_rows(size: CacheSize, num_vertices: int, row_bytes: int, memory: 
 
 
 def _rows_within(size: CacheSize, row_bytes: int, memory: Memory) -> int:
-    """How many rows fit into a size in bytes, or into ``auto``.
+    """Return how many rows fit into a size in bytes, or into ``auto``.
 
     Raises:
         InputError: where that is less than a row, or more than the device has room for.

@@ -19,7 +19,7 @@ from gsplit.parallel.checker import Step
 
 @dataclass(frozen=True, kw_only=True)
 class CommonLink(Link):
-    """How rows travel within one memory, for models that read all rows that their edges come from."""
+    """A link within one memory, for models that read all rows that their edges come from."""
 
     common: CommonRows
     """The memory."""

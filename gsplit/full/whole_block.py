@@ -97,7 +97,7 @@ class WholeBlock(Neighbourhood):
 
 @dataclass(frozen=True, kw_only=True)
 class _WholeSumArgs:
-    """What a sum takes beside its tensors; not the communicator, which holds the token, which holds this."""
+    """The arguments of a sum beside its tensors; not the communicator, whose token holds this."""
 
     operator: Operator
     layer: int

@@ -46,17 +46,17 @@ def library_alone() -> Iterator[None]:
 
 
 def in_core(x: Tensor) -> bool:
-    """Whether the core computes on rows like ``x``: on the CPU, in a type that it has."""
+    """Return whether the core computes on rows like ``x``: on the CPU, in a type that it has."""
     return x.device.type == "cpu" and x.dtype in DTYPES and not core_rests[0]
 
 
 def is_autocast(x: Tensor | StoredRows) -> bool:
-    """Whether PyTorch computes with rows like ``x`` in another type than theirs; on ``meta`` nobody computes."""
+    """Return whether PyTorch computes with rows like ``x`` in another type than theirs; never on ``meta``."""
     return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
 
 
 def kernels_for(x: Tensor) -> Kernels:
-    """What sums rows like ``x``: the core where it can, a compiled kernel where a GPU has one, PyTorch elsewhere."""
+    """Choose what sums rows like ``x``: the core where it can, a GPU's compiled kernel, or PyTorch."""
     return _CORE if in_core(x) else _elsewhere(x)
 
 

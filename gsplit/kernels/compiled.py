@@ -41,7 +41,7 @@ class Compiled(Library):
         self._checked = False
 
     def takes(self, x: Tensor) -> bool:
-        """Whether the kernel sums rows like ``x``: on a device that Triton drives here, in a type that it has."""
+        """Return whether the kernel sums rows like ``x``: on a device that Triton drives, in a type that it has."""
         return self._works and accelerator.is_one(x.device) and x.dtype in DTYPES and self._tried(x.device)
 
     @override
@@ -74,7 +74,7 @@ class Compiled(Library):
         return None
 
     def _tried(self, device: torch.device) -> bool:
-        """Whether Triton drives devices like this one, and a first small sum was right."""
+        """Return whether Triton drives devices like this one, and a first small sum was right."""
         if self._driven == device.type and not self._checked:
             self._checked = True
             self._check(device)

@@ -77,7 +77,7 @@ class Library(Kernels):
         return _plain_bags(rows, sum_BD.double(), None).to(x.dtype)
 
     def _by_blocks(self, edges: Edges) -> bool:
-        """Whether a list is so long that one number of float32 would lose too much of it.
+        """Return whether a list is so long that one number of float32 would lose too much of it.
 
         An accelerator is not asked, for the host would wait for it: there, without Triton, no list is cut.
         """

@@ -126,7 +126,7 @@ def resolve(
 
 
 def dry_run_of(engine: Engine, run: Run) -> StepBytes | None:
-    """What a training step of a run takes of a device; None where its engine or its model lets nobody know."""
+    """Return what a training step of a run takes of a device; None where its engine or its model lets nobody know."""
     measure = getattr(engine, "step_bytes", None)
     return None if measure is None else measure(run)
 

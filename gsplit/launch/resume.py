@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """What was asked for when a run that goes on last ran."""
+    """The configuration with which a run that goes on last ran."""
 
     config: TrainConfig
     """The configuration that was asked for then."""
@@ -42,7 +42,7 @@ class Before:
 
 
 def resume_config(config: TrainConfig) -> tuple[TrainConfig, Before | None]:
-    """What a run was, if one goes on, and what is asked for, in which the number of trainers follows a new layout.
+    """Return what is asked for, with the number of trainers that a new layout has, and the run that goes on, if any.
 
     Args:
         config: as asked for.

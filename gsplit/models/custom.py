@@ -102,7 +102,7 @@ def construct(found: Any, config: ModelConfig, in_features: int, out_features: i
 
 
 def model_class(found: Any, path: str) -> type[nn.Module]:
-    """What a user named, if it is a class of models.
+    """Return what a user named, if it is a class of models.
 
     Args:
         found: by that name.
@@ -137,7 +137,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
 
 
 def constructor_arguments(cls: type[nn.Module], known: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """What to construct a class with: what was given, and what we know under the names that the field uses.
+    """Return what to construct a class with: what was given, and what we know under the names that the field uses.
 
     Raises:
         InputError: for an argument that is needed and not known, or given and not taken.

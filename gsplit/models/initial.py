@@ -54,7 +54,7 @@ def load_initial(model: nn.Module, run: Path, num_classes: int) -> list[str]:
 
 
 def _is_of_classes(here: Sequence[int], there: Sequence[int], classes: int, classes_there: int | None) -> bool:
-    """Whether two shapes differ in one dimension alone, and there by the numbers of classes."""
+    """Return whether two shapes differ in one dimension alone, and there by the numbers of classes."""
     if len(here) != len(there) or classes_there is None:
         return False
     pairs = [pair for pair in zip(here, there, strict=True) if pair[0] != pair[1]]

@@ -41,7 +41,7 @@ class Prepared(NamedTuple):
 
 
 class CheckedModel(NamedTuple):
-    """What is known of a model that has passed :func:`check`."""
+    """The facts about a model that has passed :func:`check`."""
 
     pickled: bytes
     needs: Needs
@@ -72,7 +72,7 @@ def prepare(model: nn.Module) -> Prepared:
 
 
 def check(model: nn.Module, layers: int, graph: GraphArrays) -> CheckedModel:
-    """What can be known of a model before it runs.
+    """Check what can be known of a model before it runs.
 
     Args:
         model: stays as it is; a copy is prepared, as trainers will have it.
@@ -121,7 +121,7 @@ def check(model: nn.Module, layers: int, graph: GraphArrays) -> CheckedModel:
 
 
 def divisors_of(model: nn.Module) -> tuple[Divisor, ...]:
-    """What the convolutions of a model that is ready for blocks divide by, where that is made of edge weights."""
+    """List what the convolutions of a prepared model divide by, where that is made of edge weights."""
     found = (getattr(where, "divisor", None) for module in model.modules() for where in (module, module.forward))
     return tuple(dict.fromkeys(divisor for divisor in found if isinstance(divisor, Divisor)))
 

@@ -33,7 +33,7 @@ def load(run_folder: str | os.PathLike[str], *, model: nn.Module | None = None) 
 
 
 class Saved(NamedTuple):
-    """What a run has saved."""
+    """The model and settings that a run has saved."""
 
     model: nn.Module
     """The best model, on the CPU and in evaluation mode."""

@@ -23,7 +23,7 @@ from gsplit.nn.exchange import BatchComm, Link, Route, wants_gradient_back
 
 
 class DrawnEdges(Protocol):
-    """What has in-edges of each destination, as a sampled block does."""
+    """In-edges of each destination, as a sampled block has them."""
 
     @property
     def two_way(self) -> TwoWayEdges:
@@ -110,7 +110,7 @@ def neighbour_sum(
 
 @dataclass(frozen=True, kw_only=True)
 class _SumArgs:
-    """What a sum takes beside its tensors: neither block nor communicator, which hold the token."""
+    """The arguments of a sum beside its tensors: neither block nor communicator, which hold the token."""
 
     edges: TwoWayEdges
     route: Route | None

@@ -78,7 +78,7 @@ def attention_over_neighbours(
 
 @dataclass(frozen=True, kw_only=True)
 class _AttentionArgs:
-    """What attention takes beside its tensors: neither block nor communicator, which hold the token."""
+    """The arguments of attention beside its tensors: neither block nor communicator, which hold the token."""
 
     edges: TwoWayEdges
     route: Route | None
@@ -238,7 +238,7 @@ def _diagonal(product: Tensor, att: Tensor) -> Tensor:
 
 
 def _kept(dropout: Callable[[Tensor], Tensor], shares: Tensor) -> Tensor | None:
-    """What dropout multiplies the shares by; None where it changes nothing, not in place either.
+    """Return what dropout multiplies the shares by; None where it changes nothing, not in place either.
 
     Whether it wrote to what it gave back is asked of the tensor, not of its values, which a GPU would have to send.
     """

@@ -150,7 +150,7 @@ class Block(Neighbourhood):
         return self.degrees
 
     def has_loop(self) -> Tensor:
-        """Whether each own source has an edge to itself in the whole graph, bool [num_own_sources].
+        """Return whether each own source has an edge to itself in the whole graph, bool [num_own_sources].
 
         Raises:
             ValueError: where the block does not know.

@@ -28,7 +28,7 @@ from gsplit.parallel.mailboxes import Mailboxes
 
 @dataclass(kw_only=True)
 class ExchangeCounters:
-    """What this trainer sent in exchanges since the counters were made.
+    """Counts of what this trainer sent in exchanges.
 
     Examples:
         >>> counters = ExchangeCounters()
@@ -50,7 +50,7 @@ class ExchangeCounters:
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """How the rows of one mini-batch travel: what an exchange needs forward, and keeps for its backward."""
+    """The way of the rows of one mini-batch: what an exchange needs forward, and keeps for its backward."""
 
     group: Group | Mailboxes | None
     """The trainers that exchange rows."""
@@ -132,7 +132,7 @@ class Link:
 
 
 class BatchComm:
-    """What the collectives of one mini-batch share: process groups, token and counters.
+    """The shared state of one mini-batch's collectives: process groups, token and counters.
 
     Args:
         group: the trainers that exchange rows, those of a split group.
@@ -181,7 +181,7 @@ class BatchComm:
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """Which rows go where before one layer, and whether gradients come back. P trainers exchange rows.
+    """The rows that go where before one layer, and whether gradients come back. P trainers exchange rows.
 
     Examples:
         >>> rows = torch.tensor([0, 2], dtype=torch.int32)
@@ -219,7 +219,7 @@ class Route:
 
 
 def wants_gradient_back(x: Tensor, route: Route) -> bool:
-    """Whether the gradients of exchanged rows will come back in backward."""
+    """Return whether the gradients of exchanged rows will come back in backward."""
     return torch.is_grad_enabled() and (x.requires_grad or (route.always_returns and x.is_floating_point()))
 
 

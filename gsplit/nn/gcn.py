@@ -31,7 +31,7 @@ NORMALIZATIONS = ("both", "mean")
 
 @dataclass(frozen=True, kw_only=True)
 class Divisor:
-    """What a normalisation divides by, or by the root of: the weights of all in-edges of a vertex, and of its loop.
+    """A normalisation's divisor, or its square: the weights of all in-edges of a vertex, and of its loop.
 
     It must be above 0, or there must be nothing to divide (:mod:`gsplit.engine.sampled.edge_weights`).
     """

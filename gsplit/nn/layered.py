@@ -165,7 +165,7 @@ class LayeredModel(nn.Module):
         return self.head(out) if last and self.head is not None else out
 
     def _convolved(self, layer: int, block: Neighbourhood, x: Tensor | StoredRows) -> tuple[Tensor, Tensor | None]:
-        """What a layer's convolution gives, and its bias where that is left for the activation to add."""
+        """Return what a layer's convolution gives, and its bias where that is left for the activation to add."""
         conv = self.convs[layer - 1]
         if isinstance(conv, FusesBias) and isinstance(x, Tensor) and self._activates_next(layer, x):
             late = conv.bias_to_fuse
@@ -173,7 +173,7 @@ class LayeredModel(nn.Module):
         return conv(block, x), None
 
     def _activates_next(self, layer: int, x: Tensor) -> bool:
-        """Whether nothing stands between a layer's convolution and an activation that adds a bias in its pass.
+        """Return whether nothing stands between a layer's convolution and an activation that adds a bias in its pass.
 
         Args:
             layer: from 1 on.

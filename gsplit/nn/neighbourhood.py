@@ -182,7 +182,7 @@ class Neighbourhood(ABC):
 
 
 def narrows(project: nn.Linear) -> bool:
-    """Whether a projection of neighbours makes their rows narrower, and is better done before they are summed.
+    """Return whether a projection of neighbours makes their rows narrower, and is better done before they are summed.
 
     Raises:
         ValueError: for a ``project`` with a bias, which a sum would count once for each edge.

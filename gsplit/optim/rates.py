@@ -58,7 +58,7 @@ class Rates:
         return self.at(epoch, self._steps - 1)
 
     def _fallen(self, number: int) -> float:
-        """What the rate is multiplied by, so many steps after the warm-up."""
+        """Return what the rate is multiplied by, so many steps after the warm-up."""
         config = self._config
         match config.lr_schedule:
             case "cosine":
@@ -76,7 +76,7 @@ class Rates:
             self._plateau.step(self._worst if score is None else score)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint remembers: the scores of ``plateau``, in its own words."""
+        """Return what a checkpoint remembers: the scores of ``plateau``, in its own words."""
         if self._plateau is None:
             return {}
         kept = {name: getattr(self._plateau, name) for name in ("best", "num_bad_epochs", "last_epoch")}

@@ -74,7 +74,7 @@ class Steps:
         return totals[0] * num_targets * _inverse(self._at_work), num_bytes
 
     def weight(self, num_targets: int) -> float | Tensor:
-        """What all targets of the current mini-batch weigh."""
+        """Return what all targets of the current mini-batch weigh."""
         return num_targets if self._at_work is None else self._at_work
 
     def end(self, epoch: int, batch: int, num_targets: int) -> None:
@@ -136,7 +136,7 @@ class Steps:
         return [*self._parameters, *rows]
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint remembers; the same on all trainers."""
+        """Return what a checkpoint remembers; the same on all trainers."""
         added = {"sums": self._sums, "weight": float(self._weight), "targets": self._targets}
         return {**added, "rates": self.rates.state()}
 

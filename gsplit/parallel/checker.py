@@ -57,7 +57,7 @@ ADVICE = (
 
 
 class Step(IntEnum):
-    """What a trainer does next in a mini-batch."""
+    """The next collective of a trainer in a mini-batch."""
 
     EXCHANGE = 1
     """Rows travel to where they are needed, before a layer."""
@@ -151,7 +151,7 @@ def _named(ranks: Sequence[int]) -> str:
 
 
 def _told(what: int, several: bool) -> str:
-    """What a note says, as the predicate of one trainer or of several."""
+    """Return what a note says, as the predicate of one trainer or of several."""
     step, kind, layer, width = Step(what & 0xF), what >> 4 & 0x1F, what >> 9 & 0xFF, what >> 17
     s = "" if several else "s"
     numbers = f"{width} {str(DTYPES[kind - 1]).removeprefix('torch.') if kind else 'number'}"

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def within(limit_s: float, device: torch.device, function: Callable[[], T]) -> T | None:
-    """What a function returns that may never do so; None where it did not in time, and is left to itself.
+    """Return what a function returns that may never do so; None where it did not in time, and is left to itself.
 
     Args:
         limit_s: seconds to wait.

@@ -82,12 +82,12 @@ def partners(rank: int, world: int) -> Iterator[int | None]:
 
 
 def _values(sender: int, receiver: int) -> Tensor:
-    """What one trainer sends another, float32 [VALUES]: whole numbers, other ones for each of them and each way."""
+    """Make what one trainer sends another, float32 [VALUES]: whole numbers of each pair and each way alone."""
     return torch.arange(VALUES, dtype=torch.float32) + (1 + sender) * 64 + receiver
 
 
 def _received(member: Member, partner: int | None, group: Group, deadline_s: float) -> Tensor | None:
-    """What came from a partner, float32 [VALUES] on the host, [0] without one; None where nothing came in time."""
+    """Receive from a partner float32 [VALUES] on the host, [0] without one; None where nothing came in time."""
     counts = [VALUES if peer == partner else 0 for peer in range(member.world)]
     sent = (torch.empty(0) if partner is None else _values(member.rank, partner)).to(member.device)
     out = torch.zeros(sum(counts), device=member.device)

@@ -110,7 +110,7 @@ def rendezvous(world: int) -> Iterator[int]:
 
 
 def backend_for(device: torch.device) -> str:
-    """What tensors are sent with: gloo those of the host, and the accelerator's own those on it."""
+    """Return what tensors are sent with: gloo those of the host, and the accelerator's own those on it."""
     if not accelerator.is_one(device):
         return "gloo"
     return f"cpu:gloo,{device.type}:{dist.get_default_backend_for_device(device)}"

@@ -220,7 +220,7 @@ def _leave(numbers: NDArray[np.uint32], at: int, generation: int) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether a process computes; one that has ended, but was not waited for yet, does not."""
+    """Return whether a process computes; one that has ended, but was not waited for yet, does not."""
     try:
         return psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:

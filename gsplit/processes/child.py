@@ -80,7 +80,7 @@ class Child:
                     self.report = self.pipe.recv()
 
     def _ended(self) -> bool:
-        """Whether it has ended; its report is taken then, which it may have sent since somebody looked."""
+        """Return whether it has ended; its report is taken then, which it may have sent since somebody looked."""
         ended = self.process.exitcode is not None
         if ended:
             self.take_report()
@@ -95,7 +95,7 @@ def hear(child: Child) -> None:
 
 
 def ended_by_signal(child: Child) -> bool:
-    """Whether a signal other than SIGABRT ended the child before it could report.
+    """Return whether a signal other than SIGABRT ended the child before it could report.
 
     With SIGABRT a communication library ends a process whose peer has failed before.
     """
@@ -128,7 +128,7 @@ def cause(failed: list[Child]) -> Exception:
 
 
 def death(who: str, pid: int | None, code: int) -> str:
-    """How a process ended, in words; ``code`` is its exit code, or minus the number of a signal."""
+    """Return how a process ended, in words; ``code`` is its exit code, or minus the number of a signal."""
     if code >= 0:
         return f"{who} (pid {pid}) ended with exit code {code}"
     ended_by = signal.Signals(-code)

@@ -40,7 +40,7 @@ registered with its driver, that takes a while."""
 
 
 class Attendant(Protocol):
-    """What else the parent attends to while its children run."""
+    """Other work of the parent while its children run."""
 
     def files(self) -> list[Connection]:
         """The pipes to wait for."""
@@ -158,7 +158,7 @@ class Children:
 
 
 def _duties(attendant: Attendant | None, interrupted: Interrupts) -> dict[Connection, Callable[[], None]]:
-    """What the parent does beside waiting for its children, by the file that calls for it."""
+    """Return what the parent does beside waiting for its children, by the file that calls for it."""
     if attendant is None:
         return {}
 

@@ -28,7 +28,7 @@ STOPPING = "stopping after the current mini-batch, and a checkpoint; Ctrl-C agai
 
 
 class Interrupts:
-    """Whether somebody asked to stop, and how; and a bell that wakes the waiting parent."""
+    """Requests to stop, and a bell that wakes the waiting parent."""
 
     def __init__(self) -> None:
         self.bell, self._ring = multiprocessing.get_context("spawn").Pipe(duplex=False)

@@ -15,7 +15,7 @@ from gsplit.host import memory_file
 
 
 class Parcel:
-    """What a child is given: pickled into memory of its own as it starts, unpickled by :meth:`Sent.open`.
+    """The work of a child: pickled into memory of its own as it starts, unpickled by :meth:`Sent.open`.
 
     Args:
         content: anything that multiprocessing could send.

@@ -74,7 +74,7 @@ def script_was_imported() -> None:
 
 
 def finds_main() -> bool:
-    """Whether a trainer finds what ``__main__`` defines; not with a prompt, a notebook, ``-c`` or a package."""
+    """Return whether a trainer finds what ``__main__`` defines; not of a prompt, a notebook, ``-c``, a package."""
     main = sys.modules["__main__"]
     name = getattr(main.__spec__, "name", None)
     if name is not None:

@@ -30,7 +30,7 @@ def split_offsets(layout: Layout, splits: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerSpec:
-    """What to sample mini-batches from, and how: decided once for all samplers and trainers of a run."""
+    """The sampling of mini-batches: from what, and how; decided once for all samplers and trainers of a run."""
 
     layout: Path
     """The layout to sample from."""

@@ -36,7 +36,7 @@ class Plan(Protocol):
         """The targets of one mini-batch by micro-batch: [G] int64 arrays of distinct layout ids, perhaps empty."""
 
     def others(self, epoch: int, batch: int) -> list[NDArray[np.int64]] | None:
-        """What else is in the same mini-batch from the start, [G] int64 arrays of layout ids; None: nothing."""
+        """List what else is in the mini-batch from the start, [G] int64 arrays of layout ids; None: nothing."""
 
 
 class MicroBatchSampler(Protocol):

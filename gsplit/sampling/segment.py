@@ -36,7 +36,7 @@ SUMS_WORDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class LayerHeader:
-    """Where the arrays of one layer lie in the segment, and how long they are."""
+    """The places and lengths of the arrays of one layer in the segment."""
 
     num_destinations: int
     """Number of own level-l vertices."""
@@ -163,7 +163,7 @@ class Segment:
         return self.vertices[: self.level_sizes[self.num_layers]]
 
     def indptr(self, layer: int) -> NDArray[np.int32]:
-        """Where the edges of each destination row of a layer begin and end, int32 [num_destinations + 1]."""
+        """Return where the edges of each destination row of a layer begin and end, int32 [num_destinations + 1]."""
         return self._int32(self.layers[layer].indptr_at, self.layers[layer].num_destinations + 1)
 
     def indices(self, layer: int) -> NDArray[np.int32]:
@@ -177,7 +177,7 @@ class Segment:
         return np.split(rows, self.send_indptr(layer)[np.cumsum(header.send_counts)[:-1]])
 
     def send_indptr(self, layer: int) -> NDArray[np.int32]:
-        """Where the own rows begin that each row sent is the sum of, over all trainers, int32 [rows sent + 1]."""
+        """Return where the own rows of each sum that is sent begin, over all trainers, int32 [rows sent + 1]."""
         header = self.layers[layer]
         if header.send_indptr_at == 0:
             return np.arange(header.num_send_rows + 1, dtype=np.int32)
@@ -214,7 +214,7 @@ class Segment:
         return self._int64(header.edge_ids_at, header.num_edges)
 
     def scales(self, layer: int) -> NDArray[np.float32] | None:
-        """What an edge from each source of a layer counts, float32 [own sources, then rows received]; None: 1 each.
+        """Return the count of an edge from each source, float32 [own sources, then rows received]; None: 1 each.
 
         It is 1 over the chance that the source was drawn, and 0 of sources that were not. With ``sure_loops`` edges
         from a vertex to itself count 1.
@@ -226,7 +226,7 @@ class Segment:
         return self.data[header.scales_at : header.scales_at + 4 * count].view(np.float32)
 
     def target_scales(self) -> NDArray[np.float32] | None:
-        """What each own target stands for in a sum over all training vertices, float32 [n_L]; None: itself.
+        """Return what each own target stands for in a sum over all training vertices, float32 [n_L]; None: itself.
 
         It is 1 over the chance that the vertex was in the mini-batch.
         """

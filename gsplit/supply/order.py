@@ -28,7 +28,7 @@ that dies is replaced at once; this is for one that hangs."""
 
 
 class Order(Protocol):
-    """What a trainer asks for its next mini-batch."""
+    """The order of mini-batches: a trainer asks it for the next one."""
 
     def next(self) -> Handle | None:
         """The handle of the next mini-batch; None when the run is over, or shall stop.
@@ -138,7 +138,7 @@ class Follower:
         self._heard = heard
 
     def next(self) -> Handle | None:
-        """What the leader picked; None to end."""
+        """Return what the leader picked; None to end."""
         handle: Handle | None = self._heard.recv()
         return handle
 

@@ -32,7 +32,7 @@ MakePool = Callable[[Callable[[tuple[Handle, ...]], None]], SamplerPool]
 
 @dataclass
 class TrainerEnd:
-    """What a trainer is passed of the supply; pickles only while a process is spawned."""
+    """A trainer's end of the supply; it pickles only while a process is spawned."""
 
     slots: list[SharedBuffer]
     """The slots of the ring; empty where trainers sample for themselves."""

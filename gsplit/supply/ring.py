@@ -112,7 +112,7 @@ class Ring:
 
 
 class LettingGo:
-    """Which slots a reader is done with: those of which it has read every mini-batch."""
+    """The slots that a reader is done with: those of which it has read every mini-batch."""
 
     def __init__(self) -> None:
         self._read: dict[int, int] = {}

@@ -20,7 +20,7 @@ class Ticket:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """Where a run stands: what a checkpoint says of the current epoch."""
+    """The position of a run: what a checkpoint says of the current epoch."""
 
     epoch: int = 0
     """The current epoch, from 0."""

@@ -156,7 +156,7 @@ class Epochs:
 
 
 def validates_within(config: EvaluationConfig, batch: int, num_batches: int) -> bool:
-    """Whether --validate-every-batches has scores wanted after so many mini-batches of an epoch, before its last."""
+    """Return whether --validate-every-batches wants scores after so many mini-batches, before the epoch's last."""
     every = config.validate_every_batches
     return config.evaluate != "none" and every > 0 and batch % every == 0 and batch < num_batches
 
@@ -224,7 +224,7 @@ def end_epoch(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]) -> None:
 
 
 def ended_early(trainer: Trainer) -> bool:
-    """Whether --early-stop says that no epoch is to come, which trainer 0 tells."""
+    """Return whether --early-stop says that no epoch is to come, which trainer 0 tells."""
     config, kept = trainer.run.config, trainer.kept
     if trainer.progress.batch or not kept.waited >= config.early_stop > 0:
         return False
@@ -306,7 +306,7 @@ def _measured_in_training(trainer: Trainer, outputs: list[tuple[Tensor, Tensor]]
 
 
 def layout_of_work(trainer: Trainer) -> dict[str, Any]:
-    """What decides how much is loaded and computed; a run that was resumed may have changed it."""
+    """Return what decides how much is loaded and computed; a run that was resumed may have changed it."""
     strategy, name = trainer.run.strategy, trainer.run.config.strategy
     return {
         "trainers": trainer.run.trainers,

@@ -27,7 +27,7 @@ STATISTICS = ("running_mean", "running_var")
 
 
 def is_finite(*tensors: Tensor) -> bool:
-    """Whether no value is NaN or infinite: one pass, no memory for an answer of each, one wait for a device."""
+    """Return whether no value is NaN or infinite: one pass, no memory for an answer each, one wait for a device."""
     ends = [end.isfinite() for tensor in tensors if tensor.numel() for end in tensor.detach().aminmax()]
     return not ends or bool(torch.stack(ends).all())
 
@@ -56,7 +56,7 @@ def first_parameter(trainer: Trainer) -> str | None:
 
 
 def may_be_saved(trainer: Trainer) -> bool:
-    """Whether a run could go on from here: weights, gradients that are added up, and the loss so far are finite."""
+    """Return whether a run could go on from here: weights, gradients added up and the loss so far are finite."""
     added = is_finite(*trainer.steps.state()["sums"])
     if trainer.trained is not None:  # whose rows, and sums of their gradients, each trainer has alone
         added = not max_over_trainers(int(not added), trainer.member)

@@ -35,7 +35,7 @@ from gsplit.train.trainer import Trainer
 
 
 class Handed(NamedTuple):
-    """What is handed over to the trainers as objects, pickled."""
+    """Objects that are handed over to the trainers, pickled."""
 
     loop: bytes | None = None
     """A function of a :class:`Loop`."""

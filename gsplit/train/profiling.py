@@ -107,7 +107,7 @@ class Profiler:
 
 
 def _all_threads() -> Any:
-    """What has the profiler record the feed's thread too; None, with a warning, where PyTorch is too old for it."""
+    """Make the profiler record the feed's thread, too; None, with a warning, where PyTorch is too old for it."""
     from torch._C._profiler import _ExperimentalConfig
 
     try:
@@ -132,7 +132,7 @@ def sampler_event(handle: Handle) -> dict[str, Any]:
 
 
 def trainer_events(recorded: list[dict[str, Any]], rank: int) -> list[dict[str, Any]]:
-    """What PyTorch's profiler recorded in one trainer, with times of the host's clock and processes named."""
+    """Return what PyTorch's profiler recorded in one trainer, with times of the host's clock and processes named."""
     marks = [event for event in recorded if event.get("name", "").startswith(CLOCK)]
     # Each was written down after the clock was read; the one that was least late is right.
     shift = max(int(mark["name"].removeprefix(CLOCK)) / 1e3 - mark["ts"] for mark in marks)

@@ -70,7 +70,7 @@ class StageClock:
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """What one mini-batch took on this trainer."""
+    """The counts and times of one mini-batch on this trainer."""
 
     batch: int
     num_targets: int
@@ -89,7 +89,7 @@ class Computed:
 
 
 def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, int]:
-    """What is counted of a mini-batch that was just computed."""
+    """Return what is counted of a mini-batch that was just computed."""
     loaded, exchanged = mini_batch.loaded, mini_batch.comm.counters
     return {
         **mini_batch.counts,
@@ -109,7 +109,7 @@ def mini_batch_counts(mini_batch: MiniBatch, reduced_bytes: int) -> dict[str, in
 
 @dataclass(kw_only=True)
 class Progress:
-    """Where the run stands, and the sums of the current epoch over the mini-batches done."""
+    """The state of a run, and the sums of the current epoch over the mini-batches done."""
 
     epoch: int = 0
     """Whole epochs done."""
@@ -142,7 +142,7 @@ class Progress:
         return len(self.done)
 
     def position(self) -> Position:
-        """Where the tickets that are left begin, and what was done ahead of the first mini-batch that was not."""
+        """Return where the tickets left begin, and what was done ahead of the first mini-batch that was not."""
         first_left = next(batch for batch in itertools.count() if batch not in self.done)
         ahead = sorted(batch for batch in self.done if batch > first_left)
         return Position(epoch=self.epoch, batch=self.batch, ahead=ahead)
@@ -172,7 +172,7 @@ class Progress:
         return float(self.loss_sum) / weight if weight else math.nan
 
     def line(self, num_batches: int, epochs: int, seconds: float) -> str:
-        """Where the run stands, for people; reading the loss waits for the device.
+        """Return where the run stands, for people; reading the loss waits for the device.
 
         Args:
             num_batches: number of mini-batches of an epoch.
@@ -200,7 +200,7 @@ class Progress:
         self.stages = dict.fromkeys(STAGES, 0.0)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint remembers; nothing is fresh any more."""
+        """Return what a checkpoint remembers; nothing is fresh any more."""
         assert not self.fresh
         return {
             "epoch": self.epoch,
@@ -216,7 +216,7 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: dict[str, Any], device: torch.device) -> Progress:
-        """What :meth:`state` gave."""
+        """Return what :meth:`state` gave."""
         loss_sum = torch.tensor(state["loss_sum"], dtype=torch.float64, device=device)
         weight = state.get("weight", state["targets"])  # checkpoints of earlier releases have targets alone
         return cls(**{**state, "weight": weight, "done": set(state["done"]), "loss_sum": loss_sum})
@@ -233,7 +233,7 @@ class Every:
         self._seconds, self._since_s = seconds, time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time again."""
+        """Return whether it is time again."""
         if not self._seconds or time.monotonic() - self._since_s < self._seconds:
             return False
         self._since_s = time.monotonic()

@@ -21,7 +21,7 @@ LAYOUT = "layout"
 
 
 def is_store_of_run(config: TrainConfig) -> bool:
-    """Whether a run on the whole graph is to begin from a graph store.
+    """Return whether a run on the whole graph is to begin from a graph store.
 
     Raises:
         InputError: where it is, and the number of trainers is not given, or the plan needs parts with a good cut.

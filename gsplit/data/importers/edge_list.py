@@ -33,7 +33,7 @@ class EndColumns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class EdgeColumns:
-    """Which columns of a table are what, counted from 0."""
+    """The roles of a table's columns, counted from 0."""
 
     sources: list[int]
     destinations: list[int]

@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 
 def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) -> StepBytes | None:
-    """What a training step of a run takes of a device; no process is started, and nothing is written.
+    """Return what a training step of a run takes of a device; no process is started, and nothing is written.
 
     Args:
         run: as decided.
@@ -87,7 +87,7 @@ def step_bytes(run: Run, layout: Layout, spec: SamplerSpec, num_batches: int) ->
 
 
 def _devices(run: Run, segment: Segment) -> tuple[str, ...]:
-    """Where to try a step, in this order."""
+    """Return where to try a step, in this order."""
     work = sum(segment.level_sizes) * sum(p.numel() for p in run.new_model().parameters())
     return ("cpu",) if work <= SMALL else ("meta", "cpu")
 

@@ -31,7 +31,7 @@ PIECE_BYTES = 512
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """What a block may spend before it is ended."""
+    """The memory and time that a block may spend before it is ended."""
 
     num_bytes: int
     """Bytes of tensors at a time."""
@@ -106,7 +106,7 @@ LiveBytes.__torch_dispatch__ = inspect.unwrap(LiveBytes.__torch_dispatch__)  # t
 
 
 def _storage_key(tensor: Tensor) -> int:
-    """What tells memory apart, as long as somebody holds it."""
+    """Return what tells memory apart, as long as somebody holds it."""
     return int(tensor.untyped_storage()._cdata)
 
 

@@ -95,7 +95,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _in_float64(model: nn.Module, layout: Layout, layers: int, found: str) -> str | None:
-    """What is found where rounding is small; what was found before where a model cannot be computed so."""
+    """Return what is found where rounding is small; what was found before where a model cannot be computed so."""
     try:
         return _compare(model, layout, layers, torch.float64)
     except Exception:
@@ -103,7 +103,7 @@ def _in_float64(model: nn.Module, layout: Layout, layers: int, found: str) -> st
 
 
 def _compare(model: nn.Module, layout: Layout, layers: int, dtype: torch.dtype) -> str | None:
-    """What differs, in words; None for nothing beyond rounding."""
+    """Return what differs, in words; None for nothing beyond rounding."""
     on_blocks, needs = prepared.prepare(copy.deepcopy(model))
     on_blocks = on_blocks.to(device="cpu", dtype=dtype).eval()
     loader = SplitLoader.from_host(layout, needs, dtype=dtype)

@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """What a run evaluates."""
+    """The vertices and layers that a run evaluates."""
 
     asked: list[Asked]
     """Vertices, one set after the other."""
@@ -58,7 +58,7 @@ class Evaluated:
 
 
 def evaluated(run: Run, layout: Layout) -> Evaluated | None:
-    """What a run evaluates; None where it does not, or by a model that is computed as a whole."""
+    """Return what a run evaluates; None where it does not, or by a model that is computed as a whole."""
     config, graph = run.config, layout.graph
     if config.evaluate == "none":
         return None

@@ -27,7 +27,7 @@ class Stopped(Exception):
 
 
 def never() -> bool:
-    """What an evaluation asks that nobody stops."""
+    """Return what an evaluation asks that nobody stops."""
     return False
 
 
@@ -181,7 +181,7 @@ class Evaluator:
         return self._exact.vectors(model, self._exact.own(ids))
 
     def _goes_on(self, _: object = None) -> bool:
-        """Whether the next chunk is to be computed."""
+        """Return whether the next chunk is to be computed."""
         self._skipped = self._skipped or self._stops()
         return not self._skipped
 

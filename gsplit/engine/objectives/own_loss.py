@@ -57,7 +57,7 @@ class OwnLoss:
 
 
 def is_built_in(own: OwnLoss | None) -> bool | Not:
-    """Whether a loss is GSplit's, in the words that rules of flags want (:mod:`gsplit.config.rules`)."""
+    """Return whether a loss is GSplit's, in the words that rules of flags want (:mod:`gsplit.config.rules`)."""
     return own is None or Not(f"on {own.name}, a loss of one's own")
 
 
@@ -132,7 +132,7 @@ def _few_labels(graph: GraphArrays) -> Tensor:
 
 
 def called(function: LossFunction, name: str, logits: Tensor, labels: Tensor) -> Tensor:
-    """What a function gives, with numbers in the type of the logits.
+    """Return what a function gives, with numbers in the type of the logits.
 
     Raises:
         InputError: where it fails, or gives something else than a tensor.
@@ -151,7 +151,7 @@ def called(function: LossFunction, name: str, logits: Tensor, labels: Tensor) ->
 
 
 def returned(value: Tensor, name: str, logits: Tensor) -> Returns:
-    """What a value is, by its shape.
+    """Return what a value is, by its shape.
 
     Raises:
         InputError: for any other shape.

@@ -196,13 +196,13 @@ class Loading:
         )
 
     def _memory(self) -> Memory:
-        """What this trainer has for its cache."""
+        """Return what this trainer has for its cache."""
         sharers = sharers_of(self._member.device.type, self._member.world)
         working = reserve_of(self._run, self._layout) if accelerator.is_one(self._member.device) else 0
         return Memory.of(self._member.device, sharers, working_bytes=working)
 
     def _room_for_a_copy(self) -> bool:
-        """Whether zero-copy, where it was not asked for, may have the memory that it takes; the same everywhere."""
+        """Decide whether zero-copy, not asked for, may have the memory that it takes; the same everywhere."""
         if self._config.loader == "zero-copy":
             return True
         num_bytes = self._host.bytes_view.nbytes

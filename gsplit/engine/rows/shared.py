@@ -67,7 +67,7 @@ class Shared:
         os.ftruncate(self.stop.fileno(), 1)
 
     def asked_to_stop(self) -> bool:
-        """Whether somebody has called :meth:`ask_to_stop`."""
+        """Return whether somebody has called :meth:`ask_to_stop`."""
         return self.stop.num_bytes > 0
 
     def close(self) -> None:

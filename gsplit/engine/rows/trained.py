@@ -88,7 +88,7 @@ class TrainedFeatures:
         member.barrier()
 
     def of_vertices(self, vertices: NDArray[np.int64]) -> Callable[[], Tensor]:
-        """What gives the rows [n, D] of some own vertices, layout ids int64 [n], as they are when it is called."""
+        """Make a function that gives the rows [n, D] of own vertices, layout ids int64 [n], as they are then."""
         at = torch.from_numpy(vertices - self._begin).to(self._member.device)
         return lambda: self.own.index_select(0, at)
 
@@ -108,7 +108,7 @@ class TrainedFeatures:
                 self.own.copy_(torch.from_numpy(self._rows[self._begin : self._end]))
 
     def state(self) -> dict[str, Any] | None:
-        """What a checkpoint remembers, on trainer 0: all rows, and the state of their optimizers, by global id."""
+        """Gather what a checkpoint remembers, on trainer 0: all rows and their optimizers' state, by global id."""
         rows = self.gathered()
         optimizer = {
             name: self._gathered(value) if value.shape == self.own.shape else value

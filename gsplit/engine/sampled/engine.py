@@ -92,7 +92,7 @@ class Sampled:
         return rule_of_run(run.config, estimates=run.estimates)
 
     def sampling(self, run: Run, layout: Layout) -> SamplerSpec:
-        """How mini-batches are sampled and split, by samplers and trainers alike."""
+        """Return how mini-batches are sampled and split, by samplers and trainers alike."""
         config, strategy = run.config, run.strategy
         return SamplerSpec(
             layout=run.layout,
@@ -115,7 +115,7 @@ class Sampled:
         )
 
     def step_bytes(self, run: Run) -> StepBytes | None:
-        """What a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
+        """Return what a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
         layout = open_layout(run.layout, trusted=True)
         return step_bytes(run, layout, self.sampling(run, layout), self.num_batches(run, layout))
 
@@ -261,7 +261,7 @@ def share_of_whole(run: Run) -> float | None:
 
 
 def carrier_of(components: Components) -> Group | Mailboxes | None:
-    """How rows travel between the trainers of a split group: on the CPU through memory, for they are on one host."""
+    """Choose how rows travel within a split group: on the CPU through memory, for all are on one host."""
     member = components.member
     group = member.along(SPLIT)
     if member.device.type != "cpu" or group is None:

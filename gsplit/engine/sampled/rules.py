@@ -36,7 +36,7 @@ def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
 
 
 def needs_scales(config: Resolved) -> bool:
-    """Whether each edge has to count by its source; where it is not, a model may do without."""
+    """Return whether each edge has to count by its source; where it is not, a model may do without."""
     return config.sampling in (*LAYERWISE, "saint") or (
         config.sampling == "uniform" and config.estimate == "unbiased"
     )
@@ -119,7 +119,7 @@ def check_model_of_rule(config: Resolved, estimates: tuple[str, ...], signature:
 
 
 class NotBelowZero(NamedTuple):
-    """What computes with edge weights of 0 or more alone."""
+    """A computation that takes edge weights of 0 or more alone."""
 
     why: str
     """A sentence that ends where it has named the weights."""
@@ -128,7 +128,7 @@ class NotBelowZero(NamedTuple):
 
 
 def draws_by_weights(config: Resolved) -> bool:
-    """Whether the chances of a rule go by the weights of edges, where the model uses them."""
+    """Return whether the chances of a rule go by the weights of edges, where the model uses them."""
     return config.sampling in LAYERWISE
 
 

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentSource(Protocol):
-    """Where a trainer gets its segments from."""
+    """The source of a trainer's segments."""
 
     def segment(self, handle: Handle) -> tuple[Segment, float]:
         """The segment of a mini-batch, and the seconds that sampling took."""

@@ -24,7 +24,7 @@ KEPT_BY_NORMS = {"none": 0, "layer": 1}
 
 
 def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
-    """What a run computes, counted on the graph."""
+    """Return what a run computes, counted on the graph."""
     return replace(
         numbers_of(run, layout, model),
         sizes=levels.sizes,
@@ -34,7 +34,7 @@ def work_of(run: Run, layout: Layout, levels: Levels, model: nn.Module) -> Work:
 
 
 def numbers_of(run: Run, layout: Layout, model: nn.Module) -> Work:
-    """What a run computes, as far as it is known without a look at the edges; levels are empty."""
+    """Return what a run computes, as far as it is known without a look at the edges; levels are empty."""
     graph, config, signature = layout.graph, run.config, run.signature
     bounds, trained = bounds_of(layout, run.trainers), config.train_features is not None
     exact = config.evaluate == "exact"

@@ -29,7 +29,7 @@ EDGE_BYTES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """What one plan takes of the busiest trainer."""
+    """The price of one plan: what it takes of the busiest trainer."""
 
     plan: GridPlan
     """The plan."""

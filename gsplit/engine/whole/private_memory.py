@@ -45,7 +45,7 @@ ORDER_BYTES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What a run computes, in numbers."""
+    """The work of a run, in numbers."""
 
     sizes: NDArray[np.int64]
     """[P, L + 1] rows of each level."""
@@ -125,7 +125,7 @@ class Work:
 
 
 def process_bytes() -> int:
-    """What a trainer has before it has anything of the graph."""
+    """Return what a trainer has before it has anything of the graph."""
     return min(private_bytes(), MOST_PROCESS_BYTES) + LIBRARY_BYTES
 
 
@@ -175,7 +175,7 @@ def edge_bytes(plan: GridPlan, work: Work, rank: int) -> tuple[int, int]:
 
 
 def edges_of_layer(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[tuple[bytes, bytes, bool], int, int]:
-    """What names a layer's edges, which layers of the same name share; bytes of A, with routes; bytes of A'."""
+    """Name a layer's edges, which layers of one name share, and price them: bytes of A, with routes; bytes of A'."""
     returns = layer > 1 or not work.kept
     forward, backward, rows, sources = block_of(plan, work, rank, layer)
     weight = work.itemsize if work.weights else 0
@@ -204,7 +204,7 @@ def block_of(plan: GridPlan, work: Work, rank: int, layer: int) -> tuple[int, in
 
 
 def exchanges(plan: GridPlan, work: Work) -> bool:
-    """Whether blocks are brought rows, not sums."""
+    """Return whether blocks are brought rows, not sums."""
     return plan.of_all_sources and (plan.algorithm != "shared" or work.attends)
 
 

@@ -56,7 +56,7 @@ def orders_of_run(config: TrainConfig, layout: Layout, trainers: int) -> tuple[P
 
 
 def turns_of(config: TrainConfig, layout: Layout, plan: GridPlan, widths: list[int]) -> Turns:
-    """Who has what, in numbers.
+    """Return who has what, in numbers.
 
     Args:
         config: with ``seed``, ``permutation`` and ``row_blocks``.

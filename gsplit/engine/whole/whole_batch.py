@@ -175,7 +175,7 @@ class WholeBatches:
         return block.with_comm
 
     def _asked_of_sources(self, layer: int, others: NDArray[np.int64]) -> Sequence[Callable[[], Tensor] | None]:
-        """What tells the out-degrees of a layer's sources in the whole graph, and what tells their loops."""
+        """Return what tells the out-degrees of a layer's sources in the whole graph, and what tells their loops."""
         if isinstance(self._components.model, SAGE | GCN | GAT):  # these do not ask
             return None, None
         edges, own = self._components.edges, self._own.vertices(layer - 1)
@@ -200,7 +200,7 @@ class WholeBatches:
         return lambda comm: replace(block, comm=comm)
 
     def _operator(self, layer: int) -> Operator:
-        """What sums in a layer; layers between the same rows have one."""
+        """Return what sums in a layer; layers between the same rows have one."""
         sizes = self._own.levels.sizes
         name = (tuple(sizes[:, layer - 1]), tuple(sizes[:, layer]), (int(self._returns(layer)),))
         if name not in self._operators:
@@ -238,7 +238,7 @@ class WholeBatches:
         )
 
     def _returns(self, layer: int) -> bool:
-        """Whether gradients come back through the sums of a layer."""
+        """Return whether gradients come back through the sums of a layer."""
         return layer > 1 or self._kept is None
 
     def _read(self, layer: int, trainers: range, places: Places) -> Shard:
@@ -251,12 +251,12 @@ class WholeBatches:
 
 
 def needs_all_rows(model: nn.Module) -> bool:
-    """Whether a model would notice if rows that no training vertex depends on were left out."""
+    """Return whether a model would notice if rows that no training vertex depends on were left out."""
     return any(isinstance(module, BatchNorm) for module in model.modules())
 
 
 def sums_features(model: nn.Module) -> bool:
-    """Whether the first layer of a model sums the features as they are: the same sum in every epoch."""
+    """Return whether the first layer of a model sums the features as they are: the same sum in every epoch."""
     ours = isinstance(model, SAGE | GCN) and type(model) in (SAGE, GCN)  # what is derived may do anything
     return ours and model.projection is None and model.input_dropout.p == 0
 

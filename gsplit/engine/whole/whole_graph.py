@@ -126,7 +126,7 @@ def plan_of_run(run: Run) -> GridPlan:
 
 
 def without_the_plan_before(config: TrainConfig, before: TrainConfig, trainers: int) -> TrainConfig:
-    """What is asked for of a run that goes on, without flags of its plan before that do not fit the one of now.
+    """Drop flags of the plan before that do not fit the present one from what is asked of a resumed run.
 
     Args:
         config: as asked for, with a grid or a replication; what was not given is as it was.

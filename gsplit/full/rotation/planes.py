@@ -33,7 +33,7 @@ from gsplit.parallel import Grid
 
 
 class Roles(NamedTuple):
-    """What each axis is for in a layer."""
+    """The roles of the axes in a layer."""
 
     rows: str
     """Axis along which the rows of the adjacency are cut."""

@@ -55,7 +55,7 @@ class RotatedLayer:
 
 @dataclass(frozen=True, kw_only=True)
 class Ends:
-    """Where rows at rest and planes meet: before the first layer and after the last."""
+    """The meeting of rows at rest and planes: before the first layer and after the last."""
 
     own: Sequence[int]
     """[P] numbers of rows at rest before the first layer."""
@@ -134,7 +134,7 @@ class Rotated:
         return slice(first, first + widths[side.place])
 
     def of_block(self, weight: Tensor, roles: Roles) -> tuple[slice, slice]:
-        """Where this trainer's block of a weight [D_out, D_in] is."""
+        """Return where this trainer's block of a weight [D_out, D_in] is."""
         return self.columns(weight.shape[0], roles.columns), self.columns(weight.shape[1], roles.features)
 
     def sizes_along_y(self, place: int) -> list[int]:

@@ -26,7 +26,7 @@ from gsplit.parallel import Grid
 
 
 class Turns(NamedTuple):
-    """Who has what where layers rotate, in numbers."""
+    """The shares of the trainers where layers rotate, in numbers."""
 
     grid: Grid
     """The trainers along x, y and z."""

@@ -134,7 +134,7 @@ class Adapter(nn.Module, ABC):
             self._from_below = None
 
     def _rows_of(self, layer: int, x: Any) -> Any:
-        """What a convolution is called with in the place of ``x``, rows or a pair of sources' and destinations'."""
+        """Replace ``x``, rows or a pair of sources' and destinations', by what a convolution is called with."""
         if self._from_below is None or layer != self._from_below[0]:
             return x
         rows = self._from_below[1]
@@ -207,7 +207,7 @@ class Adapter(nn.Module, ABC):
     def _on_block(
         self, convolution: nn.Module, block: Block, x: Any, others: Sequence[Any], weight_stand_in: Any
     ) -> OnBlock | None:
-        """What a convolution that blocks can compute is called with; None where the library's own code computes.
+        """Return the arguments of a convolution that blocks can compute; None where the library's own code does.
 
         Raises:
             InputError: where only a block computes the convolution, and it got what a block cannot take.
@@ -239,7 +239,7 @@ class Adapter(nn.Module, ABC):
         return None
 
     def _forward_parameters(self) -> dict[str, str]:
-        """What to give each parameter of the module's forward, by name ("features" for all names of features).
+        """Return what to give each parameter of the module's forward, by name ("features" for all names of features).
 
         Raises:
             InputError: for a parameter that is needed and that we do not know.

@@ -64,7 +64,7 @@ def why_not_own(layer: nn.Module) -> str | None:
 
 
 def is_quantile(layer: nn.Module) -> bool:
-    """Whether a module is one of PyG's quantiles, which get the forward of :class:`QuantileForward`."""
+    """Return whether a module is one of PyG's quantiles, which get the forward of :class:`QuantileForward`."""
     return type(layer).__module__.startswith(AGGREGATIONS) and type(layer).__name__ in QUANTILES
 
 

@@ -27,7 +27,7 @@ SINGLE = ("g", "graph", "block")
 
 
 def is_dgl_convolution(module: nn.Module) -> bool:
-    """Whether a module is one of DGL's convolutions, which have no base class of their own."""
+    """Return whether a module is one of DGL's convolutions, which have no base class of their own."""
     return any(
         cls.__module__.startswith(DGL_CONVOLUTIONS) and cls.__name__ != "EdgeWeightNorm"
         for cls in type(module).__mro__
@@ -35,7 +35,7 @@ def is_dgl_convolution(module: nn.Module) -> bool:
 
 
 class _GraphStandIn:
-    """What a forward that takes a single graph gets in its place, to hand on to the convolutions of all layers."""
+    """The stand-in for the single graph of a forward, which hands it on to the convolutions of all layers."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

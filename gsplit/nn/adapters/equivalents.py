@@ -27,7 +27,7 @@ from gsplit.nn.rowwise.dense import HOOKS, is_plain
 
 
 class OnBlock(NamedTuple):
-    """What a known convolution is called with in place of its own arguments."""
+    """The arguments of a known convolution, in place of its own."""
 
     block: Block
     x: Tensor
@@ -88,7 +88,7 @@ def _pyg_loop(conv: Any) -> float:
 
 
 def _pyg_divisor(conv: Any) -> Divisor | None:
-    """What ``GCNConv`` divides by: the root of degrees, which are NaN below 0 and 0 at 0 in PyG."""
+    """Return what ``GCNConv`` divides by: the root of degrees, which are NaN below 0 and 0 at 0 in PyG."""
     return Divisor(loop=_pyg_loop(conv) * conv.add_self_loops, where_none=True) if conv.normalize else None
 
 
@@ -117,7 +117,7 @@ def _pyg_gcn(conv: Any, on: OnBlock) -> Tensor:
 
 @dataclass(frozen=True)
 class Equivalent:
-    """What computes a class of convolutions on blocks, and when."""
+    """A way to compute a class of convolutions on blocks, and the conditions for it."""
 
     applies: Callable[[Any], bool]
     """Whether it computes this convolution, by its options."""
@@ -133,7 +133,7 @@ class Equivalent:
 
 
 def _plain(linear: Any, *, bias: bool = True) -> bool:
-    """Whether a linear map is its weight and, where it may have one, its bias, and nothing else."""
+    """Return whether a linear map is its weight and, where it may have one, its bias, and nothing else."""
     pyg = sys.modules.get("torch_geometric.nn.dense.linear")
     classes = () if pyg is None else (pyg.Linear,)
     return is_plain(linear, *classes) and (bias or linear.bias is None)
@@ -144,7 +144,7 @@ AGGREGATIONS = {"mean": "MeanAggregation", "add": "SumAggregation", "sum": "SumA
 
 
 def _pyg_sums(conv: Any, *ways: str) -> bool:
-    """Whether a convolution of PyG sums up what it gets, in one of these ways, and nobody looks on."""
+    """Return whether a convolution of PyG sums up what it gets, in one of these ways, and nobody looks on."""
     hooked = any(hooks for name, hooks in vars(conv).items() if name.endswith("_hooks") and name not in HOOKS)
     known = conv.aggr in ways and type(conv.aggr_module).__name__ == AGGREGATIONS[conv.aggr]
     return (
@@ -153,12 +153,12 @@ def _pyg_sums(conv: Any, *ways: str) -> bool:
 
 
 def _narrow(linear: Any) -> bool:
-    """Whether a block projects rows by the weight of a map before it sums them, and the core where they lie."""
+    """Return whether a block projects rows by a map before it sums them, and the core does so where they lie."""
     return narrows(_linear(linear.weight, None)) and _core.narrow_fits(*linear.weight.shape)
 
 
 def why_no_gcn(conv: Any) -> str | None:
-    """Which option of one of PyG's ``GCNConv`` a block cannot honour; None where it can compute it."""
+    """Return which option of one of PyG's ``GCNConv`` a block cannot honour; None where it can compute it."""
     options: dict[str, Any] = {"flow": "source_to_target", "decomposed_layers": 1, "node_dim": -2}
     for name, only in options.items():
         if getattr(conv, name) != only:
@@ -202,7 +202,7 @@ LIBRARIES = ("torch_geometric.nn.conv.", "dgl.nn.pytorch.conv.")
 
 
 def equivalent_of(convolution: nn.Module) -> Equivalent | None:
-    """What computes the convolution on blocks; None where the library itself does."""
+    """Return what computes the convolution on blocks; None where the library itself does."""
     cls = type(convolution)
     known = KNOWN.get((cls.__module__.partition(".")[0], cls.__name__))
     own = vars(convolution).get("forward")  # ours where the model was wrapped before
@@ -248,7 +248,7 @@ class EquivalentForward:
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """What the convolution gives: on its block, or with the arguments of its class."""
+        """Return what the convolution gives: on its block, or with the arguments of its class."""
         if arguments and isinstance(arguments[0], OnBlock):
             return KNOWN[self._key].compute(self._convolution, arguments[0])
         return type(self._convolution).forward(self._convolution, *arguments, **named)

@@ -47,7 +47,7 @@ class Adj(NamedTuple):
 
 
 def is_pyg_convolution(module: nn.Module) -> bool:
-    """Whether a module is one of PyG's ``MessagePassing``. PyG is not imported to tell: who has one has."""
+    """Return whether a module is one of PyG's ``MessagePassing``. PyG is not imported to tell: who has one has."""
     message_passing = sys.modules.get("torch_geometric.nn.conv")
     return message_passing is not None and isinstance(module, message_passing.MessagePassing)
 

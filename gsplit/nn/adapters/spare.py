@@ -34,7 +34,7 @@ class Spare:
         self._convolution = None
 
     def is_added(self, convolution: nn.Module, block: Block) -> bool:
-        """Whether the convolution is to compute one more; not one with statistics, among which it would count."""
+        """Return whether the convolution computes one more; not one with statistics, in which it would count."""
         if block.num_edges or any(isinstance(module, _BatchNorm) for module in convolution.modules()):
             return False
         self._convolution = convolution

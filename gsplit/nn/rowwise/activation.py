@@ -51,7 +51,7 @@ def activated(
 
 
 def _dropped(x: Tensor, dropout: nn.Dropout, seed: int) -> Tensor:
-    """What the core drops of rows [n, D] by a seed, on any device and in any type.
+    """Return what the core drops of rows [n, D] by a seed, on any device and in any type.
 
     The rest is scaled as there, in float32 for shorter types, which are rounded once.
     """
@@ -68,7 +68,7 @@ def _fits(bias: Tensor, x: Tensor) -> bool:
 
 
 def adds_bias(activation: Callable[[Tensor], Tensor], x: Tensor) -> bool:
-    """Whether :func:`activated` adds a bias to rows like ``x`` [n, D] in the pass of this activation."""
+    """Return whether :func:`activated` adds a bias to rows like ``x`` [n, D] in the pass of this activation."""
     return ACTIVATIONS.get(activation) == RELU and in_core(x) and x.dim() == 2 and not is_autocast(x)
 
 

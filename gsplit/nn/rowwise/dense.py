@@ -73,7 +73,7 @@ def weight_gradients(gradients: Sequence[Tensor], x: Tensor | StoredRows) -> lis
 
 
 def are_narrow(x: Tensor | StoredRows, *outputs: int) -> bool:
-    """Whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each."""
+    """Return whether the core multiplies rows like ``x`` [n, D] by matrices with so many outputs each."""
     if x.dtype != torch.float32 or (isinstance(x, Tensor) and (not in_core(x) or x.stride(1) != 1)):
         return False
     return all(_core.narrow_fits(number, x.shape[1]) for number in outputs)
@@ -87,7 +87,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def is_plain(linear: nn.Module, *classes: type[nn.Module]) -> bool:
-    """Whether calling a linear map does nothing but to multiply by its weight and add its bias.
+    """Return whether calling a linear map does nothing but to multiply by its weight and add its bias.
 
     Args:
         linear: any module.
@@ -98,7 +98,7 @@ def is_plain(linear: nn.Module, *classes: type[nn.Module]) -> bool:
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling a module calls more than its forward: hooks of its own, or of all modules."""
+    """Return whether calling a module calls more than its forward: hooks of its own, or of all modules."""
     return any(getattr(module, hooks) or getattr(module_hooks, f"_global{hooks}") for hooks in HOOKS)
 
 

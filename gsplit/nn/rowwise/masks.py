@@ -17,7 +17,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 
 
 def kept(x: Tensor, share: float, seed: int) -> Tensor:
-    """Which values are left after a share was dropped, bool [R, D] on the device of the rows.
+    """Return which values are left after a share was dropped, bool [R, D] on the device of the rows.
 
     Args:
         x: [R, D].

@@ -132,7 +132,7 @@ def _fits(name: str, size: Size, available: int) -> bool:
 
 
 def _smaller(size: Size, available: int) -> str:
-    """Which method fits instead of one that does not, in words."""
+    """Return which method fits instead of one that does not, in words."""
     if PARTITIONERS["kaminpar"].memory.of(size) > available:
         return "streaming fits"
     install = PARTITIONERS["kaminpar"].missing()

@@ -25,7 +25,7 @@ MAX_SAMPLES = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Draws:
-    """How the mini-batches are drawn: as in the run that is to come."""
+    """The draws of the mini-batches: as in the run that is to come."""
 
     layout: Layout
     fan_out: tuple[int, ...]

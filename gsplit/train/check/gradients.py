@@ -50,7 +50,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True, kw_only=True)
 class CheckSpec:
-    """What the two processes get."""
+    """The task of the two processes."""
 
     layout: Path
     fan_out: tuple[int, ...]
@@ -155,7 +155,7 @@ def compare(member: Member, spec: CheckSpec) -> str | None:
 
 
 def _model_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
-    """What is wrong where gradients differ with a loss that is known to be a sum."""
+    """Return what is wrong where gradients differ with a loss that is known to be a sum."""
     return (
         f"the model {spec.name} cannot be split: {difference}, on {case.name}; an output must depend on its "
         "in-edges, its sources and its own row alone, and not on chance but for dropout"
@@ -163,7 +163,7 @@ def _model_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
 
 
 def _loss_is_wrong(spec: CheckSpec, difference: str, case: Case) -> str:
-    """What is wrong where gradients differ with the user's loss alone."""
+    """Return what is wrong where gradients differ with the user's loss alone."""
     assert spec.own_loss is not None
     return (
         f"the loss {spec.own_loss.name} is no sum over targets: with it {difference}, on {case.name}, and without it "
