@@ -43,11 +43,11 @@ from gsplit.predict.output import (
     VALUES,
     NamesInOutput,
     check_out,
+    make_probabilities,
     missing_rows,
     temporary_folder,
     write_predictions,
 )
-from gsplit.predict.probabilities import make_probabilities
 from gsplit.predict.vertices import Request, asked_vertices
 from gsplit.processes import check_script, start
 from gsplit.runs.folder import CONFIG, RUNS

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gsplit import atomic_folder
@@ -21,6 +22,8 @@ from gsplit.data.folders import DESCRIPTIONS
 from gsplit.data.ids.kept_ids import KeptIds, as_array
 from gsplit.engine.objectives.classification import NO_CLASS, NO_LABELS
 from gsplit.errors import InputError
+
+ROWS_AT_ONCE = 1 << 16
 
 KINDS = (".npy", ".npz", ".csv")
 COLUMNS = {
@@ -189,3 +192,17 @@ def _write_csv(
             # Before Python 3.13 CR, which ends a line, is not quoted unless all is.
             writer = quoting if any("\r" in str(part) for name in called for part in name) else plain
             writer.writerows([*name, *row] for name, row in zip(called, rows.tolist(), strict=True))
+
+
+def make_probabilities(path: Path, *, several: bool) -> None:
+    """Replace logits [M, C] in a ``.npy`` by probabilities, some rows at a time.
+
+    Args:
+        several: a vertex has any number of classes, so each has a probability of its own (sigmoid); otherwise those
+            of a vertex have the sum 1 (softmax).
+    """
+    values = np.load(path, mmap_mode="r+")
+    for begin in range(0, len(values), ROWS_AT_ONCE):
+        logits = torch.from_numpy(np.array(values[begin : begin + ROWS_AT_ONCE]))
+        values[begin : begin + len(logits)] = (logits.sigmoid() if several else logits.softmax(dim=1)).numpy()
+    values.flush()

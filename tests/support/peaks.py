@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gsplit.config.train import TrainConfig
 from gsplit.engine.dry import LiveBytes, StepBytes
-from gsplit.engine.dry.as_accelerators import AsAccelerators
+from gsplit.engine.dry.live_bytes import AsAccelerators
 from gsplit.engine.sampled import Sampled
 from gsplit.kernels import library_alone
 from gsplit.train import loop

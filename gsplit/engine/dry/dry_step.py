@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from gsplit.data import Layout
-from gsplit.engine.dry.as_accelerators import AsAccelerators
-from gsplit.engine.dry.live_bytes import Bound, LiveBytes
+from gsplit.engine.dry.live_bytes import AsAccelerators, Bound, LiveBytes
 from gsplit.engine.dry.step_bytes import StepBytes
 from gsplit.engine.inputs import SplitLoader
 from gsplit.engine.level_widths import widths_of

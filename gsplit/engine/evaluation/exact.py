@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gsplit.data import Layout
-from gsplit.engine.evaluation.level_rows import LevelRows
 from gsplit.engine.evaluation.single_layers import SingleLayers, single_layers_of
 from gsplit.engine.inputs import SplitLoader
 from gsplit.features import gather
@@ -30,6 +29,9 @@ from gsplit.nn import Block
 from gsplit.parallel import Member, sum_over_trainers
 from gsplit.parallel.collectives import all_reduce
 from gsplit.sampling import MiniBatchSampler, Segment, sampler_of
+
+IN_A_PIECE = 256
+"""Vertices whose rows are numbered by a byte."""
 
 MAX_EDGES = 1 << 22
 MAX_ROW_BYTES = 1 << 29
@@ -232,3 +234,36 @@ class ExactLevels:
     def _row_bytes(self, below: NDArray[Any] | None) -> int:
         width = self._graph.num_features if below is None else below.shape[1]
         return int(width) * self._dtype.itemsize
+
+
+class LevelRows:
+    """The vertices of a level in ascending order, and the row of each.
+
+    A vertex takes a byte and a few bits, whichever have rows: the rows before its piece, and those in it before.
+
+    Args:
+        mask_N: bool [N] vertices of the level; None: all N, each at the row of its own number.
+        num_vertices: N.
+    """
+
+    def __init__(self, mask_N: NDArray[np.bool_] | None, num_vertices: int) -> None:
+        self.num_rows = num_vertices
+        """Number of rows."""
+        self._before: NDArray[np.int64] | None = None
+        if mask_N is None:
+            return
+        pieces = -(-num_vertices // IN_A_PIECE)
+        padded = np.zeros(pieces * IN_A_PIECE, np.uint8)
+        padded[:num_vertices] = mask_N
+        of_piece = padded.reshape(pieces, IN_A_PIECE)
+        counts = of_piece.sum(axis=1, dtype=np.int64)
+        self.num_rows = int(counts.sum())
+        self._before = np.cumsum(counts) - counts
+        within = np.cumsum(of_piece, axis=1, dtype=np.uint8)  # of a whole piece 256 wraps to 0, and 0 - 1 to 255
+        self._within = (within - of_piece).reshape(-1)
+
+    def places(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of some vertices of the level, int64 [n]."""
+        if self._before is None:
+            return vertices
+        return self._before[vertices // IN_A_PIECE] + self._within[vertices]

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from gsplit.engine.dry import LiveBytes
-from gsplit.engine.dry.as_accelerators import AsAccelerators
-from gsplit.engine.dry.live_bytes import Bound
+from gsplit.engine.dry.live_bytes import AsAccelerators, Bound
 
 KIB = 1024
 

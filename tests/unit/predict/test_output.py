@@ -13,7 +13,7 @@ import gsplit
 from gsplit.config.predict import PredictConfig
 from gsplit.errors import InputError
 from gsplit.predict import output
-from gsplit.predict.probabilities import make_probabilities
+from gsplit.predict.output import make_probabilities
 
 IDS = np.array([2**40, 0, 2**40])
 VALUES = {
