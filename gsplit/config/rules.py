@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -60,7 +60,7 @@ class Only:
         for name, values in self.values.items():
             if name in facts and facts[name] not in values and not _is_users_own(name, facts[name]):
                 fact = facts[name]
-                return str(fact) if isinstance(fact, Not) else f"{_in_words(name, fact)}{_only_with(values)}"
+                return str(fact) if isinstance(fact, Not) else _in_words(name, fact, values)
         return None
 
 
@@ -187,13 +187,17 @@ def _is_users_own(name: str, value: Any) -> bool:
     return name in ("strategy", "model") and isinstance(value, str) and ":" in value
 
 
-def _in_words(name: str, value: Any) -> str:
+def _in_words(name: str, value: Any, values: tuple[Any, ...]) -> str:
+    """Describe a value with which a field has no effect, and those with which it has one."""
+    words = [each for each in values if isinstance(each, str)]
+    if value is None and words:
+        return f"without {flag_of(name)} {listed(words, 'or')}"
+    only = f", only with {listed(words, 'and')}" if words else ""
     if name == "task":  # of the graph, as it was imported
-        return f"where the task is {value}"
-    return f"without {flag_of(name)}" if value is None or value is False else f"with {given(name, value)}"
+        return f"where the task is {value}{only}"
+    return (f"without {flag_of(name)}" if value is None or value is False else f"with {given(name, value)}") + only
 
 
-def _only_with(values: tuple[Any, ...]) -> str:
-    words = [value for value in values if isinstance(value, str)]
-    listed = " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-    return f", only with {listed}" if words else ""
+def listed(words: Sequence[str], last: str) -> str:
+    """List words with commas, and another word before the last one."""
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -71,28 +71,30 @@ class Placing(NamedTuple):
     """Type of the logits; None: float64."""
 
 
-def _multi_class(config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+def _multi_class(loss: str, config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+    del loss  # there is one
     weights = _weights("--class-weights", config.class_weights, graph, _shares, placing)
     return MultiClass(weights, smoothing=config.label_smoothing, gamma=config.focal_gamma)
 
 
-def _multi_label(config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+def _multi_label(loss: str, config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+    del loss  # there is one
     return MultiLabel(
         _weights("--pos-weight", config.pos_weight, graph, _positives, placing), gamma=config.focal_gamma
     )
 
 
-def _regression(config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
-    loss, dtype = config.loss or DEFAULT_LOSS[graph.task], placing.dtype or torch.float64
+def _regression(loss: str, config: ObjectiveConfig, graph: GraphArrays, placing: Placing) -> Objective:
+    dtype = placing.dtype or torch.float64
     return Regression(loss, delta=config.huber_delta, outputs=graph.num_classes, dtype=dtype)
 
 
-OBJECTIVES: dict[Task, Callable[[ObjectiveConfig, GraphArrays, Placing], Objective]] = {
+OBJECTIVES: dict[Task, Callable[[str, ObjectiveConfig, GraphArrays, Placing], Objective]] = {
     "classes": _multi_class,
     "labels": _multi_label,
     "regression": _regression,
 }
-"""What makes the objective of each task, of the flags of a run and the labels of a graph."""
+"""What makes the objective of each task: of the name of a built-in loss, the flags of a run, and a graph."""
 
 
 def objective_of(task: Task, outputs: int = 1) -> Objective:
@@ -128,7 +130,8 @@ def objective_for(
     check_objective(config, graph.task, own)
     if own is not None:
         return WithOwnLoss(objective_of(graph.task, graph.num_classes), own, graph, device, dtype)
-    return OBJECTIVES[graph.task](config, graph, Placing(device, dtype))
+    loss = config.loss or DEFAULT_LOSS[graph.task]
+    return OBJECTIVES[graph.task](loss, config, graph, Placing(device, dtype))
 
 
 def check_objective(config: ObjectiveConfig, task: Task, own: OwnLoss | None = None) -> None:

@@ -93,7 +93,7 @@ class Doubled(MultiClass):
         return 2 * super().losses(logits, labels)
 
 
-def doubled_objective(config, graph, placing):
+def doubled_objective(loss, config, graph, placing):
     return Doubled()
 
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from sklearn import metrics as sklearn
 from support.graphs import random_graph, regression_graph
 
-from gsplit.config.optimisation import ERRORS, ObjectiveConfig
+from gsplit.config.optimisation import ERRORS, LOSSES, ObjectiveConfig
 from gsplit.engine.metrics import is_defined, values_of
 from gsplit.engine.objective import mini_batch_loss, objective_for, objective_of, weight_of
 from gsplit.engine.objectives.regression import Regression
@@ -116,7 +116,7 @@ def test_numbers_are_predicted_as_they_are():
         ({"metrics": "mae,accuracy"}, "regression", "--metrics accuracy is for classes.*; there are rmse and mae"),
         ({"metrics": "accuracy,rmse"}, "classes", "--metrics rmse is for a regression, and here each vertex has one"),
         ({"metrics": "mae"}, "labels", "--metrics mae is for a regression, and a vertex of this graph may have any"),
-        ({"loss": "l2"}, "regression", "--loss: there is no 'l2'; there are cross-entropy, bce, mse, mae, huber"),
+        ({"loss": "l2"}, "regression", f"--loss: there is no 'l2'; there are {', '.join(LOSSES)}"),
         ({"huber_delta": 0.0}, "regression", "--huber-delta must be above 0 and finite, not 0.0"),
     ],
 )

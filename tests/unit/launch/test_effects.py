@@ -49,7 +49,7 @@ UNIFORM = {"sampling": "uniform", "subgraph": "50%", "fan_out": (20, 20, 20), "n
         ({"model": "sage", "self_loops": False}, "--no-self-loops has no effect with --model sage"),
         ({"model": "gcn", "attention_dropout": 0.5}, "--attention-dropout 0.5 has no effect with --model gcn"),
         ({"momentum": 0.9}, "--momentum 0.9 has no effect with --optimizer adam"),
-        ({"huber_delta": 2.0}, "--huber-delta 2.0 has no effect without --loss, only with huber"),
+        ({"huber_delta": 2.0}, "--huber-delta 2.0 has no effect without --loss huber"),
         ({"lr_patience": 3}, "--lr-patience 3 has no effect with --lr-schedule constant"),
         ({"lr_gamma": 0.5, "lr_schedule": "cosine"}, "--lr-gamma 0.5 has no effect with --lr-schedule cosine"),
         ({"evaluate": "none", "validate_every": 3}, "--validate-every 3 has no effect with --evaluate none"),
