@@ -25,11 +25,38 @@ MOST_SOURCES = 2**27
 """Sources that a layer may draw."""
 MOST_TOGETHER = 4096
 """Mini-batches that may be sampled together."""
-LAYERWISE = ("ladies", "fastgcn")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleFacts:
+    """Facts about a sampling rule that flags, checks and prices go by."""
+
+    layerwise: bool = False
+    """A number of sources is drawn for a whole layer (--layer-sizes)."""
+    subgraph: bool = False
+    """A mini-batch is the subgraph of a set of vertices, which all layers share."""
+    drawn_set: bool = False
+    """The set is drawn, and has so many vertices as --subgraph asks for."""
+    draws_targets: bool = False
+    """An epoch may have a training vertex several times or not at all, so that a target stands for others."""
+    scales: Literal["always", "unbiased", "never"] = "never"
+    """When each edge counts by its source: always, with --estimate unbiased alone, or never."""
+
+
+RULES: dict[str, RuleFacts] = {
+    "neighbours": RuleFacts(),
+    "ladies": RuleFacts(layerwise=True, scales="always"),
+    "fastgcn": RuleFacts(layerwise=True, scales="always"),
+    "uniform": RuleFacts(subgraph=True, drawn_set=True, scales="unbiased"),
+    "saint": RuleFacts(subgraph=True, drawn_set=True, draws_targets=True, scales="always"),
+    "clusters": RuleFacts(subgraph=True),
+}
+"""The rules by name; all that depends on which it is reads its facts."""
+LAYERWISE = tuple(name for name, facts in RULES.items() if facts.layerwise)
 """Rules that draw a number of sources for a whole layer."""
-DRAWN_SETS = ("uniform", "saint")
+DRAWN_SETS = tuple(name for name, facts in RULES.items() if facts.drawn_set)
 """Rules whose sets have so many vertices as is asked for."""
-SUBGRAPHS = ("uniform", "saint", "clusters")
+SUBGRAPHS = tuple(name for name, facts in RULES.items() if facts.subgraph)
 """Rules whose mini-batch is the subgraph of a set of vertices."""
 
 

@@ -15,7 +15,7 @@ from gsplit.config.optimisation import DEFAULT_METRIC, ERRORS
 from gsplit.config.predict import check_what
 from gsplit.config.resolved import Placed
 from gsplit.config.rules import without_effect
-from gsplit.config.sampling import SamplingConfig
+from gsplit.config.sampling import RULES, SamplingConfig
 from gsplit.config.train import TrainConfig
 from gsplit.data import Layout, open_layout
 from gsplit.device import accelerator
@@ -80,10 +80,10 @@ def resolve(
     asked = replace(config, layout=layout.path, out=out, threads=threads_of(config.threads, trainers))
     own = own_loss(config.loss, loss, layout.graph, getattr(torch, config.dtype))
     objective_for(config, layout.graph, own=own)
-    if own is not None and own.returns == "a sum" and config.sampling == "saint":
+    if own is not None and own.returns == "a sum" and RULES[config.sampling].draws_targets:
         raise InputError(
-            f"--sampling saint counts each target by how often it is drawn, and the loss {own.name} gives a sum; let "
-            "it return a value for each target"
+            f"--sampling {config.sampling} counts each target by how often it is drawn, and the loss {own.name} "
+            "gives a sum; let it return a value for each target"
         )
     check_what(config.save_predictions, layout.graph.task, "--save-predictions")
     if config.metrics is not None:

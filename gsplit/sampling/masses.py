@@ -54,7 +54,8 @@ class MassLine:
 
 
 def uniform_below(key: int, bound: int, count: int) -> NDArray[np.uint64]:
-    """uint64 [count] numbers below ``bound``, each as likely: hashes of 0, 1, ..., those too large left out."""
+    """Draw uint64 [count] numbers below ``bound``, each as likely: hashes of 0, 1, ..., those too large left out."""
+    assert bound > 0
     mask = np.uint64((1 << (bound - 1).bit_length()) - 1)
     kept: list[NDArray[np.uint64]] = []
     first, missing = 0, count

@@ -14,6 +14,7 @@ from torch import nn
 from gsplit.callbacks import Callback
 from gsplit.config.parallel import SAMPLED
 from gsplit.config.rules import Not, refuse_useless
+from gsplit.config.sampling import RULES
 from gsplit.config.train import TrainConfig, save_configurations
 from gsplit.data.memory.opened import OpenFolder
 from gsplit.data.memory.temporary import Temporary
@@ -157,8 +158,10 @@ def _handed(
         raise InputError("a loop of one's own has its own loss; drop the other one")
     if loop is not None and config.strategy not in SAMPLED:
         raise InputError(f"a loop of one's own takes sampled mini-batches, not --strategy {config.strategy}")
-    if loop is not None and config.sampling == "saint":
-        raise InputError("a loop of one's own does not know what targets of --sampling saint count; use another rule")
+    if loop is not None and RULES[config.sampling].draws_targets:
+        raise InputError(
+            f"a loop of one's own does not know what targets of --sampling {config.sampling} count; use another rule"
+        )
     if loop is not None and not callable(loop):
         raise InputError(f"a loop is a function of the run, not {loop!r}")
     if loop is not None:

@@ -12,6 +12,7 @@ What PyTorch's allocator, NCCL and the kernels' workspaces take on top only a GP
 
 from __future__ import annotations
 
+from gsplit.config.sampling import RULES
 from gsplit.data import Layout
 from gsplit.engine.evaluation.evaluation_memory import chunk_bytes
 from gsplit.engine.level_widths import widths_of
@@ -49,6 +50,6 @@ def said_bytes(run: Run, layout: Layout) -> int:
     if config.metrics is None:
         return 0
     # Sets that are drawn may have a training vertex several times an epoch, which throws a dart for each vertex.
-    logits = graph.num_vertices if config.sampling == "saint" else len(graph.train_idx)
+    logits = graph.num_vertices if RULES[config.sampling].draws_targets else len(graph.train_idx)
     of_labels = 4 * graph.num_classes if graph.task != "classes" else 8
     return int(min(1.0, UNEVEN / run.trainers) * logits * (graph.num_classes * run.dtype.itemsize + of_labels))

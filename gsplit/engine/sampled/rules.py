@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gsplit.config.resolved import Resolved
-from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, SUBGRAPHS, takes_all
+from gsplit.config.sampling import DRAWN_SETS, LAYERWISE, RULES, SUBGRAPHS, takes_all
 from gsplit.data import Layout
 from gsplit.engine.strategy import Strategy
 from gsplit.errors import InputError
@@ -37,9 +37,8 @@ def rule_of_run(config: Resolved, *, estimates: tuple[str, ...] = ()) -> Rule:
 
 def needs_scales(config: Resolved) -> bool:
     """Return whether each edge has to count by its source; where it is not, a model may do without."""
-    return config.sampling in (*LAYERWISE, "saint") or (
-        config.sampling == "uniform" and config.estimate == "unbiased"
-    )
+    scales = RULES[config.sampling].scales
+    return scales == "always" or scales == config.estimate == "unbiased"
 
 
 def check_rule(config: Resolved, layout: Layout) -> None:
@@ -58,36 +57,38 @@ def check_rule(config: Resolved, layout: Layout) -> None:
             f"--cache replicated gives each trainer training vertices of its own, and --sampling {rule} takes them "
             "as they come; use another --cache"
         )
-    if rule in SUBGRAPHS:
-        _check_sets(config, layout)
+    groups = Strategy.of(config).micro_batches
+    if rule == "clusters" and config.clusters is not None:
+        _check_clusters(config.clusters, layout, groups)
+    if rule in DRAWN_SETS and config.subgraph is not None:
+        _check_drawn_set(config, config.subgraph, layout, groups)
 
 
-def _check_sets(config: Resolved, layout: Layout) -> None:
-    """Refuse sets that the graph is too small for, or that have no training vertex on average."""
-    graph, groups = layout.graph, Strategy.of(config).micro_batches
-    if config.sampling == "clusters":
-        assert config.clusters is not None
-        if config.clusters * groups > layout.parts:
-            each = f" for each of {groups} groups" if groups > 1 else ""
-            raise InputError(
-                f"--clusters is {config.clusters}{each}, but {layout.path} has {layout.parts} parts; make a layout "
-                "with more --parts"
-            )
-        return
-    assert config.subgraph is not None
-    n = graph.num_vertices
-    if not config.subgraph.endswith("%") and int(config.subgraph) > n:
-        raise InputError(f"--subgraph is {config.subgraph}, but {layout.path} has {n} vertices")
-    size = set_size(config.subgraph, n)
+def _check_clusters(clusters: int, layout: Layout, groups: int) -> None:
+    """Refuse more clusters than the layout has parts."""
+    if clusters * groups > layout.parts:
+        each = f" for each of {groups} groups" if groups > 1 else ""
+        raise InputError(
+            f"--clusters is {clusters}{each}, but {layout.path} has {layout.parts} parts; make a layout with more "
+            "--parts"
+        )
+
+
+def _check_drawn_set(config: Resolved, subgraph: str, layout: Layout, groups: int) -> None:
+    """Refuse a set that the graph is too small for, or that has no training vertex on average."""
+    graph, n = layout.graph, layout.graph.num_vertices
+    if not subgraph.endswith("%") and int(subgraph) > n:
+        raise InputError(f"--subgraph is {subgraph}, but {layout.path} has {n} vertices")
+    size = set_size(subgraph, n)
     if config.sampling == "uniform" and -(-n // size) < groups:
         raise InputError(
-            f"--subgraph {config.subgraph} makes {-(-n // size)} subgraphs of all vertices, and {groups} groups of "
+            f"--subgraph {subgraph} makes {-(-n // size)} subgraphs of all vertices, and {groups} groups of "
             f"trainers take one each; it takes {n // groups} or fewer"
         )
     least = -(-n // len(graph.train_idx))
     if config.sampling == "uniform" and size < least:
         raise InputError(
-            f"--subgraph {config.subgraph} has less than one training vertex on average; it takes {least} or more"
+            f"--subgraph {subgraph} has less than one training vertex on average; it takes {least} or more"
         )
 
 
@@ -105,7 +106,7 @@ def check_model_of_rule(config: Resolved, estimates: tuple[str, ...], signature:
     if config.strategy == "full" or not needs_scales(config):
         return
     name = signature.get("class", signature["model"])
-    unbiased = " --estimate unbiased" if config.sampling == "uniform" else ""
+    unbiased = " --estimate unbiased" if RULES[config.sampling].scales == "unbiased" else ""
     if not estimates:
         raise InputError(
             f"--sampling {config.sampling}{unbiased} lets each edge count by its source, and the model {name} is not "

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from typing import get_args
 
 import numpy as np
 import pytest
 from support.rules import FirstNeighbours
 from support.samplers import micro_batches_of
 
+from gsplit.config.partition import Presampled
+from gsplit.config.sampling import RULES, Sampling
 from gsplit.sampling import EpochPlan, MiniBatchSampler, Neighbours
 
 KEEP, HOPS, BATCH_SIZE = 2, 2, 64
@@ -66,3 +69,9 @@ def test_another_rule_decides_who_starts_and_which_edges_are_kept(layouts, numbe
                     for v, drawn in zip(segment.vertices, kept[: segment.level_sizes[layer]], strict=False):
                         assert drawn.tolist() == indices[indptr[v] : indptr[v + 1]][:KEEP].tolist()
     assert sorted(started) == list(range(300))
+
+
+def test_each_rule_with_a_name_has_its_facts():
+    assert set(RULES) == set(get_args(Sampling))
+    assert set(get_args(Presampled)) < set(RULES)
+    assert all(facts.subgraph for facts in RULES.values() if facts.drawn_set or facts.draws_targets)
