@@ -125,6 +125,8 @@ def publish(new: Path, out: Path, *, overwrite: bool) -> None:
             _rename_new(new, out)
         make_durable(out.parent)
     except FileExistsError:
+        if overwrite:
+            raise InputError(f"another process has put {out} there meanwhile; start again") from None
         raise _exists_already(out) from None
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror}") from None

@@ -108,7 +108,7 @@ class Feed:
 
 
 def begin_thread(device: torch.device, threads: int) -> None:
-    """Return what PyTorch and an accelerator keep for each thread, and a new one has not."""
+    """Set what PyTorch and an accelerator keep for each thread, and a new one has not."""
     torch.set_num_threads(threads)
     if accelerator.is_one(device):
         # A thread begins on the first; whenever it left its stream it would go back there, and take memory of it.

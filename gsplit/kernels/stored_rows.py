@@ -6,7 +6,7 @@ through the caches once forward and once backward.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,7 +16,15 @@ from torch import Tensor
 import gsplit._core as _core
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass
+class Use:
+    """The use that was made of stored rows."""
+
+    copied: bool = False
+    """Whether somebody computed with a copy: reading rows like these where they lie spares nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredRows:
     """Rows of a table of features, as a model is given them in the place of a tensor if it says that it reads them.
 
@@ -27,8 +35,8 @@ class StoredRows:
     """[N, D] rows of all vertices; it may be a file that is mapped for reading."""
     ids: NDArray[np.int64]
     """[n] which row of the table each row is."""
-    was_copied: bool = False
-    """Whether somebody computed with a copy: reading rows like these where they lie spares nothing."""
+    use: Use = field(default_factory=Use)
+    """What was done with them, which may be kept without the rows."""
 
     @property
     def shape(self) -> torch.Size:
@@ -54,7 +62,7 @@ class StoredRows:
         Args:
             threads: that copy.
         """
-        self.was_copied = True
+        self.use.copied = True
         out = torch.empty(self.shape, dtype=self.dtype)
         if out.numel():
             _core.gather_rows(self.table.view(np.uint8), self.ids, out.view(torch.uint8).numpy(), threads)

@@ -190,7 +190,7 @@ def summed_back(
     weight: Tensor | None = None,
     finish: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
-    """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the args.
+    """Gradients of the own sources, from those of the sums of the destinations; received rows' go back on the way.
 
     Args:
         two_way: the in-edges of the layer.

@@ -119,7 +119,7 @@ class Block(Neighbourhood):
     @cached_property
     def two_way(self) -> TwoWayEdges:
         """The edges, a row for each destination, and for backward a row for each source."""
-        if self.same_edges is not None:
+        if self.same_edges is not None and _is_same(self.same_edges.edges.indices, self.indices):
             return self.same_edges
         return TwoWayEdges(Edges(indptr=self.indptr, indices=self.indices), self.num_sources)
 
@@ -293,3 +293,8 @@ class Block(Neighbourhood):
             loops=loops,
             scale=self._scale(z),
         )
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors of one type are the same memory."""
+    return one.shape == other.shape and one.data_ptr() == other.data_ptr()

@@ -57,7 +57,7 @@ class Link:
     counters: ExchangeCounters
     """What is sent is added to these."""
     checker: CollectiveChecker | None = None
-    """Collective checker on which the trainers agree about what comes next; None: that is not checked."""
+    """Collective checker, which compares what the trainers do next; None: that is not checked."""
     dtype: torch.dtype | None = None
     """Type in which rows and gradients of floating numbers travel; None: their own. Sums are taken in their own."""
 

@@ -1,7 +1,7 @@
 """The collectives: all that trainers send each other goes through here, and only this module makes such calls.
 
 All members of a group make each call, in one order. ``None`` in place of a group is a trainer that is alone: it sends
-nothing and has its own values back. What belongs to a mini-batch is posted on the collective checker
+nothing and has its own values back. What belongs to a mini-batch is posted to the collective checker
 (:mod:`gsplit.parallel.checker`) before it is called.
 """
 

@@ -23,8 +23,6 @@ from gsplit.data.ids.kept_ids import KeptIds, as_array
 from gsplit.engine.objectives.classification import NO_CLASS, NO_LABELS
 from gsplit.errors import InputError
 
-ROWS_AT_ONCE = 1 << 16
-
 KINDS = (".npy", ".npz", ".csv")
 COLUMNS = {
     "classes": "class",
@@ -40,6 +38,7 @@ VALUES = "values.npy"
 FEATURES = "features.npy"
 """Features that were trained, [N, D] by layout id, in the same folder."""
 ROWS_AT_ONCE = 1 << 14
+LOGITS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +201,7 @@ def make_probabilities(path: Path, *, several: bool) -> None:
             of a vertex have the sum 1 (softmax).
     """
     values = np.load(path, mmap_mode="r+")
-    for begin in range(0, len(values), ROWS_AT_ONCE):
-        logits = torch.from_numpy(np.array(values[begin : begin + ROWS_AT_ONCE]))
+    for begin in range(0, len(values), LOGITS_AT_ONCE):
+        logits = torch.from_numpy(np.array(values[begin : begin + LOGITS_AT_ONCE]))
         values[begin : begin + len(logits)] = (logits.sigmoid() if several else logits.softmax(dim=1)).numpy()
     values.flush()

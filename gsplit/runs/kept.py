@@ -210,7 +210,7 @@ def _has_nan(weights: Mapping[str, Tensor]) -> bool:
 
 
 def _told(weights: Weights) -> dict[str, Any]:
-    """Describe saved weights in words."""
+    """Return the epoch, mini-batch and score of saved weights."""
     return {"epoch": weights["epoch"], "batch": weights.get("batch"), "score": weights["score"]}
 
 

@@ -135,6 +135,7 @@ class Trainer(Components):
         """The last thing a trainer does."""
         if isinstance(self.feed, Feed):
             self.feed.drain()
+        self.feed = iter(())  # or this trainer and its feed would hold each other
         self.loading.close()
 
 

@@ -88,6 +88,20 @@ class Scaled(SAGE):
         return super().forward(blocks, x * 2)
 
 
+def kind_after_a_hook(member, config):
+    """Type of the features of a mini-batch that is made after a user's loop has put a hook on the model."""
+    trainer = trainer_of(member, config)
+    trainer.model.register_forward_pre_hook(lambda *_: None)
+    kind = type(next(trainer.feed).x)
+    trainer.close()
+    return kind
+
+
+def test_a_hook_that_a_loop_puts_on_a_model_sees_tensors(pool, layout, tmp_path):
+    config = config_for(layout, tmp_path / "run", **{**OURS, "prefetch": 0})
+    assert pool.run(2, kind_after_a_hook, config) == [torch.Tensor] * 2
+
+
 class ScaledConv(SAGEConv):
     """Looks at the rows before they are projected."""
 
@@ -200,7 +214,7 @@ def logits_of(model, layout, stored):
         out = wrapped(blocks, rows if stored else rows.copied(1))
         out.square().sum().backward()
         found.append(out.detach())
-    return found, [p.grad for p in wrapped.parameters()], not rows.was_copied
+    return found, [p.grad for p in wrapped.parameters()], not rows.use.copied
 
 
 @pytest.mark.skipif(not _core.narrow_fits(8, WIDTH), reason="without AVX2 nothing is read where it lies")

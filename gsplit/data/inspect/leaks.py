@@ -122,7 +122,7 @@ def _of_classes(
             yield Leak(column=int(ranges.columns[at]), kind="is the class" if is_class else "tells the class")
     codes = [code for code in codes if telling.isdisjoint(code.columns)]
     for code in codes:
-        sizes = np.bincount(code.values(graph.features)[np.isin(graph.labels, numbers)])
+        sizes = _sizes(graph, code, numbers)
         if chance_of_pure_values(sizes, counts) + math.log(columns.count) < RARE:
             telling |= set(code.columns)
             yield Leak(column=code.begin, width=code.end - code.begin, kind="tells the class")
@@ -187,6 +187,18 @@ def _pieces(graph: GraphArrays) -> Iterator[tuple[NDArray[np.int64] | slice, NDA
     yield some, graph.features[some]
     for begin, rows in pieces_of(graph.features):
         yield slice(begin, begin + len(rows)), rows
+
+
+def _sizes(graph: GraphArrays, code: _Codes, numbers: NDArray[Any]) -> NDArray[np.int64]:
+    """Count the vertices of known classes with each value of a code, a piece of the features at a time."""
+    assert graph.features is not None
+    sizes = np.zeros(0, np.int64)
+    for begin, rows in pieces_of(graph.features):
+        known = np.isin(graph.labels[begin : begin + len(rows)], numbers)
+        more = np.bincount(code.values(rows[known]), minlength=len(sizes))
+        more[: len(sizes)] += sizes
+        sizes = more
+    return sizes
 
 
 class _Ranges:
@@ -259,9 +271,8 @@ class _Codes:
         """The columns."""
         return range(self.begin, self.end)
 
-    def values(self, rows: NDArray[Any] | None) -> NDArray[np.int64]:
+    def values(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Return the codes of rows [n, D], from 0 on."""
-        assert rows is not None
         if self.end - self.begin == 1:
             return rows[:, self.begin].astype(np.int64) - self._least
         own = rows[:, self.begin : self.end] != 0

@@ -32,6 +32,7 @@ from gsplit.engine.sampled.sources import FromSlots, SampledHere, SegmentSource
 from gsplit.engine.strategy import cache_of, check_strategy, split_group_of
 from gsplit.errors import InputError
 from gsplit.kernels import StoredRows
+from gsplit.kernels.stored_rows import Use
 from gsplit.limits import host_memory
 from gsplit.nn import BatchComm, ExchangeCounters
 from gsplit.parallel import SPLIT, Grid, Group
@@ -117,7 +118,8 @@ class Sampled:
     def step_bytes(self, run: Run) -> StepBytes | None:
         """Return what a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
         layout = open_layout(run.layout, trusted=True)
-        return step_bytes(run, layout, self.sampling(run, layout), self.num_batches(run, layout))
+        spec = replace(self.sampling(run, layout), memory=None, threads=1)
+        return step_bytes(run, layout, spec, self.num_batches(run, layout))
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
@@ -151,7 +153,7 @@ class Sampled:
         if end is not None and end.slots:
             source: SegmentSource = FromSlots(end, member.rank, member.device)
         else:
-            spec = replace(self.sampling(run, components.layout), threads=1)
+            spec = replace(self.sampling(run, components.layout), memory=None, threads=1)
             source = SampledHere(MicroBatches(components.layout, spec), member, end)
         maker = _Splits(components, source)
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)
@@ -217,10 +219,11 @@ class _Splits:
         self._source, self._member = source, components.member
         self._carrier, self._exchange_dtype = carrier_of(components), components.run.exchange_dtype
         self._share_of_whole = share_of_whole(components.run)
-        reads_stored = bool(getattr(components.model, "reads_stored_rows", False))
-        self._stores = reads_stored and components.loading.in_memory and self._loader.features.stores
-        """Whether the model is given rows where they lie; after the first mini-batch no more, if it copied them."""
-        self._first: StoredRows | None = None
+        self._model = components.model
+        self._can_store = components.loading.in_memory and self._loader.features.stores
+        """Whether a model that reads rows where they lie may have them so."""
+        self._first_use: Use | None = None
+        """The use that the first mini-batch makes of such rows: where it copies them, the feed does so from now on."""
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
@@ -244,14 +247,14 @@ class _Splits:
         self._source.release(handle)
 
     def _rows(self, vertices: NDArray[np.int64]) -> Tensor | StoredRows:
-        """The features, copied unless the model reads them where they lie."""
+        """The features, copied unless the model, as it is now, reads them where they lie."""
         features = self._loader.features
-        if self._first is not None and self._first.was_copied:
-            self._stores = False
-        if not self._stores:
+        if self._first_use is not None and self._first_use.copied:
+            self._can_store = False
+        if not (self._can_store and getattr(self._model, "reads_stored_rows", False)):
             return features.load(vertices)
         stored = features.stored(vertices)
-        self._first = self._first or stored
+        self._first_use = self._first_use or stored.use
         return stored
 
 

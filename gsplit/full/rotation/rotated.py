@@ -122,7 +122,7 @@ class Rotated:
         return block
 
     def enter(self, step: Step, layer: int, width: int, dtype: torch.dtype) -> None:
-        """Post what comes next on the collective checker."""
+        """Tell the collective checker what comes next."""
         if self.checker is not None:
             self.checker.enter(step, layer=layer, width=width, dtype=dtype)
 

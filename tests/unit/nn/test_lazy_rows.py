@@ -27,7 +27,7 @@ def test_what_they_are_is_known_without_a_copy(x):
     assert (x.dtype, x.device, x.is_cpu, x.is_meta) == (torch.float32, torch.device("cpu"), True, False)
     assert not x.requires_grad
     assert isinstance(stored_or_tensor(x), StoredRows)
-    assert not x.stored.was_copied
+    assert not x.stored.use.copied
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct")
@@ -59,7 +59,7 @@ def test_every_use_gets_the_values(x, use):
     found, wanted = use(x), use(rows)
     assert type(found) is type(wanted)
     torch.testing.assert_close(found, wanted, rtol=0, atol=0)
-    assert x.stored.was_copied
+    assert x.stored.use.copied
     copy = x.copied()
     use(x)
     assert x.copied() is copy  # once
