@@ -223,7 +223,7 @@ class _Splits:
         self._can_store = components.loading.in_memory and self._loader.features.stores
         """Whether a model that reads rows where they lie may have them so."""
         self._first_use: Use | None = None
-        """The use that the first mini-batch makes of such rows: where it copies them, the feed does so from now on."""
+        """The use that the first mini-batch makes of them: where it copies them, the feed does so from then on."""
 
     def make(self, handle: Handle) -> MiniBatch:
         segment, sample_s = self._source.segment(handle)
