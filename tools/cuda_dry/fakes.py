@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import torch
 import torch.distributed as dist
@@ -115,6 +115,7 @@ def pretending(kind: str, world: int, used: set[str]) -> Iterator[Member]:
         "count": lambda _: world,
         "work_on": lambda _: None,
         "new_stream": lambda _: None,
+        "event": lambda _: Mock(),
         "synchronize": lambda _: None,
         "free_and_total": lambda _: (70 * GIB, 80 * GIB),
         "smallest_bytes": lambda _: 80 * GIB,
@@ -124,7 +125,8 @@ def pretending(kind: str, world: int, used: set[str]) -> Iterator[Member]:
     with contextlib.ExitStack() as stack:
         for name, function in there.items():
             stack.enter_context(patch(f"gsplit.device.accelerator.{name}", function))
-        stack.enter_context(patch("gsplit.engine.rows.loading.all_gather_object", gathered))
+        for module in ("gsplit.engine.rows.loading", "gsplit.engine.dry.room_for_step"):
+            stack.enter_context(patch(f"{module}.all_gather_object", gathered))
         stack.enter_context(patch("gsplit.features.cache._check", lambda *_: None))
         runtime = ctypes.CDLL(None), "dry"
         stack.enter_context(patch("gsplit.device.runtime.of", lambda _: runtime))

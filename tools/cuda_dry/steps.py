@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from gsplit.config.train import TrainConfig
-from gsplit.engine.objective import mini_batch_loss, weight_of
 from gsplit.engine.rows.shared import Shared
+from gsplit.engine.step import backward, forward
 from gsplit.launch.resolve import resolve
 from gsplit.train.loop import ready
 from tools.cuda_dry.fakes import pretending
@@ -77,17 +77,14 @@ def step(case: Case, kind: str, layout: Path, out: Path, used: set[str]) -> str:
         trainer = ready(member, run, shared)
         batches = 0
         for mini_batch in trainer.feed:
-            logits = mini_batch.logits(trainer.model)
-            each = mini_batch.target_weights
-            about = (mini_batch.labels, mini_batch.num_targets, each)
-            loss = mini_batch.comm.tie(mini_batch_loss(trainer.objective, logits, *about))
-            if mini_batch.share_of_whole is None:
-                weight = weight_of(trainer.objective, mini_batch.labels, each)
-            else:
-                weight = trainer.whole_weight * mini_batch.share_of_whole
-            trainer.steps.begin()
-            loss.backward()
-            reduced, _ = trainer.steps.reduce(loss, weight, mini_batch.num_targets)
+            logits, loss, weight = forward(
+                trainer.model,
+                trainer.objective,
+                mini_batch,
+                num_classes=trainer.layout.graph.num_classes,
+                whole_weight=trainer.whole_weight,
+            )
+            reduced, _ = backward(trainer.steps, loss, weight, mini_batch.num_targets)
             trainer.steps.end(0, batches, mini_batch.num_targets)
             there: list[Tensor] = [*mini_batch.tensors(), logits, loss, reduced, *trainer.model.state_dict().values()]
             there += [parameter.grad for parameter in trainer.parameters if parameter.grad is not None]
