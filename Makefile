@@ -111,7 +111,7 @@ test: checked
 	$(PYTEST) -m 'not accelerator and $(DAILY)'
 	$(ON_SIMULATED) tests/accelerator -m 'accelerator and $(DAILY)'
 
-test-all: checked $(VENV)/.needs-slow
+test-all: checked $(VENV)/.needs-slow $(VENV)/.needs-wheel
 	$(PYTEST) -m 'not accelerator'
 	$(ON_SIMULATED) tests/accelerator -m accelerator
 

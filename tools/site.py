@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
-
-from mkdocs.structure.files import File, Files, InclusionLevel
+from typing import TYPE_CHECKING, Any
 
 from tools.flags_page import render
+
+if TYPE_CHECKING:
+    from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
 FLAGS = "reference/flags.md"
@@ -26,6 +27,8 @@ FENCES = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 def on_files(files: Files, config: Any) -> Files:
     """Add README as the first page, and whatever pages link to outside docs/, and what that links to."""
+    from mkdocs.structure.files import File
+
     named = {file.src_uri for file in files}
     waiting = [ROOT / "README.md", *(ROOT / "docs" / uri for uri in named if uri.endswith(".md"))]
     while waiting:
@@ -50,6 +53,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def generated(config: Any, uri: str, content: str) -> File:
     """A page that is in no file of docs/, whether the navigation has it or not."""
+    from mkdocs.structure.files import File, InclusionLevel
+
     return File.generated(config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV)
 
 

@@ -19,8 +19,8 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-from experiments.shared.toml import tomllib
 from gsplit.errors import InputError
+from gsplit.toml import tomllib
 
 FOLDER = Path(__file__).parent / "hosts"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))

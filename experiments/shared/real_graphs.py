@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from experiments.shared.toml import tomllib
 from gsplit.errors import InputError
+from gsplit.toml import tomllib
 
 ROOT = Path(__file__).parents[2]
 VARIABLES = ("GSPLIT_DATA", "GSPLIT_TEST_DATA")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +24,7 @@ from gsplit.partition import dry_run, partition, show
 from gsplit.partition.make import NOT_CUT
 from gsplit.partition.report import measure, training_of
 from gsplit.terminal import say
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from gsplit.toml import tomllib
 
 PROG = "python -m gsplit.partition"
 UNEVEN = 1.1

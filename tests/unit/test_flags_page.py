@@ -6,7 +6,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +18,7 @@ from gsplit.config.fields import Checked, Range, flag_of
 from gsplit.config.resolved import Resolved
 from gsplit.config.rules import COST, NOT_RESUMED, RESULTS, FixedInEpoch, Needed, Only, rules_of
 from gsplit.config.train import TrainConfig
-from tools import flags_page
+from tools import flags_page, site
 
 ROOT = Path(__file__).parents[2]
 PAGE = flags_page.render()
@@ -112,9 +111,7 @@ def test_every_page_is_in_the_navigation():
 
 
 @pytest.mark.sources
-def test_links_out_of_docs_lead_to_the_site(monkeypatch):
-    pytest.importorskip("mkdocs", reason="make docs installs it")
-    site = importlib.import_module("tools.site")
+def test_links_out_of_docs_lead_to_the_site():
     guide = ROOT / "docs" / "guides" / "x.md"
     moved = {
         "[a](../../README.md#install)": "[a](../index.md#install)",
@@ -129,4 +126,3 @@ def test_links_out_of_docs_lead_to_the_site(monkeypatch):
     assert "own_csv.py" in site.listing(ROOT / "examples")
     assert site.FLAGS in {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
     assert site.MARKER in (ROOT / "docs" / site.FLAGS).read_text()
-    assert "mkdocs" in sys.modules

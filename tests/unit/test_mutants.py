@@ -30,9 +30,10 @@ def test_all_mutations_apply_and_their_tests_are_there():
 
 
 def test_the_page_names_all_of_them_and_what_catches_each():
-    now, page = mutations.table(mutations.load(), [], PAGE.read_text()), PAGE.read_text()
-    assert now == page, f"python -m tools.mutants --only NAME --markdown {PAGE.relative_to(mutations.ROOT)} writes it"
-    rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if re.match(r"\| [a-z]", line)][1:]
+    page = PAGE.read_text()
+    remedy = f"python -m tools.mutants --only NAME --markdown {PAGE.relative_to(mutations.ROOT)} writes it"
+    assert mutations.table(mutations.load(), [], page) == page, remedy
+    rows = [line.split(" | ") for line in page.splitlines() if re.match(r"\| [a-z]", line)][1:]
     assert [row[0].removeprefix("| ") for row in rows] == [mutation.name for mutation in mutations.load()]
     for row in rows:
         if found := re.fullmatch(r"`(\w+)` in (\S+) \|", row[-1]):

@@ -101,8 +101,6 @@ class Sampled:
             batch_size=config.batch_size,
             seed=config.seed,
             edge_ids=layout.graph.edge_weight is not None and run.needs["weights"],
-            memory=parse_bytes(config.sampler_memory),
-            threads=config.sampler_threads,
             partial_sums=run.partial_sums,
             micro_batches=strategy.micro_batches,
             splits=strategy.splits,
@@ -118,13 +116,14 @@ class Sampled:
     def step_bytes(self, run: Run) -> StepBytes | None:
         """Return what a training step takes of a device; see :func:`gsplit.engine.dry.dry_step.step_bytes`."""
         layout = open_layout(run.layout, trusted=True)
-        spec = replace(self.sampling(run, layout), memory=None, threads=1)
-        return step_bytes(run, layout, spec, self.num_batches(run, layout))
+        return step_bytes(run, layout, self.sampling(run, layout), self.num_batches(run, layout))
 
     @contextmanager
     def supply(self, run: Run, layout: Layout, position: Position) -> Iterator[Supply]:
         """What gives the trainers their mini-batches; the samplers have ended when the block has."""
-        config, spec = run.config, self.sampling(run, layout)
+        config = run.config
+        memory, threads = parse_bytes(config.sampler_memory), config.sampler_threads
+        spec = replace(self.sampling(run, layout), memory=memory, threads=threads)
 
         def pool(finished: Callable[[tuple[Handle, ...]], None]) -> SamplerPool:
             return SamplerPool(
@@ -153,7 +152,7 @@ class Sampled:
         if end is not None and end.slots:
             source: SegmentSource = FromSlots(end, member.rank, member.device)
         else:
-            spec = replace(self.sampling(run, components.layout), memory=None, threads=1)
+            spec = self.sampling(run, components.layout)
             source = SampledHere(MicroBatches(components.layout, spec), member, end)
         maker = _Splits(components, source)
         return Feed(order, maker, member.device, prefetch=config.prefetch, threads=config.threads)

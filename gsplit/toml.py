@@ -1,4 +1,4 @@
-"""Python's reader of TOML, ``from experiments.shared.toml import tomllib``; before 3.11 a package is in its place."""
+"""Python's reader of TOML, ``from gsplit.toml import tomllib``; before 3.11 a package is in its place."""
 
 import sys
 
