@@ -36,6 +36,7 @@ LONGEST = (
 """Where the files are that take longest, the longest first: one that begins last leaves the other cores idle."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items):
     _leave_cases(items)
     items.sort(
@@ -43,8 +44,8 @@ def pytest_collection_modifyitems(items):
     )
     kind = accelerator.find("auto")[0]
     for item in items:
-        if "accelerator_pool" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("pool"))  # one pool for all, where tests are dealt out by group
+        if "accelerator_pool" in getattr(item, "fixturenames", ()) and kind != "sim":
+            item.add_marker(pytest.mark.xdist_group("pool"))  # two pools on one GPU may wait for each other for ever
         if kind == accelerator.HOST and item.get_closest_marker("accelerator"):
             item.add_marker(pytest.mark.skip(reason="needs an accelerator; make test runs it on the simulated one"))
         elif kind in (accelerator.HOST, "sim") and (mark := item.get_closest_marker("gpu")):

@@ -129,9 +129,13 @@ def test_tests_are_counted(place, tmp_path):
     place.deadline_s = time.monotonic() + 60
     assert one.tests(place) == "2 passed"
     with (tmp_path / "tests" / "test_one.py").open("a") as file:
-        file.write("def test_d(): assert False\n")
-    with pytest.raises(Failed, match="2 passed, 1 failed; exit code 1"):
+        file.write("def test_d(): assert 'PASSED' == 'FAILED ERROR'\n")
+    with pytest.raises(Failed, match=r"2 passed, 1 failed \(first \S*tests/test_one.py::test_d\); exit code 1"):
         one.tests(place)
+    said = (place.out / "tests" / "stdout").read_text()
+    assert (
+        said.index("--- why") < said.index("assert 'PASSED' == ") < said.index(" FAILURES ")
+    )  # not at the end alone
 
 
 @pytest.mark.parametrize(("off", "right"), [(0.0, True), (2e-8, False), (np.nan, False)])

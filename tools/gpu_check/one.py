@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections import Counter
 from functools import partial
 
 from experiments.shared.processes import RunFailed
@@ -15,31 +16,40 @@ MARKED = re.compile(r"\bmark\.(gpu|accelerator)\b")
 """Mark of tests for real devices in a file of tests, or for devices of any kind."""
 NO_VARIABLES: dict[str, str] = {}
 MIB = 1 << 20
-VERDICT = re.compile(r"\b(PASSED|FAILED|ERROR|SKIPPED)\b")
+WORDS = ("PASSED", "FAILED", "ERROR", "SKIPPED")
+VERDICT = re.compile(
+    rf"^\[gw\d+\] \[ *\d+%\] ({'|'.join(WORDS)}) (\S+::.*?) *$|^(\S+::.*) ({'|'.join(WORDS)}) +\[ *\d+%\]$",
+    re.MULTILINE,
+)
+"""What pytest says of a test when it has ended, with processes of its own and without."""
 
 
 def tests(place: Place) -> str:
     """Run the tests of accelerators; those that were not reached in time are not counted.
 
     Raises:
-        Failed: where one fails, none passes on a GPU, or time is over.
+        Failed: where one fails, none passes on a GPU, or time is over; with the first that failed.
     """
     marks = {
         file: set(MARKED.findall(file.read_text())) for file in sorted((place.root / "tests").rglob("test_*.py"))
     }
     files = [file for file, found in marks.items() if found]
     words = ["-m", "pytest", "-c", place.root / "pyproject.toml", "-vv", "-p", "no:cacheprovider"]
+    words += ["-p", "tools.gpu_check.failures"]
     words += ["-m", f"({' or '.join(sorted(set().union(*marks.values())))}) and not slow"]
     if importlib.util.find_spec("xdist") is not None and place.device != "cpu":
-        words += ["-n", "2", "--dist", "loadgroup"]  # one pool of trainers on the GPU, not one a process
+        words += ["-n", "2", "--dist", "loadgroup"]  # one pool of trainers on the GPU (tests/conftest.py)
     failed = ""
     try:
         place.python("tests", *words, *files)
     except RunFailed as error:
         failed = f"; {error}"
-    said = VERDICT.findall((place.out / "tests" / "stdout").read_text(errors="replace").partition(" summary ")[0])
-    counts = {word: said.count(word) for word in ("PASSED", "FAILED", "ERROR", "SKIPPED")}
-    told = ", ".join(f"{count} {word.lower()}" for word, count in counts.items() if count) or "no test ran"
+    said = VERDICT.findall((place.out / "tests" / "stdout").read_text(errors="replace"))
+    ended = [(one or other, name or its) for one, name, its, other in said]
+    counts = Counter(word for word, _ in ended)
+    told = ", ".join(f"{counts[word]} {word.lower()}" for word in WORDS if counts[word]) or "no test ran"
+    if first := next((name for word, name in ended if word in ("FAILED", "ERROR")), None):
+        told += f" (first {first})"
     if failed or not (counts["PASSED"] or place.rehearsed):
         raise Failed(told + failed)
     return told
