@@ -23,7 +23,7 @@ from gsplit.data.description import read_description
 from gsplit.data.folders import FolderWriter, writing_folder
 from gsplit.data.graph import VERTEX_SETS, GraphArrays, check_ids, check_vertex_sets, open_arrays
 from gsplit.data.ids import kept_ids
-from gsplit.data.importers.arrays import clean_labels, entry_of, integers, numbers_to_regress
+from gsplit.data.importers.arrays import check_class_count, clean_labels, entry_of, integers, numbers_to_regress
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.labels.class_names import checked_names
 from gsplit.data.labels.notes import remark
@@ -220,6 +220,8 @@ def _labels(source: GraphSource, n: int, task: str) -> tuple[NDArray[Any], int, 
     count = named if source.num_classes is None else source.num_classes
     labels, count = clean_labels(source.labels, n, count, what, shown)
     if classes is None:
+        if source.num_classes is None:
+            check_class_count(labels, count, what)
         return labels, count, None
     classes = checked_names(classes, count, what)
     if labels.ndim == 1 and labels.max(initial=-1) >= count:

@@ -20,7 +20,7 @@ def dense(features: Any, training: tuple[int, ...] = ()) -> NDArray[Any]:
         return features
     out = np.full(features.shape, 111.0, np.float32)
     times = np.zeros(features.shape, np.int64)
-    for vertices, columns, values in Filled(features, np.array(training, np.int64)).pieces():
+    for vertices, columns, values in Filled(features, np.array(training, np.int64), "float32").pieces():
         out[vertices, columns] = values
         times[vertices, columns] += 1
     assert (times == 1).all()  # each is written once

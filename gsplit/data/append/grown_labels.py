@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.append.growth import Growth, bare, say_updated
 from gsplit.data.append.named_rows import Noted
-from gsplit.data.importers.arrays import clean_labels, numbers_to_regress
+from gsplit.data.importers.arrays import check_class_count, clean_labels, numbers_to_regress
 from gsplit.data.importers.source import GraphSource
 from gsplit.data.importers.vertex_files import VertexFiles, attach
 from gsplit.errors import InputError
@@ -68,6 +68,8 @@ def grown_labels(growth: Growth, files: VertexFiles, in_order: GraphSource | Non
         numbers, classes = _same_classes(
             count, given.classes, graph.classes, bool((new >= 0).any()), path, growth.where
         )
+        if classes is None and count > graph.num_classes:
+            check_class_count(np.concatenate([graph.labels, new]), count, str(path))
         count = max(count, graph.num_classes) if classes is None else len(classes)
         new = np.append(numbers, -1)[new] if new.ndim == 1 else _placed(new, numbers, count)
     elif there:

@@ -20,7 +20,7 @@ def rows_of(block: FeatureBlock) -> Iterator[tuple[int, NDArray[np.int64], NDArr
     """The number of the first row, the vertices [n], -1 where a row is left out, and the values [n, width].
 
     Raises:
-        InputError: naming the first value of a row that is kept that is infinite; a table's are float32 by now.
+        InputError: naming the first value of a row that is kept that is infinite.
     """
     begin, at_once = 0, rows_at_once(block)
     for chunk in block.chunks():
@@ -43,7 +43,7 @@ def _check_infinite(block: FeatureBlock, begin: int, vertices: NDArray[np.int64]
         infinite &= (vertices >= 0)[:, None]
         if infinite.any():
             raise InputError(
-                f"{first_place(block, begin, infinite)} is infinite, or too large for float32; replace it first"
+                f"{first_place(block, begin, infinite)} is infinite, or too large for any number; replace it first"
             )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gsplit.data.columns.assembled import Assembled
-from gsplit.data.columns.block_rows import columns_of, first_place, rows_at_once, rows_of
+from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
+from gsplit.data.columns.block_rows import columns_of, first_place, name_of_feature, rows_at_once, rows_of
+from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.columns.statistics import statistics_of
+from gsplit.data.graph import cast
 from gsplit.errors import InputError
 
 COLUMNS_SHOWN = 20
@@ -25,22 +28,27 @@ class Filled:
     Args:
         features: as read.
         training: ids of the training vertices; empty: all vertices count.
+        dtype: of the rows.
 
     Raises:
         InputError: where a column has no value that a mean or deviation could be taken of.
     """
 
-    def __init__(self, features: Assembled, training: NDArray[np.int64]) -> None:
-        self._features = features
+    def __init__(self, features: Assembled, training: NDArray[np.int64], dtype: str) -> None:
+        self._features, self._dtype = features, dtype
         self._statistics = [statistics_of(features, block, training) for block in features.blocks]
         self._lacking = [np.zeros(len(block.columns), np.int64) for block in features.blocks]
         self._without_row = [0] * len(features.blocks)
+        self._rounding = [
+            Rounding([column.kind == "time" and not features.standardize for column in _by_feature(block)])
+            for block in features.blocks
+        ]
 
     def pieces(self) -> Iterator[tuple[NDArray[np.int64], slice, NDArray[Any]]]:
         """Vertices [n], the features that are theirs, and the values [n, width]; together all of the matrix.
 
         Raises:
-            InputError: for a value that is missing where none may be.
+            InputError: for a value that is missing where none may be, or too large for the type.
         """
         first = 0
         for number, block in enumerate(self._features.blocks):
@@ -62,10 +70,10 @@ class Filled:
             at_once = rows_at_once(block)
             for at in range(0, len(without), at_once):
                 vertices = without[at : at + at_once]
-                yield vertices, features, fill.repeat(len(vertices), axis=0)
+                yield vertices, features, cast(fill, self._dtype).repeat(len(vertices), axis=0)
 
     def _finished(self, number: int, begin: int, vertices: NDArray[np.int64], piece: NDArray[Any]) -> NDArray[Any]:
-        """The rows of a block that are kept, filled and scaled."""
+        """The rows of a block that are kept, filled, scaled and cast."""
         block = self._features.blocks[number]
         kept = vertices >= 0
         gaps = np.isnan(piece) if piece.dtype.kind == "f" else np.zeros(piece.shape, np.bool_)
@@ -78,13 +86,28 @@ class Filled:
                 int(gaps[:, at : at + column.width].any(axis=1).sum()) for column, at in columns_of(block)
             ]
             piece = np.where(gaps, self._statistics[number].fill, piece)
-        return self._scaled(number, piece if kept.all() else piece[kept])
+        exact = self._scaled(number, piece if kept.all() else piece[kept])
+        rows = cast(exact, self._dtype)
+        if not (finite := np.isfinite(rows)).all():
+            large = np.zeros(piece.shape, np.bool_)
+            large[kept] = ~finite
+            raise InputError(
+                f"{first_place(block, begin, large)} is {exact[~finite][0]:.6g}, too large for {self._dtype}; "
+                "replace it first" + ("" if self._features.standardize else ", or give --standardize")
+            )
+        self._rounding[number].add(exact, rows)
+        return rows
 
     def _scaled(self, number: int, piece: NDArray[Any]) -> NDArray[Any]:
         if not self._features.standardize:
             return piece
         statistics = self._statistics[number]
         return (piece - statistics.mean) / statistics.deviation
+
+    def log_rounded(self) -> None:
+        """Warn of each column whose numbers the type does not hold, after :meth:`pieces`."""
+        for block, rounding in zip(self._features.blocks, self._rounding, strict=True):
+            log_rounded(block.path, rounding, partial(name_of_feature, block))
 
     def described(self) -> list[dict[str, Any]]:
         """Return what was made of each column, for the description of the store; after :meth:`pieces`."""
@@ -111,6 +134,11 @@ class Filled:
                 entries.append(entry)
             first += block.width
         return entries
+
+
+def _by_feature(block: FeatureBlock) -> list[FeatureColumn]:
+    """The column of each feature of a block."""
+    return [column for column, _ in columns_of(block) for _ in range(column.width)]
 
 
 def log_columns(columns: list[dict[str, Any]]) -> None:

@@ -36,13 +36,15 @@ class Moments:
             values[~finite] = 0
         total = np.maximum(self.count + count, 1)
         apart = mean - self.mean
-        self._squares += np.einsum("ij,ij->j", values, values) + apart**2 * self.count * count / total
+        with np.errstate(over="ignore"):
+            self._squares += np.einsum("ij,ij->j", values, values) + apart**2 * self.count * count / total
         self.mean += apart * count / total
         self.count += count
 
     @property
     def deviation(self) -> NDArray[np.float64]:
-        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same."""
+        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same, infinite
+        where their squares are."""
         deviation = np.sqrt(self._squares / np.maximum(self.count, 1))
         # What is left of a constant by rounding is none.
         return np.where(deviation > 1e-12 * np.abs(self.mean), deviation, 0)

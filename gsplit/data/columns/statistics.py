@@ -24,7 +24,7 @@ def statistics_of(features: Assembled, block: FeatureBlock, training: NDArray[np
         training: ids of the training vertices; empty: all vertices count.
 
     Raises:
-        InputError: where a column has no value that a mean or deviation could be taken of.
+        InputError: where a column has no value that a mean or deviation could be taken of, or too large ones.
     """
     if block.statistics is not None:
         return block.statistics
@@ -56,6 +56,12 @@ def _moments_of(features: Assembled, block: FeatureBlock, training: NDArray[np.i
         raise InputError(
             f"{block.path}: column {name_of_feature(block, int(np.argmax(lacking)))} has no value of any {among} to "
             "take a mean of; drop the column, or --missing mean and --standardize"
+        )
+    large = np.array(needed, np.bool_) & ~np.isfinite(moments.deviation)
+    if large.any():
+        raise InputError(
+            f"{block.path}: numbers of column {name_of_feature(block, int(np.argmax(large)))} are too large for the "
+            "squares of their deviations; divide them first"
         )
     return moments
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gsplit.bars import progress_bar
 from gsplit.data.columns.assembled import Assembled
 from gsplit.data.columns.filled import Filled, log_columns
+from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.folders import FolderWriter
 from gsplit.data.graph import cast
 from gsplit.data.importers.source import Rows
@@ -49,28 +50,24 @@ def write_features(
     bar = progress_bar(rows, "copy features")
     with bar:
         if isinstance(features, Assembled):
-            return _write_assembled(writer, features, dtype, training, called, shown, bar)
-        copied = 0
+            return _write_assembled(writer, features, dtype, training, bar)
+        copied, rounding = 0, Rounding(np.zeros(features.shape[1], np.bool_))
         with writer.stream("features", dtype, features.shape[1]) as stream:
             for piece in _pieces(features):
-                piece = cast(piece, dtype)
-                check_finite(piece, range(copied, copied + len(piece)), called, shown)
-                stream.write(piece)
+                rounded = cast(piece, dtype)
+                check_finite(rounded, range(copied, copied + len(piece)), called, shown)
+                rounding.add(piece, rounded)
+                stream.write(rounded)
                 copied += len(piece)
                 bar.update(len(piece))
     if copied != rows:
         raise InputError(f"{called}: there are {copied} rows of features, but {rows} were announced")
+    log_rounded(called, rounding, lambda feature: str(feature + 1))
     return []
 
 
 def _write_assembled(
-    writer: FolderWriter,
-    features: Assembled,
-    dtype: str,
-    training: NDArray[np.int64],
-    called: str,
-    shown: Callable[[int], str],
-    bar: Any,
+    writer: FolderWriter, features: Assembled, dtype: str, training: NDArray[np.int64], bar: Any
 ) -> list[dict[str, Any]]:
     if dtype == "float16":
         for column in (column for block in features.blocks for column in block.columns):
@@ -84,13 +81,11 @@ def _write_assembled(
                     f"{column.table}: column {column.name} holds times, and float16 rounds days since 1970 to weeks; "
                     "drop --feature-dtype float16, or give --standardize"
                 )
-    filled = Filled(features, training)
+    filled = Filled(features, training, dtype)
     out = writer.create("features", features.shape, dtype)
     width = max(1, features.shape[1])
     dirty_bytes = 0
     for vertices, columns, piece in filled.pieces():
-        piece = cast(piece, dtype)
-        check_finite(piece, vertices, called, shown)
         out[vertices, columns] = piece
         # Rows in any order touch most pages at every piece, so they are let go seldom.
         dirty_bytes += piece.nbytes
@@ -100,6 +95,7 @@ def _write_assembled(
         bar.update(len(vertices) * (columns.stop - columns.start) / width)
     columns_made = filled.described()
     log_columns(columns_made)
+    filled.log_rounded()
     return columns_made
 
 

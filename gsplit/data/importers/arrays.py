@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gsplit.data.columns.rounding import Rounding, log_rounded
 from gsplit.data.npy import DAMAGE, map_array
 from gsplit.errors import InputError
 
@@ -16,6 +17,8 @@ Shown = Callable[[int], str] | None
 """Name of a vertex in messages, where that is not its number."""
 
 
+MANY_CLASSES, MANY_TIMES = 1000, 10
+"""More classes than both, the second times the labelled vertices, are no classes."""
 MOST_LABEL = 2.0**63
 """Numbers from this on are no int64."""
 
@@ -61,6 +64,13 @@ def numbers_to_regress(
     if infinite.any():
         entry = entry_of(what, int(np.argmax(infinite)), shown)
         raise InputError(f"{entry} is infinite as float32; NaN is for what is unlabelled")
+    exact, rounding = y.reshape(labels.shape), Rounding(np.zeros(labels.shape[1], np.bool_))
+    for at in range(labels.shape[1]):
+        there = ~np.isnan(labels[:, at])
+        rounding.add(exact[there, at : at + 1], labels[there, at : at + 1], slice(at, at + 1))
+    log_rounded(
+        what, rounding, lambda at: str(at + 1), "; subtract a constant, or divide by one, to keep differences"
+    )
     return labels, labels.shape[1]
 
 
@@ -92,6 +102,20 @@ def clean_labels(
         y = np.where(np.isnan(y), -1, y)
     labels = y.astype(np.int64)
     return labels, int(labels.max(initial=-1)) + 1 if num_classes is None else num_classes
+
+
+def check_class_count(labels: NDArray[Any], count: int, what: str) -> None:
+    """Check that a number of classes that the largest label gave is not far above that of labelled vertices.
+
+    Raises:
+        InputError: where labels [N] are ids, years or codes rather than classes, as they would make as many logits.
+    """
+    labelled = int(np.count_nonzero(labels >= 0)) if labels.ndim == 1 else len(labels)
+    if count > max(MANY_CLASSES, MANY_TIMES * labelled):
+        raise InputError(
+            f"{what} would make {count:,} classes for {labelled:,} labelled vertices, as the largest label is "
+            f"{count - 1}; number the classes from 0 on, or give their names as texts"
+        )
 
 
 def entry_of(what: str, vertex: int, shown: Shown) -> str:

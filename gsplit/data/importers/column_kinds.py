@@ -30,8 +30,10 @@ WANTED = {
     "code": KNOWN,
 }
 SECONDS_A_DAY = 86_400
-VALUES_AT_ONCE = 1 << 24
+VALUES_AT_ONCE = 1 << 23
 """Features made at once; a column of a thousand categories is a thousand."""
+EXACT = ("number", "time")
+"""Kinds that stay doubles until they are filled and standardised; the others are small whole numbers."""
 HINT = "say what a column holds by --columns, such as country:category joined:time note:skip"
 
 
@@ -81,8 +83,8 @@ def column_of(table: Table, column: int, name: str, kind: Kind) -> FeatureColumn
 
 def read_columns(
     table: Table, columns: Sequence[int], made: Sequence[FeatureColumn]
-) -> Iterator[NDArray[np.float32]]:
-    """The features of a table, float32 [n, width] at a time, NaN where there is no value.
+) -> Iterator[NDArray[np.floating[Any]]]:
+    """The features of a table, [n, width] at a time, NaN where there is no value; float64 with numbers or times.
 
     Args:
         columns: of the table.
@@ -105,9 +107,12 @@ def read_columns(
         begin += rows
 
 
-def _features(table: Table, begin: int, values: Sequence[Any], made: Sequence[FeatureColumn]) -> NDArray[np.float32]:
+def _features(
+    table: Table, begin: int, values: Sequence[Any], made: Sequence[FeatureColumn]
+) -> NDArray[np.floating[Any]]:
     """The features [n, width] of the rows from ``begin`` on, of their numbers or texts."""
-    out = np.empty((len(values[0]), sum(each.width for each in made)), np.float32)
+    dtype = np.float64 if any(each.kind in EXACT for each in made) else np.float32
+    out = np.empty((len(values[0]), sum(each.width for each in made)), dtype)
     at = 0
     for column, each in zip(values, made, strict=True):
         encoded, bad = (column, None) if each.kind == "number" else _ENCODERS[each.kind](column, each)
@@ -126,11 +131,11 @@ def _both(
 ) -> Iterator[tuple[list[NDArray[Any]], list[Any]]]:
     """Columns of numbers and columns of texts of the same rows."""
     if not texts:
-        yield from ((chunk, []) for chunk in table.read(numbers, [float] * len(numbers)))
+        yield from ((chunk, []) for chunk in table.read(numbers, [np.float64] * len(numbers)))
     elif not numbers:
         yield from (([], chunk) for chunk in table.texts(texts))
     else:
-        yield from zip(table.read(numbers, [float] * len(numbers)), table.texts(texts), strict=True)
+        yield from zip(table.read(numbers, [np.float64] * len(numbers)), table.texts(texts), strict=True)
 
 
 def days_of(texts: Any) -> tuple[NDArray[np.float64], int | None]:

@@ -144,7 +144,7 @@ def _of_table(table: VertexTable, how: Joining) -> FeatureBlock:
     except NotNumbersError as error:
         raise _with_hint(error) from None
 
-    def chunks() -> Iterator[NDArray[np.float32]]:
+    def chunks() -> Iterator[NDArray[np.floating[Any]]]:
         try:
             yield from read_columns(table.table, table.values, made)
         except NotNumbersError as error:

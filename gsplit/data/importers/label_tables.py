@@ -80,12 +80,12 @@ def labels_of(
     if len(table.values) == 1 and table.table.is_text(table.values[0]) and not table.is_numeric(table.values[0]):
         return _named(table)
     try:
-        chunks = [np.stack(chunk, axis=1) for chunk in table.read(float)]
+        chunks = [np.stack(chunk, axis=1) for chunk in table.read(np.float64)]
     except NotNumbersError as error:
         several = len(table.values) > 1
         hint = "; several columns of labels are numbers; --label-column names the one with the classes"
         raise InputError(f"{error}{hint if several else ''}") from None
-    labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)), np.float32)
+    labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)))
     return Labels(table.ordered(labels[:, 0] if len(table.values) == 1 else labels))
 
 

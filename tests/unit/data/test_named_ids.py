@@ -241,7 +241,7 @@ WRONG = [
     (
         {**EDGES, "f.csv": "id,x\nb,2\na,1\nc,inf\n"},
         {"features": "f.csv"},
-        "f.csv, line 4: column x is infinite, or too large for float32",
+        "f.csv, line 4: column x is infinite, or too large",
     ),
     ({**EDGES, "l.csv": "id,y\na,1\nb,x\n"}, {"labels": "l.csv"}, "l.csv, line 3: 'x' is not a number"),
     ({**EDGES, "t.txt": "a\nz\n"}, {"train": "t.txt"}, "t.txt, line 2: the id is in no edge"),

@@ -200,14 +200,14 @@ def test_a_category_whose_share_is_used_needs_a_value(refused):
 @pytest.mark.parametrize("options", [{}, {"standardize": True}, {"missing": "mean"}])
 def test_infinite_features_have_a_line_and_a_column(refused, options, tmp_path):
     table = "id,a,b\n" + "".join(f"{i},{i}.5,{'1e39' if i == 3 else i * 2}\n" for i in range(6))
-    assert refused({"x.csv": table}, features="x.csv", **options) == (
-        "x.csv, line 5: column b is infinite, or too large for float32; replace it first"
-    )
+    if not options.get("standardize"):
+        said = refused({"x.csv": table}, features="x.csv", **options)
+        assert said.startswith("x.csv, line 5: column b is 1e+39, too large for float32")
+    said = refused({"x.csv": table.replace("1e39", "1e999")}, features="x.csv", **options)
+    assert said.startswith("x.csv, line 5: column b is infinite")
     np.save(tmp_path / "x.npy", np.where(np.eye(6, 2), np.inf, 1))
     options = {"standardize": True, **options}
-    assert refused(features="x.npy", **options) == (
-        "x.npy, row 0: column 1 is infinite, or too large for float32; replace it first"
-    )
+    assert refused(features="x.npy", **options).startswith("x.npy, row 0: column 1 is infinite")
 
 
 def test_infinite_features_of_rows_left_out_do_not_matter(made):
@@ -236,7 +236,7 @@ def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
     block = FeatureBlock(
         path="x", columns=(FeatureColumn(table="x", kind="array", columns=30),), chunks=lambda: iter([wide])
     )
-    made = Filled(Assembled(num_vertices=60, blocks=(block,), missing="mean", standardize=True), np.arange(0))
+    made = Filled(Assembled(num_vertices=60, blocks=(block,), missing="mean", standardize=True), np.arange(0), "float64")
     pieces = list(made.pieces())
     assert max(values.size for _, _, values in pieces) <= 100
     out = np.full((60, 30), np.nan)

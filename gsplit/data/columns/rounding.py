@@ -1,0 +1,106 @@
+"""What is lost where numbers of files become float32, column by column, and what to do about it.
+
+A double has 53 bits and float32 has 24. Measurements lose nothing that matters; whole numbers from 2**24 on, times of
+day in days since 1970, and small differences between large numbers do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+WHOLE = float(1 << 24)
+"""Whole numbers from this on are not all float32."""
+EXACT = float(1 << 53)
+"""Numbers from this on are whole as doubles, whatever they were."""
+FINEST = 1e-4
+"""Part of a column's range that rounding may take before it is told."""
+A_SECOND = 1 / 86_400
+"""In days, the unit of times."""
+LINES = 20
+"""Columns of a file that are told of at most."""
+WAY_OUT = (
+    "; --standardize keeps their differences, and numbers that are names of things are a :category or a :code of "
+    "--columns"
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Rounded(NamedTuple):
+    """A column whose numbers float32 does not hold."""
+
+    column: int
+    what: str
+    """In words, with the number of values, or their bounds, and by how much they are rounded at most."""
+
+
+class Rounding:
+    """Numbers [n, D] that became float32, piece by piece.
+
+    Args:
+        times: bool [D], true for columns of days since 1970-01-01.
+    """
+
+    def __init__(self, times: Sequence[bool] | NDArray[np.bool_]) -> None:
+        self._times = np.asarray(times, np.bool_)
+        width = len(self._times)
+        self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
+        self._count, self._worst = np.zeros(width, np.int64), np.zeros(width)
+
+    def add(self, values: NDArray[Any], rounded: NDArray[Any], columns: slice = slice(None)) -> None:
+        """Take the next values [n, d] without gaps, and what they became, of some of the columns.
+
+        Only what became float32 counts: float16 was asked for.
+        """
+        if not len(values) or rounded.dtype != np.float32 or np.can_cast(values.dtype, np.float32):
+            return
+        low, high = values.min(axis=0).astype(np.float64), values.max(axis=0).astype(np.float64)
+        self._low[columns] = np.minimum(self._low[columns], low)
+        self._high[columns] = np.maximum(self._high[columns], high)
+        times, most = self._times[columns], np.maximum(np.abs(low), np.abs(high))
+        steps = np.spacing(most.astype(np.float32))
+        for at in np.flatnonzero(times | (most >= WHOLE) | (steps > FINEST * (high - low))):
+            column, exact = range(len(self._times))[columns][at], values[:, at]
+            off = np.abs(exact.astype(np.float64) - rounded[:, at])
+            counted = (
+                off > A_SECOND if times[at] else (off > 0) & (exact == np.floor(exact)) & (np.abs(exact) < EXACT)
+            )
+            self._count[column] += int(counted.sum())
+            self._worst[column] = max(self._worst[column], float(off.max()))
+
+    def found(self) -> list[Rounded]:
+        """The columns that lost something, in order."""
+        apart = self._high - self._low
+        found = []
+        for column in np.flatnonzero((self._count > 0) | ((apart > 0) & (self._worst > FINEST * apart))):
+            count, worst = int(self._count[column]), float(self._worst[column])
+            if count and self._times[column]:
+                what = f"{count:,} times are rounded, by up to {worst / A_SECOND:.0f} s"
+            elif count:
+                what = f"{count:,} whole numbers above 16,777,216 are rounded, by up to {worst:,.0f}"
+            else:
+                bounds = f"{self._low[column]:.12g} and {self._high[column]:.12g}"
+                what = f"numbers between {bounds} are rounded, by up to {worst:.2g}"
+            found.append(Rounded(int(column), what))
+        return found
+
+
+def log_rounded(path: str, rounding: Rounding, name: Callable[[int], str], way_out: str = WAY_OUT) -> None:
+    """Warn of the columns of a file whose numbers float32 does not hold.
+
+    Args:
+        path: what messages call the file.
+        rounding: of its columns.
+        name: what messages call a column.
+        way_out: what messages say can be done.
+    """
+    found = rounding.found()
+    for each in found[:LINES]:
+        logger.warning("%s: column %s: %s in float32%s", path, name(each.column), each.what, way_out)
+    if len(found) > LINES:
+        logger.warning("%s: ... and %s other columns with numbers that float32 rounds", path, len(found) - LINES)
