@@ -36,15 +36,15 @@ class Moments:
             values[~finite] = 0
         total = np.maximum(self.count + count, 1)
         apart = mean - self.mean
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             self._squares += np.einsum("ij,ij->j", values, values) + apart**2 * self.count * count / total
         self.mean += apart * count / total
         self.count += count
 
     @property
     def deviation(self) -> NDArray[np.float64]:
-        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same, infinite
-        where their squares are."""
+        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same, not
+        finite where their squares are not."""
         deviation = np.sqrt(self._squares / np.maximum(self.count, 1))
         # What is left of a constant by rounding is none.
-        return np.where(deviation > 1e-12 * np.abs(self.mean), deviation, 0)
+        return np.where(deviation <= 1e-12 * np.abs(self.mean), 0, deviation)
