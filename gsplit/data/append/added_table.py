@@ -18,6 +18,7 @@ from gsplit.data.columns.assembled import FeatureBlock, FeatureColumn, Missing
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_kinds import read_columns
 from gsplit.data.importers.feature_tables import read_array
+from gsplit.data.importers.gaps import Gaps
 from gsplit.data.importers.matching import IDS, NO_IDS, Unknown
 from gsplit.data.importers.tables import open_table
 from gsplit.data.importers.vertex_tables import VertexTable
@@ -35,6 +36,7 @@ class Adding:
     id_column: str | None
     missing: Missing
     unknown: Unknown
+    gaps: Gaps
     skip: Collection[str]
     """Names of columns, in lower case, that are labels or sets."""
 
@@ -141,6 +143,7 @@ class AddedTable:
             ids=ids,
             require_all=how.missing == "refuse",
             unknown=how.unknown,
+            gaps=how.gaps,
             skip=how.skip,
             take=self._names,
             flag=f"column that features of {how.where} were made of",

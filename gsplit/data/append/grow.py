@@ -143,6 +143,7 @@ def _grown(
         id_column=files.id_column,
         missing=files.missing,
         unknown=files.unknown,
+        gaps=files.all_gaps,
         skip=files.columns_beside_features,
     )
     tables = added_tables(store, files.features, adding)

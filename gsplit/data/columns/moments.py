@@ -43,8 +43,10 @@ class Moments:
 
     @property
     def deviation(self) -> NDArray[np.float64]:
-        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same, not
-        finite where their squares are not."""
+        """[D] standard deviations, of the values themselves and not of a sample; 0 where all are the same.
+
+        Where squares are not finite, neither are they.
+        """
         deviation = np.sqrt(self._squares / np.maximum(self.count, 1))
         # What is left of a constant by rounding is none.
         return np.where(deviation <= 1e-12 * np.abs(self.mean), 0, deviation)

@@ -110,8 +110,8 @@ def check_class_count(labels: NDArray[Any], count: int, what: str) -> None:
     Raises:
         InputError: where labels [N] are ids, years or codes rather than classes, as they would make as many logits.
     """
-    labelled = int(np.count_nonzero(labels >= 0)) if labels.ndim == 1 else len(labels)
-    if count > max(MANY_CLASSES, MANY_TIMES * labelled):
+    labelled = int(np.count_nonzero(labels >= 0))
+    if labels.ndim == 1 and count > max(MANY_CLASSES, MANY_TIMES * labelled):
         raise InputError(
             f"{what} would make {count:,} classes for {labelled:,} labelled vertices, as the largest label is "
             f"{count - 1}; number the classes from 0 on, or give their names as texts"

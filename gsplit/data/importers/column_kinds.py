@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gsplit.data.columns.assembled import FeatureColumn, Kind
 from gsplit.data.importers.checked import printable_line
+from gsplit.data.importers.gaps import Gaps
 from gsplit.data.importers.tables import Table
 from gsplit.errors import InputError
 
@@ -67,13 +68,14 @@ def column_of(table: Table, column: int, name: str, kind: Kind) -> FeatureColumn
 
     found = pa.array([], pa.large_string())
     for (texts,) in table.texts([column]):
-        found = pc.unique(pa.concat_arrays([found, pc.unique(pc.utf8_trim_whitespace(texts))]))
-        if len(found) > MOST_CATEGORIES[kind] + 1:
+        new = pc.unique(pc.utf8_trim_whitespace(texts))
+        found = pc.unique(pa.concat_arrays([found, new.filter(pc.invert(table.gaps.marked(new)))]))
+        if len(found) > MOST_CATEGORIES[kind]:
             raise InputError(
                 f"{table.path}: column {printable_line(name)} has over {MOST_CATEGORIES[kind]:,} categories"
                 + (f"; --columns {printable_line(name)}:code makes one number of them" if kind == "category" else "")
             )
-    categories = tuple(sorted(text for text in found.to_pylist() if text))
+    categories = tuple(sorted(found.to_pylist()))
     if not categories:
         raise InputError(
             f"{table.path}: column {printable_line(name)} is empty; --columns {printable_line(name)}:skip drops it"
@@ -115,7 +117,7 @@ def _features(
     out = np.empty((len(values[0]), sum(each.width for each in made)), dtype)
     at = 0
     for column, each in zip(values, made, strict=True):
-        encoded, bad = (column, None) if each.kind == "number" else _ENCODERS[each.kind](column, each)
+        encoded, bad = (column, None) if each.kind == "number" else _ENCODERS[each.kind](column, each, table.gaps)
         if bad is not None:
             raise InputError(
                 f"{table.path}, {table.place(begin + bad)}: {printable_line(str(column[bad]))[:40]!r} is not "
@@ -189,22 +191,22 @@ def _first_bad(texts: Any, zoned: Any) -> int:
 Encoded = tuple[NDArray[Any], "int | None"]
 
 
-def _time(texts: Any, _column: FeatureColumn) -> Encoded:
-    return days_of(texts)
+def _time(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
+    return days_of(gaps.cleared(texts))
 
 
-def _bool(texts: Any, _column: FeatureColumn) -> Encoded:
+def _bool(texts: Any, _column: FeatureColumn, gaps: Gaps) -> Encoded:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     words = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    at = pc.index_in(words, pa.array([*TRUE, *FALSE, ""], words.type)).fill_null(-1).to_numpy(zero_copy_only=False)
-    bad = at < 0
-    values = np.where(at < len(TRUE), 1.0, np.where(at < len(TRUE) + len(FALSE), 0.0, np.nan))
-    return values, int(np.argmax(bad)) if bad.any() else None
+    at = pc.index_in(words, pa.array([*TRUE, *FALSE], words.type)).fill_null(-1).to_numpy(zero_copy_only=False)
+    gap = gaps.marked(words).to_numpy(zero_copy_only=False)
+    bad = (at < 0) & ~gap
+    return np.where(gap, np.nan, at < len(TRUE)), int(np.argmax(bad)) if bad.any() else None
 
 
-def _codes(texts: Any, column: FeatureColumn) -> tuple[NDArray[np.int64], int | None]:
+def _codes(texts: Any, column: FeatureColumn, gaps: Gaps) -> tuple[NDArray[np.int64], int | None]:
     """The number of each text's category, -1 where it is none; and the first that may not be there."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -214,17 +216,17 @@ def _codes(texts: Any, column: FeatureColumn) -> tuple[NDArray[np.int64], int | 
     codes = found.to_numpy(zero_copy_only=False).astype(np.int64)
     if not column.reject_unknown or (codes >= 0).all():
         return codes, None
-    bad = (codes < 0) & pc.not_equal(words, "").to_numpy(zero_copy_only=False)
+    bad = (codes < 0) & ~gaps.marked(words).to_numpy(zero_copy_only=False)
     return codes, int(np.argmax(bad)) if bad.any() else None
 
 
-def _code(texts: Any, column: FeatureColumn) -> Encoded:
-    codes, bad = _codes(texts, column)
+def _code(texts: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
+    codes, bad = _codes(texts, column, gaps)
     return np.where(codes < 0, np.nan, codes + 1.0), bad
 
 
-def _category(texts: Any, column: FeatureColumn) -> Encoded:
-    codes, bad = _codes(texts, column)
+def _category(texts: Any, column: FeatureColumn, gaps: Gaps) -> Encoded:
+    codes, bad = _codes(texts, column, gaps)
     values = np.zeros((len(codes), column.width), np.float32)
     values[np.arange(len(codes)), codes] = 1
     values[codes < 0] = np.nan
@@ -232,7 +234,7 @@ def _category(texts: Any, column: FeatureColumn) -> Encoded:
 
 
 _OTHERWISE = dict.fromkeys(MOST_CATEGORIES, "; --missing zero or mean takes it as no value")
-_ENCODERS: dict[str, Callable[[Any, FeatureColumn], Encoded]] = {
+_ENCODERS: dict[str, Callable[[Any, FeatureColumn, Gaps], Encoded]] = {
     "category": _category,
     "code": _code,
     "bool": _bool,

@@ -15,6 +15,7 @@ from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import HINT, OTHERS, SKIP, column_of, read_columns
+from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import Unknown
 from gsplit.data.importers.source import Rows
 from gsplit.data.importers.vertex_tables import VertexTable
@@ -33,6 +34,7 @@ class Joining:
     missing: Missing
     unknown: Unknown
     standardize: bool
+    gaps: Gaps = USUAL
 
     @property
     def finishes(self) -> bool:
@@ -122,6 +124,7 @@ def _open(path: Path, how: Joining, n: int | None, ids: VertexIds | None) -> Ver
         ids=ids,
         require_all=how.missing == "refuse",
         unknown=how.unknown,
+        gaps=how.gaps,
         skip={*how.skip.get(path.resolve(), ()), *(how.kinds.keys() - named)},
         only=named if how.kinds.get(OTHERS) == SKIP else None,
     )

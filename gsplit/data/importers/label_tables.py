@@ -5,8 +5,11 @@ N vertices, C classes.
 
 from __future__ import annotations
 
+import ast
 import logging
+import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +19,14 @@ from numpy.typing import NDArray
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.arrays import read_npy
 from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import Unknown
+from gsplit.data.importers.tables import is_number
 from gsplit.data.importers.vertex_tables import VertexTable
 from gsplit.errors import InputError
 
+FEW_CLASSES = 2
+"""With no more than so many, one of which is a word, nothing is odd about it."""
 MOST_LISTED = 1 << 16
 """Classes of lists at most: each is a column of labels."""
 
@@ -44,6 +51,7 @@ def labels_of(
     num_vertices: int | None,
     ids: VertexIds | None,
     unknown: Unknown,
+    gaps: Gaps = USUAL,
 ) -> Labels:
     """The labels in a file.
 
@@ -51,7 +59,8 @@ def labels_of(
         path: a ``.npy`` or a table.
         columns: names of the columns of a table that hold them; None: all but the ids.
         separator: what stands between the classes of a vertex; None: a vertex has one.
-        id_column, num_vertices, ids, unknown: as of :class:`gsplit.data.importers.vertex_tables.VertexTable`.
+        id_column, num_vertices, ids, unknown, gaps: as of
+            :class:`gsplit.data.importers.vertex_tables.VertexTable`.
 
     Raises:
         InputError: where the file is missing, damaged, or holds something else.
@@ -69,6 +78,7 @@ def labels_of(
         unknown=unknown,
         take=columns,
         flag="--label-column",
+        gaps=gaps,
     )
     if separator is not None:
         if len(table.values) != 1:
@@ -86,17 +96,38 @@ def labels_of(
         hint = "; several columns of labels are numbers; --label-column names the one with the classes"
         raise InputError(f"{error}{hint if several else ''}") from None
     labels = np.concatenate(chunks) if chunks else np.empty((0, len(table.values)))
+    _say_unlabelled(table, int(np.isnan(labels).any(axis=1).sum()), len(labels))
     return Labels(table.ordered(labels[:, 0] if len(table.values) == 1 else labels))
 
 
 def _words(table: VertexTable) -> list[str]:
-    return [word.strip() for (texts,) in table.read_texts() for word in texts.to_pylist()]
+    words = [word.strip() for (texts,) in table.read_texts() for word in texts.to_pylist()]
+    _say_unlabelled(table, words.count(""), len(words))
+    return words
+
+
+def _say_unlabelled(table: VertexTable, gaps: int, rows: int) -> None:
+    if gaps:
+        logger.info("%s: %s of %s rows have no label", table.table.path, f"{gaps:,}", f"{rows:,}")
 
 
 def _named(table: VertexTable) -> Labels:
     """Class numbers [N], -1 without a name, in the order of the names; and the names."""
-    words = np.array(_words(table), object)
+    listed = _words(table)
+    if any(_is_list(word) for word in listed):
+        return _of_lists(table, [_members(table, row, word) for row, word in enumerate(listed)])
+    words = np.array(listed, object)
     names = sorted({word for word in words if word})
+    odd = [name for name in names if not is_number(name)]
+    if len(odd) == 1 and len(names) > FEW_CLASSES:
+        logger.warning(
+            "%s, %s: %r is no number, as all other classes are, and becomes a class; --unlabelled %s leaves its "
+            "vertices without a label",
+            table.table.path,
+            table.table.place(listed.index(odd[0])),
+            printable_line(odd[0]),
+            shlex.quote(printable_line(odd[0])),
+        )
     number = {name: at for at, name in enumerate(names)} | {"": -1}
     labels = table.ordered(np.array([number[word] for word in words], np.float64))
     logger.info("%s: %s classes by name, in the order of the names", table.table.path, len(names))
@@ -105,7 +136,39 @@ def _named(table: VertexTable) -> Labels:
 
 def _listed(table: VertexTable, separator: str) -> Labels:
     """Labels [N, C] of 0 and 1, NaN without a list, and the names of the classes in their order."""
-    lists = [[part.strip() for part in word.split(separator)] if word else None for word in _words(table)]
+    words = _words(table)
+    if any(_is_list(word) for word in words):
+        return _of_lists(table, [_members(table, row, word) for row, word in enumerate(words)])
+    return _of_lists(table, [[part.strip() for part in word.split(separator)] if word else None for word in words])
+
+
+def _is_list(word: str) -> bool:
+    """Return whether a value is a list as data frames write it, such as ['a', 'b']."""
+    return word.startswith("[") and word.endswith("]")
+
+
+def _members(table: VertexTable, row: int, word: str) -> list[str] | None:
+    """The classes in a list as Python or JSON writes it; None for nothing.
+
+    Raises:
+        InputError: naming the line of what is no such list.
+    """
+    if not word:
+        return None
+    with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+        members = ast.literal_eval(word)
+        if isinstance(members, list) and all(isinstance(each, str | int) for each in members):
+            return [str(each).strip() for each in members]
+    raise InputError(
+        f"{table.table.path}, {table.table.place(row)}: {printable_line(word)[:40]!r} is no list of classes such as "
+        "['a', 'b'], as other values of its column are"
+    )
+
+
+def _of_lists(table: VertexTable, lists: list[list[str] | None]) -> Labels:
+    """Labels [N, C] of lists of classes, in which gaps count for nothing, and the names of the classes."""
+    gaps = table.table.gaps
+    lists = [None if parts is None else [part for part in parts if part not in gaps] for parts in lists]
     names = sorted({part for parts in lists if parts for part in parts if part})
     if not names:
         raise InputError(f"{table.table.path} has no class in its column of labels")
@@ -145,6 +208,7 @@ def times_of(
     num_vertices: int | None,
     ids: VertexIds | None,
     unknown: Unknown,
+    gaps: Gaps = USUAL,
 ) -> tuple[NDArray[np.float64], bool]:
     """The times in a column of a table, float64 [N], NaN where there is none; and whether they are dates.
 
@@ -164,6 +228,7 @@ def times_of(
         unknown=unknown,
         take=(column,),
         flag="--split-by column",
+        gaps=gaps,
     )
     if table.is_numeric(table.values[0]):
         chunks = [values for (values,) in table.read(np.float64)]

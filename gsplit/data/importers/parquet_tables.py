@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import NotNumbersError
+from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.errors import InputError
 
 BATCH_ROWS = 1 << 20
@@ -37,8 +38,8 @@ def to_numpy(column: Any, kind: type) -> NDArray[Any]:
 class ParquetTable:
     """A Parquet file of flat columns."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, gaps: Gaps = USUAL) -> None:
+        self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
         try:
             with self._open() as file:

@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gsplit.data.importers.checked import NotNumbersError, printable_line
+from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.parquet_tables import ParquetTable, pyarrow_for_tables, to_numpy
+from gsplit.data.importers.quotes import Watched, first_odd_line
 from gsplit.errors import InputError
 
 BLOCK_BYTES = 1 << 24
 """Bytes of text parsed at once."""
 SNIFF_BYTES = 1 << 16
 PARQUET = (".parquet", ".pq")
-NULLS = frozenset(("", "#N/A", "#NA", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"))
-"""Texts that stand for no number, of those that pyarrow takes so."""
 UNREADABLE = (OSError, EOFError, zlib.error)
 
 logger = logging.getLogger(__name__)
@@ -42,6 +42,8 @@ class Table(Protocol):
     names: list[str]
     """Names of the columns, in lower case; empty where there is no header."""
     num_columns: int
+    gaps: Gaps
+    """Words that stand for no number."""
 
     def read(self, columns: Sequence[int], kinds: Sequence[type]) -> Iterator[list[NDArray[Any]]]:
         """Read columns in chunks of rows.
@@ -75,12 +77,15 @@ class Table(Protocol):
         """Return what messages call a row, counted from 0."""
 
 
-def open_table(path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None) -> Table:
+def open_table(
+    path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None, gaps: Gaps = USUAL
+) -> Table:
     """Open ``path`` as Parquet if its suffix says so, else as text.
 
     Args:
         words: texts that are data: a first line of nothing but these and numbers is no header.
         header: whether the first line of a text holds the names of its columns; None: it does if no number is in it.
+        gaps: words that stand for no value.
 
     Raises:
         InputError: where there is no such file, it is empty or damaged, or pyarrow is not installed.
@@ -88,8 +93,8 @@ def open_table(path: Path, words: frozenset[str] = frozenset(), *, header: bool 
     if not path.is_file():
         raise InputError(f"{path} is a folder, not a file" if path.is_dir() else f"{path}: no such file")
     if path.suffix.lower() in PARQUET:
-        return ParquetTable(path)
-    return TextTable(path, words, header=header)
+        return ParquetTable(path, gaps)
+    return TextTable(path, words, header=header, gaps=gaps)
 
 
 class TextTable:
@@ -98,10 +103,13 @@ class TextTable:
     A value in double quotes may hold delimiters, line ends, and quotes as two.
     """
 
-    def __init__(self, path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, words: frozenset[str] = frozenset(), *, header: bool | None = None, gaps: Gaps = USUAL
+    ) -> None:
+        self.path, self.gaps = path, gaps
         self._pyarrow = pyarrow_for_tables(path)
         self._skipped = 0
+        self._has_right_quotes = False
         try:
             with self._open_raw() as file:
                 first = self._first_line(file)
@@ -135,6 +143,13 @@ class TextTable:
     def _open(self) -> IO[bytes]:
         file = self._open_raw()
         return io.BufferedReader(_Squeezed(file), BLOCK_BYTES) if self._squeezed else file
+
+    def _open_rows(self) -> IO[bytes]:
+        """The file at the first row."""
+        file = self._open()
+        for _ in range(self._skipped):
+            file.readline()
+        return file
 
     def _first_line(self, file: IO[bytes]) -> bytes:
         while line := file.readline(BLOCK_BYTES):
@@ -171,30 +186,52 @@ class TextTable:
         names = [f"f{column}" for column in columns]
         rows = 0
         try:
-            with self._open() as file:
+            with Watched(self._open_rows(), self._delimiter) as file:
                 batches = pa.csv.open_csv(
                     file,
-                    pa.csv.ReadOptions(
-                        use_threads=False,
-                        block_size=BLOCK_BYTES,
-                        skip_rows=self._skipped,
-                        autogenerate_column_names=True,
-                    ),
+                    pa.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES, autogenerate_column_names=True),
                     pa.csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=not self._squeezed),
-                    pa.csv.ConvertOptions(include_columns=names, column_types=dict(zip(names, types, strict=True))),
+                    pa.csv.ConvertOptions(
+                        include_columns=names,
+                        column_types=dict(zip(names, types, strict=True)),
+                        null_values=self.gaps.spellings,
+                    ),
                 )
                 for batch in batches:
                     for column, kind in zip(batch.columns, kinds, strict=True):
                         if kind is int and column.null_count:
                             raise pa.ArrowInvalid("an id is missing")
+                    self._check_quotes(file.is_odd)
                     rows += batch.num_rows
                     yield batch
+                self._check_quotes(file.is_odd)
         except pa.ArrowInvalid as error:
             if not rows and self._ends_with_header():
                 return
+            self._check_quotes(is_odd=True)
             raise self._explained(columns, kinds, str(error)) from None
         except UNREADABLE as error:
             raise self._unreadable(error, rows) from None
+
+    def _check_quotes(self, is_odd: bool) -> None:
+        """Check, once, that each field in quotes ends where they do.
+
+        Args:
+            is_odd: whether one may not.
+
+        Raises:
+            InputError: naming the line of the first that does not.
+        """
+        if not is_odd or self._has_right_quotes:
+            return
+        with io.TextIOWrapper(self._open_rows(), "utf-8", errors="replace", newline="") as text:
+            line = first_odd_line(text, self._delimiter)
+        if line is not None:
+            raise InputError(
+                f"{self.path}, line {self._skipped + line}: a field in quotes goes on after them, or never ends; "
+                "write a quote in quotes twice, or remove the quotes"
+            )
+        self._has_right_quotes = True
 
     def _ends_with_header(self) -> bool:
         with self._open() as file:
@@ -221,9 +258,7 @@ class TextTable:
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Number (from 1) and fields of each line that is a row."""
-        with self._open() as file:
-            for _ in range(self._skipped):
-                file.readline()
+        with self._open_rows() as file:
             if self._squeezed:
                 for number, line in enumerate(file, start=self._skipped + 1):
                     if line.rstrip(b"\r\n"):
@@ -248,7 +283,7 @@ class TextTable:
                     return InputError(f"{line}: column {column + 1} is no text in UTF-8")
                 if not fields[column] and kind is int:
                     return InputError(f"{line}: column {column + 1} is empty")
-                if not _parses(fields[column], kind):
+                if not (kind is not int and fields[column] in self.gaps) and not _parses(fields[column], kind):
                     value, name = fields[column][:40], printable_line(self.names[column]) if self.names else ""
                     of_column = f", as column {name} should be" if name else ""
                     if kind is int:

@@ -19,6 +19,7 @@ from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import printable_line
 from gsplit.data.importers.column_kinds import SKIP, parse_columns
 from gsplit.data.importers.feature_tables import Joining, array_block, features_of
+from gsplit.data.importers.gaps import USUAL, WORDS, Gaps
 from gsplit.data.importers.label_tables import Labels, labels_of, times_of
 from gsplit.data.importers.matching import Unknown, named_column
 from gsplit.data.importers.set_files import set_of_file, sets_of_file
@@ -65,6 +66,8 @@ class VertexFiles(Checked):
     the mean of the training vertices (of all where there are none; for a category, the share of each)."""
     unknown: Unknown = "refuse"
     """Treatment of rows whose ids are no vertex's: refuse them, or drop them."""
+    gaps: cli.WordList = WORDS
+    """Words that stand for no value in features, labels and times, in any case, beside an empty field."""
     standardize: bool = False
     """Give each number and time among the features the mean 0 and the standard deviation 1 over the training
     vertices."""
@@ -72,6 +75,8 @@ class VertexFiles(Checked):
     """The column of --labels, or else of a table of --features, that holds the labels; several as a,b."""
     label_separator: Annotated[str | None, Accepted(_check_separator)] = None
     """Separator of the classes of a vertex that may have several of them in one column, such as ';'."""
+    unlabelled: cli.WordList = ()
+    """Words beside --gaps that stand for no label."""
     split_column: str | None = None
     """The column of --split-file, or else of a table of --labels or --features, that says train, valid, test or
     none."""
@@ -95,8 +100,14 @@ class VertexFiles(Checked):
             raise InputError(
                 "--unknown drop is for rows of tables of features, labels and vertex sets; there is none"
             )
-        if self.label_separator and not (self.labels or self.label_column):
-            raise InputError("--label-separator is for labels; give --labels FILE or --label-column NAME")
+        for flag, value in (("label-separator", self.label_separator), ("unlabelled", self.unlabelled)):
+            if value and not (self.labels or self.label_column):
+                raise InputError(f"--{flag} is for labels; give --labels FILE or --label-column NAME")
+
+    @property
+    def all_gaps(self) -> Gaps:
+        """The gaps of features and times: the words of ``gaps``, and by default those of spreadsheets, too."""
+        return USUAL if self.gaps == WORDS else Gaps.of(self.gaps)
 
     @property
     def tables(self) -> Iterator[Path]:
@@ -119,6 +130,8 @@ class VertexFiles(Checked):
             unknown="refuse" if path.suffix == ".npy" else self.unknown,
             label_column=self.label_column if of_labels else None,
             label_separator=self.label_separator if of_labels else None,
+            gaps=self.gaps,
+            unlabelled=self.unlabelled if of_labels else (),
             split_column=None if of_labels else self.split_column,
         )
 
@@ -215,6 +228,7 @@ class _Attached:
             missing=files.missing,
             unknown=files.unknown,
             standardize=files.standardize,
+            gaps=files.all_gaps,
         )
         if files.features:
             found = features_of(files.features, how, self._num_vertices, self._ids)
@@ -256,7 +270,8 @@ class _Attached:
     def _put_labels(self, path: Path) -> None:
         columns = self._files.label_column
         names = None if columns is None else [name.strip() for name in columns.split(",")]
-        found: Labels = labels_of(path, names, self._files.label_separator, **self._common())
+        gaps = self._files.all_gaps.and_also(self._files.unlabelled)
+        found: Labels = labels_of(path, names, self._files.label_separator, **self._common(), gaps=gaps)
         named = found.classes is not None or self._files.label_separator is not None
         self._put(
             labels=found.values,
@@ -277,7 +292,7 @@ class _Attached:
         )
 
     def _put_times(self, path: Path, column: str) -> None:
-        values, are_dates = times_of(path, column, **self._common())
+        values, are_dates = times_of(path, column, **self._common(), gaps=self._files.all_gaps)
         self._put(times=Times(values=values, are_dates=are_dates, called=f"{path}: {column}"), vertex_sets={})
 
     def _put_lists(self) -> None:

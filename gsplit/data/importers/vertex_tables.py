@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gsplit.data.ids.vertex_ids import VertexIds
 from gsplit.data.importers.checked import NotNumbersError, printable_line
 from gsplit.data.importers.column_kinds import SKIP
+from gsplit.data.importers.gaps import USUAL, Gaps
 from gsplit.data.importers.matching import (
     IDS,
     INDEXES,
@@ -30,7 +31,7 @@ from gsplit.data.importers.matching import (
     vertices_by_id,
     vertices_by_number,
 )
-from gsplit.data.importers.tables import NULLS, Table, is_number, open_table
+from gsplit.data.importers.tables import Table, is_number, open_table
 from gsplit.errors import InputError
 
 FEWEST_ROWS = 3
@@ -58,6 +59,7 @@ class VertexTable:
         skip: names of columns, in lower case, that are no values.
         only: names of columns, in lower case, beside which none are values; None: all are.
         flag: what messages call ``take``.
+        gaps: words that stand for no value.
 
     Raises:
         InputError: where the table is missing or damaged, ids are not those of the vertices, or a feature or one of
@@ -79,8 +81,9 @@ class VertexTable:
         skip: Collection[str] = (),
         only: Collection[str] | None = None,
         flag: str = "",
+        gaps: Gaps = USUAL,
     ) -> None:
-        self.table = open_table(path, words, header=None if ids is None else True)
+        self.table = open_table(path, words, header=None if ids is None else True, gaps=gaps)
         self._named = id_column not in (None, NO_IDS)
         self._ids: int | None = None
         self._ignored: list[int] = []
@@ -137,12 +140,12 @@ class VertexTable:
         return self.table.num_rows() if self.vertices is None else len(self.vertices)
 
     def is_numeric(self, column: int) -> bool:
-        """Return whether the first value of a column is a number, or it has none; NA and the like are no values."""
+        """Return whether the first value of a column is a number, or it has none."""
         if not self.table.is_text(column):
             return self.table.holds_numbers(column)
         for (texts,) in self.table.texts([column]):
             for text in map(str.strip, texts.to_pylist()):
-                if text not in NULLS:
+                if text not in self.table.gaps:
                     return is_number(text)
         return True
 
@@ -155,8 +158,9 @@ class VertexTable:
         yield from self.table.read(self.values, [kind] * len(self.values))
 
     def read_texts(self) -> Iterator[list[Any]]:
-        """The columns of values as texts of pyarrow, in chunks of rows."""
-        yield from self.table.texts(self.values)
+        """The columns of values as texts of pyarrow, in chunks of rows; nothing in place of gaps."""
+        for columns in self.table.texts(self.values):
+            yield [self.table.gaps.cleared(texts) for texts in columns]
 
     def ordered(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values [rows, ...] of the rows, in the order of the vertices, NaN for those without a row."""

@@ -104,6 +104,8 @@ IMPORT: Table = {
     ),
     "missing": Row(value="mean", see=graph_of("features"), base=PEOPLE),
     "unknown": "with refuse, the default, a row of nobody ends the import: test_rows_of_nobody, below",
+    "gaps": Row(value=("de",), see=graph_of("features"), base={**PEOPLE, "columns": ("*:skip", "land:code")}),
+    "unlabelled": Row(value=("a;b",), see=graph_of("labels"), base={**PEOPLE, "label_column": "class"}),
     "standardize": Row(value=True, see=graph_of("features"), base=PEOPLE),
     "label_column": Row(value="class", see=graph_of("labels"), base={**PEOPLE, "label_column": "land"}),
     "label_separator": Row(value=";", see=graph_of("labels"), base=CLASSES),

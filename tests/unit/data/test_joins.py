@@ -61,14 +61,14 @@ def days(text):
 def made_of(column, kind):
     """The features of one column, NaN where there is no value."""
     if kind == "number":
-        return column.astype("float32").to_frame()
-    column = column.str.strip().replace("", None)
+        return column.astype("float64").to_frame()
+    column = column.str.strip().replace({"": None, "NA": None})
     if kind == "bool":
         return (
             column.map(lambda text: text.lower() in ("true", "1", "yes"), na_action="ignore").astype(float).to_frame()
         )
     if kind == "time":
-        return column.map(days, na_action="ignore").astype("float32").to_frame()
+        return column.map(days, na_action="ignore").astype("float64").to_frame()
     names = sorted(column.dropna().unique())
     if kind == "code":
         return column.map(lambda text: names.index(text) + 1.0, na_action="ignore").astype(float).to_frame()
@@ -86,7 +86,7 @@ def expected(order, found, kinds, missing, standardize, training):
             if kinds[name] == "skip":
                 continue
             values = made_of(table[name], kinds[name]).reindex(order).astype(float)
-            if kinds[name] in ("category", "code") and not table[name].str.strip().any():
+            if kinds[name] in ("category", "code") and not table[name].str.strip().replace("NA", "").any():
                 return None
             some = values.loc[training] if training else values
             is_filled = missing == "mean" and kinds[name] != "code"

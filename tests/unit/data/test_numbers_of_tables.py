@@ -61,7 +61,12 @@ def test_seconds_between_times_are_standardised(edges, tmp_path, table):
 def test_the_mean_of_the_training_vertices_is_taken_of_doubles(edges, tmp_path, table):
     gaps = NEAR.copy()
     gaps[7] = np.nan
-    options = {"missing": "mean", "standardize": True, "split": (0.5, 0.25, 0.25), "labels": table(y=np.arange(N) % 3)}
+    options = {
+        "missing": "mean",
+        "standardize": True,
+        "split": (0.5, 0.25, 0.25),
+        "labels": table(y=np.arange(N) % 3),
+    }
     graph = stored(edges, tmp_path, features=table(x=gaps), **options)
     own = gaps[np.setdiff1d(graph.train_idx, [7])]
     wanted = (np.where(np.isnan(gaps), own.mean(), gaps) - own.mean()) / own.std()

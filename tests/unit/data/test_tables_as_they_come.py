@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -13,49 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import gsplit
 from gsplit.data.columns import block_rows
 from gsplit.data.columns.assembled import Assembled, FeatureBlock, FeatureColumn
 from gsplit.data.columns.filled import Filled
 from gsplit.data.importers import column_kinds
-from gsplit.errors import InputError
 
 NAMES = [f"v{i}" for i in range(6)]
-RING = "src,dst\n" + "".join(f"{i},{(i + 1) % 6}\n" for i in range(6))
-NAMED_RING = "src,dst\n" + "".join(f"v{i},v{(i + 1) % 6}\n" for i in range(6))
 LABELS = "id,y\n" + "".join(f"{i},{i % 2}\n" for i in range(6))
-
-
-@pytest.fixture
-def made(tmp_path, monkeypatch):
-    """made(files, **options): the graph of a ring of six vertices, called 0 .. 5, or v0 .. v5 with ``ids="any"``."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(files=None, **options):
-        ring = NAMED_RING if options.get("ids") == "any" else RING
-        for name, text in {"ring.csv": ring, **(files or {})}.items():
-            (tmp_path / name).write_text(text)
-        return gsplit.import_graph("ring.csv", "graph", overwrite=True, **options).graph
-
-    return run
-
-
-@pytest.fixture
-def refused(made, tmp_path):
-    """refused(files, **options): the line that such an import ends with; nothing is left."""
-
-    def run(files=None, **options):
-        before = {*(path.name for path in tmp_path.iterdir()), "ring.csv", *(files or {})}
-        with pytest.raises(InputError) as caught:
-            made(files, **options)
-        line = str(caught.value)
-        assert "\n" not in line
-        del caught
-        gc.collect()
-        assert {path.name for path in tmp_path.iterdir()} == before
-        return line
-
-    return run
 
 
 def sets_of(graph):
@@ -236,7 +199,9 @@ def test_wide_arrays_are_standardised_in_small_pieces(monkeypatch):
     block = FeatureBlock(
         path="x", columns=(FeatureColumn(table="x", kind="array", columns=30),), chunks=lambda: iter([wide])
     )
-    made = Filled(Assembled(num_vertices=60, blocks=(block,), missing="mean", standardize=True), np.arange(0), "float64")
+    made = Filled(
+        Assembled(num_vertices=60, blocks=(block,), missing="mean", standardize=True), np.arange(0), "float64"
+    )
     pieces = list(made.pieces())
     assert max(values.size for _, _, values in pieces) <= 100
     out = np.full((60, 30), np.nan)

@@ -1,0 +1,104 @@
+"""Quotes that parsers repair in silence are refused with their line; those that mean something, or nothing, stay."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import gsplit
+from gsplit.data.importers import tables
+from gsplit.data.importers.quotes import Watched, first_odd_line
+from gsplit.errors import InputError
+
+
+def imported(tmp_path, text, suffix="csv"):
+    path = tmp_path / f"edges.{suffix}"
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    return gsplit.import_graph(path, tmp_path / "graph", ids="any")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('src,dst\na,b\n"Kostas" Theatre,b\nc,d\n', 3),
+        ('src,dst\na,b\nc,"d"e\n', 3),
+        ('src,dst\na,"b\nc,d\ne,f\n', 2),
+        ('src,dst\n"two\nlines",b\n"c"d,e\n', 4),
+        ('# a comment with one "\nsrc,dst\na,b\n"c" d,e\n', 4),
+        ('src;dst\na;b\n"c" d;e\n', 3),
+    ],
+)
+def test_a_field_that_goes_on_after_its_quotes_has_a_line(tmp_path, text, line, suffix):
+    with pytest.raises(InputError, match=rf"edges.{suffix}, line {line}: a field in quotes goes on"):
+        imported(tmp_path, text, suffix)
+    assert not (tmp_path / "graph").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('src,dst\n"a, b","c ""d"""\n', ["a, b", 'c "d"']),
+        ('src,dst\nToys "R" Us,5" pipe\n', ['Toys "R" Us', '5" pipe']),
+        ('src,dst\n"two\nlines",b\n', ["two\nlines", "b"]),
+        ('# "odd\nsrc,dst\n"a","b"\n', ["a", "b"]),
+        ('"src","dst"\r\n"a","b"\r\n', ["a", "b"]),
+    ],
+)
+def test_quotes_that_are_right_or_mean_nothing_stay(tmp_path, text, names):
+    imported(tmp_path, text)
+    with pa.ipc.open_file(tmp_path / "graph" / "ids.arrow") as ids:
+        assert ids.read_all().column(0).to_pylist() == names
+
+
+def test_quotes_of_tables_of_vertices_are_held_to_the_same(tmp_path):
+    (tmp_path / "edges.csv").write_text("src,dst\nKostas Theatre,b\n")
+    (tmp_path / "x.csv").write_text('id,x\nb,1\n"Kostas" Theatre,2\n')
+    with pytest.raises(InputError, match=r"x\.csv, line 3: a field in quotes goes on"):
+        gsplit.import_graph(tmp_path / "edges.csv", tmp_path / "graph", ids="any", features=tmp_path / "x.csv")
+
+
+FIELDS = st.text(st.sampled_from('ab",\n'), max_size=6)
+
+
+@settings(max_examples=400, deadline=None)
+@given(text=FIELDS, size=st.integers(1, 7))
+@example(text='a,"b"\n', size=1)
+@example(text='"a""b"', size=4)
+def test_blocks_of_any_size_find_what_a_strict_reader_refuses(text, size):
+    """What is right by the grammar is never odd; what the reader refuses always is."""
+    watched = Watched(io.BytesIO(text.encode()), ",")
+    while watched.read(size):
+        pass
+    refused = first_odd_line(io.StringIO(text, newline=""), ",") is not None
+    if refused:
+        assert watched.is_odd
+    fields = [field for row in csv.reader(io.StringIO(text, newline="")) for field in row]
+    if watched.is_odd and not refused:  # a quote in a field without quotes
+        assert any('"' in field for field in fields)
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows=st.lists(st.lists(FIELDS, min_size=2, max_size=2), max_size=5), size=st.integers(1, 9))
+def test_what_a_writer_writes_is_never_odd(rows, size):
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows(rows)
+    watched = Watched(io.BytesIO(written.getvalue().encode()), ",")
+    while watched.read(size):
+        pass
+    assert not watched.is_odd
+
+
+def test_a_text_is_read_again_once_at_most(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(tables, "first_odd_line", lambda *_: calls.append(1))
+    imported(tmp_path, "src,dst\n" + 'a "b" c,d\n' * 100)
+    assert len(calls) == 1
