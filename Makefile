@@ -36,7 +36,7 @@ $(VENV)/.tools:
 # Before all that depends on it, and pinned: a looser request would take gigabytes of packages for GPUs on a machine that
 # has none. One that is there already stays as it is.
 $(VENV)/.torch: $(VENV)/.tools constraints.txt
-	$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) constraints.txt torch
+	$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP) constraints.txt --no-warn-conflicts torch
 	$(BIN)/python -m tools.requirements --pins >$(VENV)/constraints.txt
 	touch $@
 

@@ -21,7 +21,15 @@ starting.watch(__name__)  # before all else, so that no import of a command is l
 
 # ruff: noqa: E402
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
+
+if importlib.util.find_spec("gsplit._core") is None:
+    raise ModuleNotFoundError(
+        f"the folder {__path__[0]} is GSplit's source without compiled code, and hides a package that was installed; "
+        "call Python in another folder, or build it here: pip install -e .",
+        name="gsplit._core",
+    )
 
 if TYPE_CHECKING:
     from gsplit.config.train import TrainConfig

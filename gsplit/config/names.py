@@ -23,9 +23,7 @@ def object_named(path: str, flag: str) -> Any:
     module_name, _, name = path.partition(":")
     if module_name.endswith(".py"):
         raise InputError(f"{flag} {path}: a module is named without .py: {flag} {module_name[:-3]}:{name}")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    _look_in(Path.cwd())
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -37,3 +35,12 @@ def object_named(path: str, flag: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def _look_in(folder: Path) -> None:
+    """Let modules of a folder be imported: before others, or after them where it has another package of our name."""
+    if str(folder) in sys.path:
+        return
+    package = folder / __name__.partition(".")[0]
+    ours = Path(__file__).parents[1]
+    sys.path.insert(len(sys.path) if package.is_dir() and not package.samefile(ours) else 0, str(folder))

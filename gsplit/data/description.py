@@ -41,6 +41,8 @@ def read_description(folder: Path, file_name: str, format_name: str, version: in
 def _hint(folder: Path) -> str:
     if (folder / "graph.json").is_file():
         return "; it is a graph store: make a layout of it with gsplit partition"
+    if (folder / "config.json").is_file():
+        return "; it is a run: give its layout, or go on with --resume"
     if (folder / "layout.json").is_file():
         return "; it is a layout"
     return ""

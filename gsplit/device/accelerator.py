@@ -17,6 +17,7 @@ It has run on one NVIDIA GPU (docs/results/gpu.md), and on no other kind.
 from __future__ import annotations
 
 import contextlib
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -29,6 +30,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity
 
 from gsplit.errors import InputError
+
+# A driver that is too old is told of once, by gsplit.device.unusable, and not by every process that looks for a GPU.
+warnings.filterwarnings("ignore", "CUDA initialization", UserWarning)
 
 HOST = "cpu"
 """The type of device that is no accelerator."""

@@ -20,6 +20,8 @@ NODES = (Path("/dev/nvidia0"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
 OLDEST_DRIVER = {11: 450, 12: 525, 13: 580}
 """The oldest driver for each major version of CUDA, of any minor one (NVIDIA, CUDA Compatibility, "Minor Version
 Compatibility")."""
+NEWEST = max(OLDEST_DRIVER.values())
+"""The driver that the newest builds want."""
 HIDDEN = {"CUDA_VISIBLE_DEVICES": ("", "-1", "NoDevFiles"), "NVIDIA_VISIBLE_DEVICES": ("none", "void")}
 """Variables by which a user says that no GPU is to be seen, with the values that do."""
 INSTALL = "pip install --force-reinstall torch"
@@ -31,25 +33,31 @@ OLDER = f"{INSTALL} --index-url https://download.pytorch.org/whl/cu126"
 def why_none(kind: str) -> str | None:
     """Why PyTorch finds no GPU, with what to do, where something says that there is to be one; else None.
 
-    A driver says so, the file of a GPU, or a build of PyTorch for GPUs.
+    A driver says so, the file of a GPU, a build of PyTorch for GPUs, or who asks for one by its type.
 
     Args:
         kind: the type of device that was looked for; ``cpu`` where any would have done.
     """
     if kind not in (accelerator.HOST, "cuda"):
         return None
-    if any(os.environ.get(name) in values for name, values in HIDDEN.items()):
-        return None
+    is_asked = kind == "cuda"
+    for name, values in HIDDEN.items():
+        if os.environ.get(name) in values:
+            return f"{name}={os.environ[name]!r} hides all GPUs; unset it" if is_asked else None
     driver, built = _driver(), torch.version.cuda
     has_gpu = driver is not None or any(node.exists() for node in NODES)
-    if built is None and (not has_gpu or torch.version.hip or getattr(torch.version, "xpu", None)):
+    if built is None and (torch.version.hip or getattr(torch.version, "xpu", None) or not (has_gpu or is_asked)):
         return None
     host = f"NVIDIA's driver {driver}" if driver else "an NVIDIA driver or GPU" if has_gpu else "no NVIDIA driver"
     seen = f"PyTorch {torch.__version__} is built for {accelerator.built_for()}, and this host has {host}"
     version = int(driver.split(".")[0]) if driver else 0
+    if built is None and not has_gpu:
+        return f"{seen}; install one where there is a GPU, and a build for CUDA"
+    if built is None and not driver:
+        return f"{seen}; install a build for CUDA: {INSTALL}, or with a driver before {NEWEST} (nvidia-smi): {OLDER}"
     if built is None:
-        command = INSTALL if version >= OLDEST_DRIVER[13] else OLDER
-        return f"{seen}; install a build for CUDA: {command}"
+        update = f"update the driver to {OLDEST_DRIVER[12]} or newer, then " if version < OLDEST_DRIVER[12] else ""
+        return f"{seen}; {update}install a build for CUDA: {INSTALL if version >= NEWEST else OLDER}"
     oldest = OLDEST_DRIVER.get(int(built.split(".")[0]), 0)
     if not has_gpu:
         return f"{seen}; install one, {oldest} or newer"

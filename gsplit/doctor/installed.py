@@ -18,7 +18,7 @@ LIBRARIES = {
     "torch_geometric": "models and graphs of PyG",
     "dgl": "models and graphs of DGL",
     "triton": "kernels for GPUs: --loader zero-copy, sums over edges",
-    "pyarrow": "Parquet tables, ids of any kind",
+    "pyarrow": "tables in text and Parquet, ids of any kind",
     "scipy": "sparse matrices as a source",
     "scikit-learn": "--metrics",
     "matplotlib": "pictures of reports",

@@ -124,7 +124,7 @@ def lateness(given, blocks):
 
 def test_exchanges_begin_when_they_are_ready_while_rows_are_read(controls, accelerator_pool, tmp_path):
     pytest.importorskip("triton")
-    layout = lay_out(random_graph(20_000, 8, seed=3, features=16), tmp_path, parts=2)
+    layout = lay_out(random_graph(20_000, 8, seed=3, features=256), tmp_path, parts=2)
     config = config_for(
         layout.path,
         tmp_path / "run",
@@ -138,5 +138,6 @@ def test_exchanges_begin_when_they_are_ready_while_rows_are_read(controls, accel
         prefetch=PREFETCH,
     )
     for given in accelerator_pool.run(2, given_in_an_epoch, config):
+        assert given.feed != 0  # or loading and training would wait for each other
         assert lateness(given, [programs for programs, _ in given.launches]) < LATE_SHARE
         assert lateness(given, [rows for _, rows in given.launches]) > LATE_SHARE  # with a program a row

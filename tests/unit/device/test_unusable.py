@@ -59,7 +59,12 @@ def host(monkeypatch, tmp_path):
         ({"driver": "550.54.14", "open_module": True}, r"has NVIDIA's driver 550\.54\.14; install a build"),
         ({"driver": "580.95.05", "open_module": True, "cuda": "13.0"}, r"driver 580\.95\.05, but lets it see no GPU"),
         ({"driver": "", "cuda": "13.0"}, r"this host has an NVIDIA driver or GPU, but lets it see no GPU"),
-        ({"node": True}, r"built for the CPU alone, and this host has an NVIDIA driver or GPU; install a build"),
+        ({"driver": "470.82.01"}, r"driver 470\.82\.01; update the driver to 525 or newer, then install .*cu126$"),
+        (
+            {"node": True},
+            r"built for the CPU alone, and this host has an NVIDIA driver or GPU; install a build for CUDA: "
+            r"pip install --force-reinstall torch, or with a driver before 580 .*cu126$",
+        ),
         ({"driver": "550.54.14", "cuda": "13.0"}, r"CUDA 13\.0, .*driver 550\.54\.14, older than the 580 .*cu126$"),
         (
             {"driver": "470.82.01", "cuda": "12.6"},
@@ -92,12 +97,16 @@ def test_who_hides_gpus_is_not_told(host, monkeypatch, caplog, name, value):
     monkeypatch.setenv(name, value)
     assert choose_device("auto", 2) == "cpu"
     assert not caplog.records
+    with pytest.raises(InputError, match=rf"--device cuda, .*: {name}='{value}' hides all GPUs; unset it; or use"):
+        choose_device("cuda", 2)
 
 
-def test_without_a_sign_of_a_gpu_nothing_is_said(host, caplog):
+def test_without_a_sign_of_a_gpu_nothing_is_said_to_who_asks_for_none(host, caplog):
     host()
     assert choose_device("auto", 2) == "cpu"
     assert not caplog.records
+    with pytest.raises(InputError, match=r"--device cuda, .* built for the CPU alone, and this host has no NVIDIA"):
+        choose_device("cuda", 2)
 
 
 @pytest.fixture
