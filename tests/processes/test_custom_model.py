@@ -103,7 +103,7 @@ def local_class(width, classes):
     [
         (Deeper, "3, 2, --fan-out"),
         (ByLayer, "level_widths, 3"),
-        (Wider, "99, level_widths[0], 6"),
+        (Wider, "99, level_widths[0], 5"),
         (lambda w, c: Nothing(), "Nothing"),
         (local_class, "Local"),
         (lambda w, c: MyModel(w, c, norm=nn.InstanceNorm1d), "InstanceNorm1d"),

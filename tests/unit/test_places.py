@@ -291,7 +291,7 @@ def test_who_comes_second_leaves_the_run_of_the_first(tmp_path, monkeypatch):
     monkeypatch.setattr(run_folder.os.path, "lexists", lambda path: False)  # as it was a moment ago
     with (
         locked(run),
-        pytest.raises(InputError, match=line_with(str(run), os.strerror(errno.ENOSPC))),
+        pytest.raises(InputError, match=line_with(str(run), os.strerror(errno.EEXIST))),
         held_run(run, overwrite=False),
     ):
         pass
