@@ -97,9 +97,8 @@ def test_a_plan_that_does_not_fit_is_refused_with_one_that_does(layouts, tmp_pat
     least, wanted = min(priced.values()), priced["1d"]
     assert least < wanted
     give_memory(monkeypatch, tmp_path, (least + wanted) // 2)
-    with pytest.raises(InputError, match=line_with("--algorithm 1d, # KiB")) as refused:
+    with pytest.raises(InputError, match=line_with("--algorithm 1d, # KiB")):
         gsplit.train(config=config)
-    assert "\n" not in str(refused.value)
     give_memory(monkeypatch, tmp_path, least // 2)
     with pytest.raises(InputError, match="no plan fits"):
         gsplit.train(config=config)
