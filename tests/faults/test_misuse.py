@@ -283,7 +283,7 @@ def test_settings_without_effect_are_refused_and_not_recorded(layout, tmp_path, 
     for name in settings.keys() - {"model"}:
         assert (recorded[name] is None) == (name not in used), name
         if name not in given:
-            with pytest.raises(InputError, match=line_with(f"--{name.replace('_', '-')}, model")):
+            with pytest.raises(InputError, match=line_with(f"--{name.replace('_', '-')}, drop it")):
                 train(config=replace(config, **{name: settings[name]}), model=model)
     assert (recorded["model"] is None) == (named is None)
     path = tmp_path / "config.json"
