@@ -41,7 +41,7 @@ def test_device(gpus, asked, count, world, given):
 
 
 @pytest.mark.parametrize("asked", ["auto", "cuda"])
-@pytest.mark.parametrize(("count", "said"), [(1, "1, --gpus 1"), (3, "3")])
+@pytest.mark.parametrize(("count", "said"), [(1, "1, --gpus 1, --device cpu"), (3, "3, --gpus 3, --device cpu")])
 def test_more_trainers_than_gpus_are_refused(gpus, asked, count, said):
     # auto too: falling back to the CPU without a word would be a slow surprise.
     gpus(count)
